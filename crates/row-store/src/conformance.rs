@@ -67,6 +67,7 @@ const CHECKS: &[Check] = checks![
     reads::scan_applies_its_limit,
     reads::scan_applies_its_filter,
     reads::scan_seeks_to_filter_hints,
+    reads::scan_in_any_order_returns_the_same_rows,
     reads::scan_resumes_after_a_row,
     reads::scan_selects_columns,
     reads::scan_returns_versions,

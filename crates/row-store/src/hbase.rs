@@ -39,7 +39,7 @@
 //! | deleting rows in a batch | one call per row |
 //! | scans of several versions | the scan returns the newest versions, then each column whose family keeps more is read separately (`versions`): slow, and not consistent as of one instant |
 //! | reversed scans with an exclusive start | the scan requests slightly more and drops the excess (`range`) |
-//! | filters on row keys | regular expressions fail on bytes above 127, so the worker thread applies [`Scan::filter`]; with seek hints, to keys listed without their cells (`selective`) |
+//! | filters on row keys | regular expressions cannot tell bytes above 127 from each other, so HBase applies only a part of [`Scan::filter`] (`key_pattern`), and the worker thread all of it; with seek hints, to keys listed without their cells (`selective`) |
 //! | row keys of 32767 bytes | slightly less ([`RowStore::max_row_key`]) |
 //! | check-and-put of an empty value | indistinguishable from an absent cell, as in every store here |
 //! | atomic writes of several rows | none: [`RowStore::atomic`] is `None` |
@@ -56,6 +56,7 @@ mod cursor;
 mod error;
 mod gateway;
 mod health;
+mod key_pattern;
 mod plan;
 mod pool;
 mod protocol;
@@ -67,6 +68,7 @@ mod rows;
 mod scan;
 mod selective;
 mod socket;
+mod spread;
 mod tables;
 mod versions;
 mod worker;

@@ -17,6 +17,16 @@ pub type RowStream = BoxStream<'static, Result<Vec<Row>, StoreError>>;
 pub struct RowFilter {
     keep: Arc<Keep>,
     seek: Option<Arc<Seek>>,
+    parts: Arc<[KeyPart]>,
+}
+
+/// Bytes that a row key contains: a prefix, directly followed by one of several endings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPart {
+    /// What all alternatives begin with.
+    pub prefix: Vec<u8>,
+    /// How they continue.
+    pub endings: Vec<Vec<u8>>,
 }
 
 /// Whether a row key matches.
@@ -31,7 +41,16 @@ impl RowFilter {
         Self {
             keep: Arc::new(keep),
             seek: None,
+            parts: Arc::default(),
         }
+    }
+
+    /// Adds a necessary condition that a remote store can evaluate before it sends rows: each matching key contains all
+    /// of these parts, anywhere.
+    #[must_use]
+    pub fn with_parts(mut self, parts: impl Into<Arc<[KeyPart]>>) -> Self {
+        self.parts = parts.into();
+        self
     }
 
     /// Adds seek hints: for a key that does not match, `seek` returns the next key that may match. A scan can then
@@ -45,6 +64,11 @@ impl RowFilter {
     /// Whether a row matches.
     pub fn keeps(&self, row_key: &[u8]) -> bool {
         (self.keep)(row_key)
+    }
+
+    /// What each matching key contains.
+    pub fn parts(&self) -> &[KeyPart] {
+        &self.parts
     }
 
     /// Whether the filter has seek hints.
@@ -91,6 +115,9 @@ pub struct Scan {
     pub limit: Option<u64>,
     /// Whether the scan descends from the end of the range to its start.
     pub reverse: bool,
+    /// Whether rows may come in any order, so that a store can read parts of the range concurrently. Such a scan cannot
+    /// be resumed.
+    pub any_order: bool,
     /// The most rows in a batch; at least 1.
     pub batch_rows: usize,
     /// Selects rows by key.
@@ -110,6 +137,7 @@ impl Scan {
             max_versions: 1,
             limit: None,
             reverse: false,
+            any_order: false,
             batch_rows: 128,
             filter: None,
             skip_damaged: None,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{Row, RowFilter, RowStore, Scan, StoreError, TableName};
+use oxtsdb_row_store::{KeyPart, Row, RowFilter, RowStore, Scan, StoreError, TableName};
 use parking_lot::Mutex;
 use support::fake_gateway::{Action, FakeGateway, Request};
 use support::reply;
@@ -40,6 +40,8 @@ struct Table {
     fetches: AtomicUsize,
     /// Number of rows that each get requested.
     gets: Mutex<Vec<usize>>,
+    /// The filters of the scanners.
+    filters: Mutex<Vec<String>>,
 }
 
 impl Table {
@@ -53,6 +55,7 @@ impl Table {
             closed: AtomicUsize::new(0),
             fetches: AtomicUsize::new(0),
             gets: Mutex::default(),
+            filters: Mutex::default(),
         })
     }
 
@@ -75,15 +78,30 @@ impl Table {
     }
 
     fn open(&self, request: &Request) -> Action {
-        let start = request.string(&[2, 1]).unwrap_or_default();
-        let stop = request.string(&[2, 2]).unwrap_or(&[0xff]);
-        let rows = (0..ROWS)
-            .map(key)
-            .filter(|key| key.as_slice() >= start && key.as_slice() < stop);
-        // With a filter: keys only.
-        let is_of_keys = request.string(&[2, 6]).is_some();
+        let is_reversed = request.truths.contains(&vec![2, 9]);
+        let start = request.string(&[2, 1]);
+        let stop = request.string(&[2, 2]);
+        let is_inside = |key: &Vec<u8>| match is_reversed {
+            false => {
+                start.is_none_or(|start| key.as_slice() >= start)
+                    && stop.is_none_or(|stop| key.as_slice() < stop)
+            }
+            true => {
+                start.is_none_or(|start| key.as_slice() <= start)
+                    && stop.is_none_or(|stop| key.as_slice() > stop)
+            }
+        };
+        let mut rows: Vec<Vec<u8>> = (0..ROWS).map(key).filter(is_inside).collect();
+        if is_reversed {
+            rows.reverse();
+        }
+        // Other filters of HBase accept all rows here.
+        let filter = String::from_utf8_lossy(request.string(&[2, 6]).unwrap_or_default()).into_owned();
+        let is_of_keys = filter.contains("KeyOnlyFilter()");
         let parts_per_row = if is_of_keys { 1 } else { self.parts_per_row };
+        self.filters.lock().push(filter);
         let mut parts: Vec<Part> = rows
+            .into_iter()
             .flat_map(|key| (0..parts_per_row).map(move |part| (key.clone(), part)))
             .collect();
         // Popped from the end.
@@ -412,4 +430,110 @@ async fn selective_scan_resumes_after_a_lost_connection() {
         assert_eq!(rows.len(), ROWS.div_ceil(stride));
         assert!(rows.is_sorted_by_key(|row| row.key().to_vec()));
     }
+}
+
+fn in_any_order(mut scan: Scan) -> Scan {
+    scan.any_order = true;
+    scan
+}
+
+async fn sorted(store: &HbaseStore, of: Scan, after_batch: impl FnMut(usize)) -> Vec<Row> {
+    let mut rows = scan(store, of, after_batch).await.unwrap();
+    rows.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+    rows
+}
+
+#[tokio::test]
+async fn scan_in_any_order_uses_all_connections() {
+    for parts in [1, 7, 200] {
+        let table = Table::new(parts);
+        let gateway = start(&table);
+        let store = connect(&gateway).await;
+        let rows = sorted(&store, in_any_order(Scan::prefix(b"")), |_| {}).await;
+        assert_all_rows(&rows, parts.into());
+        assert!(!table.mixed_up.load(Ordering::SeqCst));
+        let mut connections: Vec<usize> = table.opened_on.lock().values().copied().collect();
+        connections.sort_unstable();
+        connections.dedup();
+        assert!(connections.len() > 1, "{connections:?}");
+        drop(store);
+    }
+}
+
+#[tokio::test]
+async fn scan_in_any_order_of_few_rows_has_one_scanner() {
+    let table = Table::new(1);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let rows = sorted(&store, in_any_order(Scan::range(key(7), key(57))), |_| {}).await;
+    assert_eq!(rows.len(), 50);
+    assert_eq!(table.next_scanner.load(Ordering::SeqCst), 1);
+    assert_eq!(table.fetches.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn scan_in_any_order_resumes_after_a_lost_connection() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let mut all = in_any_order(Scan::prefix(b""));
+    all.batch_rows = 40;
+    let cut = |batch: usize| {
+        if batch.is_multiple_of(4) {
+            gateway.cut();
+        }
+    };
+    assert_all_rows(&sorted(&store, all, cut).await, 3);
+}
+
+/// Rows whose number ends with one of these digits.
+fn ending_with(digits: &'static [u8]) -> Scan {
+    let filter = RowFilter::new(move |key| digits.contains(&key[6])).with_seek(|_| None);
+    let part = KeyPart {
+        prefix: Vec::new(),
+        endings: digits.iter().map(|digit| vec![*digit]).collect(),
+    };
+    let mut scan = in_any_order(Scan::prefix(b""));
+    scan.filter = Some(filter.with_parts([part]));
+    scan
+}
+
+#[tokio::test]
+async fn hbase_filters_keys_that_contain_given_bytes() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let rows = sorted(&store, ending_with(b"37"), |_| {}).await;
+    assert_eq!(rows.len(), ROWS / 5);
+    assert!(
+        rows.iter()
+            .all(|row| row.len() == 3 && [b'3', b'7'].contains(&row.key()[6]))
+    );
+    let filters = table.filters.lock();
+    let rows = filters
+        .iter()
+        .filter(|filter| *filter == r"RowFilter(=,'regexstring:(?:[\x33\x37])')");
+    assert!(rows.count() >= 2, "{filters:?}");
+}
+
+#[tokio::test]
+async fn scans_without_the_filter_of_hbase_if_it_takes_too_long() {
+    let table = Table::new(3);
+    let slow = table.clone();
+    let gateway = FakeGateway::start(move |request| {
+        let is_filtered = request.name == "scannerGetList" && {
+            let id = usize::try_from(request.integer(&[1]).unwrap()).unwrap();
+            slow.filters.lock()[id].contains("RowFilter")
+        };
+        if is_filtered {
+            Action::Silence
+        } else {
+            slow.answer(request)
+        }
+    });
+    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    (config.connections, config.request_timeout) = (2, Duration::from_millis(700));
+    let store = HbaseStore::connect(config).await.unwrap();
+    let rows = sorted(&store, ending_with(b"3"), |_| {}).await;
+    assert_eq!(rows.len(), ROWS / 10);
 }

@@ -43,6 +43,9 @@ const SLICES_AHEAD: usize = 2;
 /// Most waiting batches of a slice that is read ahead.
 const WAITING_BATCHES: usize = 4;
 
+/// Slices of at most this many hours are read hour by hour.
+const HOURS_BY_THEMSELVES: usize = 8;
+
 /// Batches of single rows that are read concurrently.
 const READS_AT_A_TIME: usize = 2;
 
@@ -263,20 +266,34 @@ impl Source {
             .flatten()
     }
 
-    /// The rows of a slice; rows of one bucket are in order.
+    /// The rows of a slice; rows of one series are in order.
+    ///
+    /// The rows of an hour may come in any order, which the store can use to read them concurrently. A slice of many
+    /// hours has few rows in each of them, and is one scan of each bucket.
     fn open(&self, slice: Slice) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
-        let ranges: Vec<_> = self
-            .ranges
-            .iter()
-            .map(|range| slice.of_range(range))
-            .filter(|(start, stop)| stop.is_empty() || start < stop)
-            .collect();
         let mut scan = Scan::range([], []);
         scan.columns = point_columns();
         scan.batch_rows = BATCH_ROWS;
         scan.filter = self.filter.clone();
         scan.skip_damaged = self.skip_damaged.clone();
-        scan_concurrently(&self.store, &self.table, ranges, scan)
+        scan.any_order = slice.hours() <= HOURS_BY_THEMSELVES;
+        let slices = if scan.any_order {
+            slice.by_hour()
+        } else {
+            vec![slice]
+        };
+        let (store, table, ranges) = (
+            Arc::clone(&self.store),
+            self.table.clone(),
+            Arc::clone(&self.ranges),
+        );
+        stream::iter(slices)
+            .map(move |slice| {
+                let ranges = ranges.iter().map(|range| slice.of_range(range));
+                let ranges = ranges.filter(|(start, stop)| stop.is_empty() || start < stop);
+                scan_concurrently(&store, &table, ranges.collect(), scan.clone())
+            })
+            .flatten()
             .map_err(QueryError::from)
             .boxed()
     }

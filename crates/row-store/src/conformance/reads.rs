@@ -1,7 +1,7 @@
 //! Gets and scans.
 
 use super::subject::{Subject, Table};
-use crate::{ColumnSelection, DamageLog, FamilyDef, RowFilter, Scan};
+use crate::{ColumnSelection, DamageLog, FamilyDef, KeyPart, RowFilter, Scan};
 
 /// Rows `a0` to `a9`, `b0` to `b9` and `c0` to `c9`, each with cells `a:q`, `a:r` and `b:q`.
 async fn thirty_rows<'a>(subject: &'a Subject<'_>) -> Table<'a> {
@@ -221,6 +221,66 @@ pub(super) async fn scan_seeks_to_filter_hints(subject: &Subject<'_>) {
         let mut keys = table.keys(scan).await;
         keys.reverse();
         assert_eq!(keys, expected_keys[..4], "a reversed scan has no hints");
+    }
+}
+
+pub(super) async fn scan_in_any_order_returns_the_same_rows(subject: &Subject<'_>) {
+    let table = subject.table().await;
+    let (mut batch, a, _) = table.batch();
+    // Bytes above 127 in front of and behind those that the filter tests, some of them UTF-8.
+    let key = |number: u16| {
+        let [high, low] = (number / 2).to_be_bytes();
+        let around = [0xc3, 0xa9, 0xff, 0x27][usize::from(number % 4)];
+        [high, low, around, 2, (number % 251).to_be_bytes()[1], 0xa9].to_vec()
+    };
+    for number in 0..1_500 {
+        batch.row(&key(number)).put(a, b"q", b"v").put(a, b"r", b"v");
+    }
+    table.write(batch).await;
+    let mut keys: Vec<Vec<u8>> = (0..1_500).map(key).collect();
+    keys.sort_unstable();
+    let selections: [&[u8]; 5] = [&[7], &[0x27, 0x5c, 0x5d], &[0xc8], &[0, 0x7f, 0x80, 0xfa], &[]];
+    for (values, batch_rows) in selections.into_iter().zip([1, 10, 100, 1_000, 100]) {
+        let values = values.to_vec();
+        let selected = move |key: &[u8]| values.is_empty() || values.contains(&key[4]);
+        let mut scan = Scan::range([0, 3], [2, 0x80]);
+        (scan.any_order, scan.batch_rows) = (true, batch_rows);
+        let expected: Vec<Vec<u8>> = keys
+            .iter()
+            .filter(|key| (scan.start.as_slice()..scan.stop.as_slice()).contains(&key.as_slice()))
+            .filter(|key| selected(key))
+            .cloned()
+            .collect();
+        let part = KeyPart {
+            prefix: vec![2],
+            endings: (0..=u8::MAX)
+                .filter(|value| selected(&[0, 0, 0, 0, *value]))
+                .map(|value| vec![value])
+                .collect(),
+        };
+        let filter = RowFilter::new(selected.clone());
+        let filters = [
+            None,
+            Some(filter.clone()),
+            Some(filter.clone().with_seek(|_| None)),
+            Some(filter.with_seek(|_| None).with_parts([part])),
+        ];
+        for filter in filters {
+            let is_selected = filter.is_some();
+            let mut scan = scan.clone();
+            scan.filter = filter;
+            let mut rows = table.scan(scan.clone()).await;
+            rows.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+            assert!(rows.iter().all(|row| row.len() == 2), "complete rows");
+            let found: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
+            if is_selected {
+                assert_eq!(found, expected);
+            } else {
+                let range = scan.start..scan.stop;
+                let all = keys.iter().filter(|key| range.contains(*key));
+                assert_eq!(found, all.cloned().collect::<Vec<_>>());
+            }
+        }
     }
 }
 

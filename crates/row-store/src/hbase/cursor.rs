@@ -16,7 +16,7 @@ use super::pool::{Call, Pool};
 use super::queue::Route;
 use super::range::{Assembler, KeyRange};
 use super::raw;
-use crate::{Row, Scan, StoreError, TableName};
+use crate::{ColumnSelection, Row, Scan, StoreError, TableName};
 
 /// Cells of a part of a row; wider rows arrive in several parts.
 const CELLS_PER_PART: i32 = 1_000;
@@ -34,6 +34,8 @@ pub(super) struct Cursor {
     range: KeyRange,
     /// Whether only keys are requested.
     is_of_keys: bool,
+    /// A filter of rows for HBase, beside that of the scan.
+    pattern: Option<Arc<str>>,
     /// Rows left until the limit.
     rest: u64,
     /// The fetch in progress.
@@ -76,6 +78,7 @@ impl Cursor {
             rest: scan.limit.unwrap_or(u64::MAX),
             range: KeyRange::of(&scan),
             is_of_keys: false,
+            pattern: None,
             pool,
             table,
             scan,
@@ -95,6 +98,73 @@ impl Cursor {
             is_of_keys: true,
             ..Self::new(pool, table, scan)
         }
+    }
+
+    /// The same scan of rows that pass a filter of HBase.
+    pub(super) fn with_pattern(self, pattern: Arc<str>) -> Self {
+        Self {
+            pattern: Some(pattern),
+            ..self
+        }
+    }
+
+    /// The same scan, whose first fetch requests `parts` parts.
+    pub(super) fn with_parts(self, parts: usize) -> Self {
+        Self { parts, ..self }
+    }
+
+    /// Whether HBase filters the rows.
+    pub(super) fn has_pattern(&self) -> bool {
+        self.pattern.is_some()
+    }
+
+    /// The columns of the listed keys, if only keys are requested.
+    pub(super) fn columns_to_get(&self) -> Option<ColumnSelection> {
+        self.is_of_keys.then(|| self.scan.columns.clone())
+    }
+
+    /// The end of the range that has not been received; `None`: unbounded.
+    pub(super) fn stop(&self) -> Option<&[u8]> {
+        self.range.stop()
+    }
+
+    /// The rest of an ascending scan in up to `parts` parts, split between its position and `last`.
+    pub(super) fn split(&self, last: &[u8], parts: usize) -> Vec<Self> {
+        let part = |range| Self {
+            range,
+            is_of_keys: self.is_of_keys,
+            pattern: self.pattern.clone(),
+            parts: self.parts,
+            most_parts: self.most_parts,
+            cells: self.cells,
+            ..Self::new(self.pool.clone(), self.table.clone(), self.scan.clone())
+        };
+        self.range.split(last, parts).into_iter().map(part).collect()
+    }
+
+    /// The last key of the rest of an ascending scan; `None` if it has no rows.
+    pub(super) fn last_key(&self) -> impl Future<Output = Result<Option<Vec<u8>>, CallError>> + Send + use<> {
+        let scan = Scan {
+            reverse: true,
+            filter: None,
+            ..self.scan.clone()
+        };
+        // Beside it one row that may be outside the range, and the next one, which completes it.
+        let mut keys = Self::of_keys(self.pool.clone(), self.table.clone(), scan, 3);
+        keys.range = self.range.reversed();
+        async move { Ok(keys.first().await?.first().map(|row| row.key().to_vec())) }
+    }
+
+    /// The rows of the next fetch that succeeds, without starting another one; empty at the end.
+    pub(super) async fn first(&mut self) -> Result<Vec<Row>, CallError> {
+        while !self.is_at_end {
+            if let Some(fetched) = self.fetched().await?
+                && !fetched.rows.is_empty()
+            {
+                return Ok(fetched.rows);
+            }
+        }
+        Ok(Vec::new())
     }
 
     pub(super) fn store_error(&self, error: CallError) -> StoreError {
@@ -180,10 +250,11 @@ impl Cursor {
         let pool = self.pool.clone();
         let (table, parts) = (raw::table_name(&self.table), self.parts());
         let range = self.range.scan_range();
+        let pattern = self.pattern.as_deref();
         let scan = if self.is_of_keys {
-            raw::scan_of_keys(range, &self.scan.columns, parts)
+            raw::scan_of_keys(range, &self.scan.columns, pattern, parts)
         } else {
-            raw::scan(range, &self.scan.columns, self.cells, parts)
+            raw::scan(range, &self.scan.columns, pattern, self.cells, parts)
         };
         let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
         let deadline = Instant::now() + self.pool.config().request_timeout;
@@ -226,7 +297,9 @@ impl Cursor {
             CallError::Exception(exception) => exception.is_scanner_expired() && self.failures < ATTEMPTS,
             // Limited by the size itself, which cannot be halved forever.
             CallError::ResponseTooLarge { .. } => self.fetch_less(),
-            CallError::NotSent { .. } | CallError::TimedOut { .. } => false,
+            // HBase did not find enough matching rows in time. Without its filter each fetch makes progress.
+            CallError::TimedOut { .. } => self.pattern.take().is_some(),
+            CallError::NotSent { .. } => false,
         };
         if !is_recoverable {
             return Err(error);

@@ -63,6 +63,11 @@ impl Pool {
         &self.shared.config
     }
 
+    /// Connections that have nothing to do.
+    pub(super) fn idle_connections(&self) -> usize {
+        self.shared.queue.idle_workers()
+    }
+
     /// Sends a request over any connection. `request` builds it anew for each attempt.
     pub(super) async fn call<T, R>(
         &self,

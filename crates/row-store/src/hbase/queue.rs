@@ -70,6 +70,8 @@ struct Lanes {
     shared: VecDeque<Job>,
     /// One lane per worker.
     pinned: Vec<VecDeque<Job>>,
+    /// Workers that wait for a request.
+    waiting: usize,
     closed: bool,
 }
 
@@ -91,6 +93,7 @@ impl Queue {
             lanes: Mutex::new(Lanes {
                 shared: VecDeque::new(),
                 pinned: (0..workers).map(|_| VecDeque::new()).collect(),
+                waiting: 0,
                 closed: false,
             }),
             changed: Condvar::new(),
@@ -148,10 +151,20 @@ impl Queue {
             if let Some(job) = lanes.shared.pop_front() {
                 return Next::Job(job);
             }
-            if self.changed.wait_until(&mut lanes, idle_at).timed_out() {
+            lanes.waiting += 1;
+            let timed_out = self.changed.wait_until(&mut lanes, idle_at).timed_out();
+            lanes.waiting -= 1;
+            if timed_out {
                 return Next::Idle;
             }
         }
+    }
+
+    /// Workers without a request, beyond those that queued requests will occupy.
+    pub(super) fn idle_workers(&self) -> usize {
+        let lanes = self.lanes.lock();
+        let queued = lanes.shared.len() + lanes.pinned.iter().map(VecDeque::len).sum::<usize>();
+        lanes.waiting.saturating_sub(queued)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -47,6 +47,44 @@ impl KeyRange {
         is_ahead
     }
 
+    /// The last key, exclusive; `None`: unbounded.
+    pub(super) fn stop(&self) -> Option<&[u8]> {
+        (!self.stop.is_empty()).then_some(self.stop.as_slice())
+    }
+
+    /// The same keys in descending order.
+    pub(super) fn reversed(&self) -> Self {
+        Self {
+            reverse: true,
+            ..self.clone()
+        }
+    }
+
+    /// An ascending range as up to `parts` ranges, in order, split in equal distances between its start and `last`.
+    pub(super) fn split(&self, last: &[u8], parts: usize) -> Vec<Self> {
+        let common = common_length(&self.start, last);
+        let (first, width) = (number(&self.start, common), distance(&self.start, last, last));
+        let mut bounds: Vec<Vec<u8>> = (1..parts)
+            .map(|part| {
+                let offset = u128::from(width) * part as u128 / parts as u128;
+                let at = first.saturating_add(u64::try_from(offset).unwrap_or(u64::MAX));
+                [&last[..common], &at.to_be_bytes()].concat()
+            })
+            .filter(|bound| *bound > self.start && bound.as_slice() <= last && self.contains(bound))
+            .collect();
+        bounds.dedup();
+        let starts = std::iter::once(self.start.clone()).chain(bounds.iter().cloned());
+        let stops = bounds.iter().cloned().chain([self.stop.clone()]);
+        starts
+            .zip(stops)
+            .map(|(start, stop)| Self {
+                start,
+                stop,
+                reverse: false,
+            })
+            .collect()
+    }
+
     /// The range to request from HBase.
     ///
     /// HBase's scanners start inclusively and stop exclusively in both directions, whereas ours start exclusively
@@ -70,6 +108,27 @@ impl KeyRange {
     fn contains(&self, key: &[u8]) -> bool {
         key >= self.start.as_slice() && (self.stop.is_empty() || key < self.stop.as_slice())
     }
+}
+
+/// How many bytes two keys have in common at their start.
+fn common_length(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Eight bytes of a key as a number; a shorter key continues with zeros.
+fn number(key: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; size_of::<u64>()];
+    let rest = key.get(at..).unwrap_or_default();
+    for (byte, found) in bytes.iter_mut().zip(rest) {
+        *byte = *found;
+    }
+    u64::from_be_bytes(bytes)
+}
+
+/// How far `key` is from `first`, in units of the bytes in which `first` and `last` differ.
+pub(super) fn distance(first: &[u8], key: &[u8], last: &[u8]) -> u64 {
+    let common = common_length(first, last);
+    number(key, common).saturating_sub(number(first, common))
 }
 
 /// Keys of this length, in bytes, are not extended further.
@@ -225,6 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn splits_dense_keys_evenly() {
+        let key = |row: u16| [&[7, 7, 0][..], &row.to_be_bytes(), &[1, 2, 3]].concat();
+        let range = KeyRange::of(&Scan::range(key(100), [7, 8]));
+        let split = range.split(&key(1_100), 4);
+        let rows = |range: &KeyRange| (100..=1_100).filter(|row| range.contains(&key(*row))).count();
+        assert_eq!(split.iter().map(rows).collect::<Vec<_>>(), [251, 250, 250, 250]);
+        assert_eq!(
+            split[3].stop,
+            [7, 8],
+            "rows that are added meanwhile belong to the last part"
+        );
+        assert_eq!(range.split(&key(101), 4).len(), 4);
+        assert_eq!(range.split(&key(100), 4), [range.clone()], "no row follows");
+    }
+
+    #[test]
     fn detects_empty_ranges() {
         let is_empty = |start: &str, stop: &str| KeyRange::of(&Scan::range(start, stop)).is_empty();
         assert!(is_empty("b", "b") && is_empty("b", "a") && is_empty("b\0", "b"));
@@ -251,6 +326,24 @@ mod tests {
                 key >= requested.start && (requested.stop.is_empty() || key < requested.stop)
             };
             prop_assert!(is_given || !range.contains(&key));
+        }
+
+        #[test]
+        fn split_covers_the_range_in_order(
+            start in prop::collection::vec(any::<u8>(), 0..12),
+            stop in prop::collection::vec(any::<u8>(), 0..12),
+            last in prop::collection::vec(any::<u8>(), 0..12),
+            parts in 1_usize..9,
+        ) {
+            let range = KeyRange::of(&Scan::range(start.clone(), stop.clone()));
+            prop_assume!(!range.is_empty());
+            let split = range.split(&last, parts);
+            prop_assert!(!split.is_empty() && split.len() <= parts);
+            prop_assert_eq!(&split[0].start, &start);
+            prop_assert_eq!(&split[split.len() - 1].stop, &stop);
+            for two in split.windows(2) {
+                prop_assert!(two[0].stop == two[1].start && two[0].start < two[0].stop);
+            }
         }
 
         #[test]

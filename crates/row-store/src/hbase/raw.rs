@@ -127,8 +127,14 @@ pub(super) struct ScanRange {
 }
 
 /// A scan that returns the cells of a row in order, in parts of `cells` cells, and fetches `parts` parts from a
-/// region server at a time.
-pub(super) fn scan(range: ScanRange, selection: &ColumnSelection, cells: i32, parts: i32) -> TScan {
+/// region server at a time; only rows that pass `filter`, if any.
+pub(super) fn scan(
+    range: ScanRange,
+    selection: &ColumnSelection,
+    filter: Option<&str>,
+    cells: i32,
+    parts: i32,
+) -> TScan {
     let open_or = |key: Vec<u8>| (!key.is_empty()).then_some(key);
     TScan {
         start_row: open_or(range.start),
@@ -136,7 +142,7 @@ pub(super) fn scan(range: ScanRange, selection: &ColumnSelection, cells: i32, pa
         timestamp: None,
         columns: Some(columns(selection)).filter(|columns| !columns.is_empty()),
         caching: Some(parts),
-        filter_string: None,
+        filter_string: filter.map(|filter| filter.as_bytes().to_vec()),
         batch_size: Some(cells),
         sort_columns: Some(true),
         reversed: Some(range.reverse),
@@ -146,11 +152,20 @@ pub(super) fn scan(range: ScanRange, selection: &ColumnSelection, cells: i32, pa
 
 /// A scan that returns one cell of each row, without its value, and fetches `rows` rows from a region server at
 /// a time.
-pub(super) fn scan_of_keys(range: ScanRange, selection: &ColumnSelection, rows: i32) -> TScan {
+pub(super) fn scan_of_keys(
+    range: ScanRange,
+    selection: &ColumnSelection,
+    filter: Option<&str>,
+    rows: i32,
+) -> TScan {
+    const KEYS: &str = "FirstKeyOnlyFilter() AND KeyOnlyFilter()";
+    let filter = match filter {
+        Some(filter) => &format!("{filter} AND {KEYS}"),
+        None => KEYS,
+    };
     TScan {
-        filter_string: Some(b"FirstKeyOnlyFilter() AND KeyOnlyFilter()".to_vec()),
         batch_size: None,
-        ..scan(range, selection, 1, rows)
+        ..scan(range, selection, Some(filter), 1, rows)
     }
 }
 

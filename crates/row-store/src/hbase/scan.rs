@@ -1,7 +1,8 @@
 //! Scans.
 //!
 //! While the caller processes a batch of rows, the [`Cursor`] fetches the next one. A scan whose filter has
-//! seek hints selects few of many rows; it runs in two steps instead ([`super::selective`]).
+//! seek hints selects few of many rows; it runs in two steps instead ([`super::selective`]). A scan whose rows may
+//! come in any order uses several connections, and HBase filters its rows if it can ([`super::spread`]).
 
 use std::sync::Arc;
 
@@ -9,10 +10,11 @@ use futures::stream::{StreamExt, empty, try_unfold};
 
 use super::cursor::Cursor;
 use super::error::{CallError, RequestContext};
+use super::key_pattern::KeyPattern;
 use super::pool::Pool;
 use super::range::KeyRange;
 use super::versions::Versions;
-use super::{selective, tables};
+use super::{selective, spread, tables};
 use crate::{ColumnSelection, RowStream, Scan, StoreError, TableName};
 
 /// Opens a scan and fetches its first rows: only then does HBase report that a table does not exist.
@@ -29,8 +31,15 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
             Err(StoreError::NoSuchTable { table })
         };
     }
+    let in_any_order = spread::applies_to(&scan);
     if selective::applies_to(&scan) {
-        return selective::open(pool, table, scan).await;
+        return match scan.filter.as_ref().and_then(KeyPattern::of) {
+            Some(pattern) if in_any_order => spread::open_filtered(pool, table, scan, pattern).await,
+            _ => selective::open(pool, table, scan).await,
+        };
+    }
+    if in_any_order {
+        return spread::open(pool, table, scan).await;
     }
     let versions = Versions::of(&pool, &table, scan.max_versions)
         .await

@@ -26,6 +26,8 @@ pub struct Request {
     pub strings: Vec<(Vec<i16>, Vec<u8>)>,
     /// The 32-bit integer arguments, likewise.
     pub integers: Vec<(Vec<i16>, i32)>,
+    /// The paths of the boolean arguments that are true.
+    pub truths: Vec<Vec<i16>>,
 }
 
 impl Request {
@@ -214,6 +216,7 @@ fn parse(connection: usize, input: &mut dyn TInputProtocol) -> thrift::Result<Re
         sequence: message.sequence_number,
         strings: Vec::new(),
         integers: Vec::new(),
+        truths: Vec::new(),
     };
     read_value(input, TType::Struct, &mut Vec::new(), &mut request)?;
     input.read_message_end()?;
@@ -249,6 +252,12 @@ fn read_value(
         }
         TType::I32 => {
             request.integers.push((path.clone(), input.read_i32()?));
+            Ok(())
+        }
+        TType::Bool => {
+            if input.read_bool()? {
+                request.truths.push(path.clone());
+            }
             Ok(())
         }
         other => input.skip(other),

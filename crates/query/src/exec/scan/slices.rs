@@ -35,6 +35,26 @@ impl Slice {
         self.hours.stop_ms()
     }
 
+    /// Its hours, each as a slice.
+    pub(super) fn by_hour(&self) -> Vec<Self> {
+        let count = self.hours();
+        let hour = |(index, start): (usize, BaseTime)| {
+            let is_last = index + 1 == count;
+            Self {
+                hours: Hours {
+                    start,
+                    stop_seconds: match is_last {
+                        true => self.hours.stop_seconds,
+                        false => u64::from(start.seconds()) + u64::from(HOUR_SECONDS),
+                    },
+                },
+                is_first: self.is_first && index == 0,
+                is_last: self.is_last && is_last,
+            }
+        };
+        self.hours.iter().enumerate().map(hour).collect()
+    }
+
     /// The part of a range of row keys, which begins and ends with a base time, that lies in the slice.
     pub(super) fn of_range(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
         let (start, stop) = range;
@@ -176,6 +196,19 @@ mod tests {
         assert_eq!(next(), 1, "never less than an hour");
         density.add_hours(1 << 10);
         assert_eq!(next(), 8, "a MiB an hour");
+    }
+
+    #[test]
+    fn hours_of_a_slice_have_the_same_keys() {
+        for count in [1, 2, 8] {
+            let whole = (vec![7, 6], vec![7, 8]);
+            let slices = Slices::new(hours(count), Arc::new(Density::new(8 << 20)));
+            let by_hour: Vec<Slice> = slices.flat_map(|slice| slice.by_hour()).collect();
+            assert_eq!(by_hour.len(), count as usize);
+            let ranges: Vec<_> = by_hour.iter().map(|slice| slice.of_range(&whole)).collect();
+            assert_eq!((&ranges[0].0, &ranges[ranges.len() - 1].1), (&whole.0, &whole.1));
+            assert!(ranges.windows(2).all(|two| two[0].1 == two[1].0));
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_row_store::{Row, RowFilter, prefix_end};
+use oxtsdb_row_store::{KeyPart, Row, RowFilter, prefix_end};
 use oxtsdb_schema::{BaseTime, RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
 use rustc_hash::FxHashSet;
 
@@ -157,8 +157,22 @@ impl Selection {
         Some(if only_keys {
             filter
         } else {
-            filter.with_seek(move |key| seek.seek_after(key))
+            filter
+                .with_seek(move |key| seek.seek_after(key))
+                .with_parts(self.key_parts())
         })
+    }
+
+    /// What keys of matching rows contain: for each filter of literal values, its key and one of them.
+    fn key_parts(&self) -> Vec<KeyPart> {
+        let parts = self.0.tests.iter().filter_map(|test| match &test.test {
+            ValueTest::In(values) => Some(KeyPart {
+                prefix: test.tagk.as_bytes().to_vec(),
+                endings: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
+            }),
+            _ => None,
+        });
+        parts.collect()
     }
 
     /// A key such that no row between this one, which does not match, and that one matches; `None`

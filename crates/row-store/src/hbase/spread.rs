@@ -1,0 +1,259 @@
+//! Scans whose rows may come in any order: parts of their range are read on all idle connections.
+//!
+//! ```text
+//!   one fetch ─► last key of the range ─► the rest in parts, one for each idle connection:
+//!   start ├──────┤       ├──────┼──────┼──────┤ last key ── stop
+//! ```
+//!
+//! HBase cannot say how many rows a range has. It is split at keys in equal distances between the last row that was
+//! read and the last row of the range, as numbers of the first eight bytes that differ: even for keys with dense
+//! UIDs. Where rows are not even, a connection that is done early takes a share of another part.
+//!
+//! A range with a [`KeyPattern`] is split before it is read: HBase sends few of its rows, so one fetch would read all
+//! of it. A sample of keys, listed first, says about how many rows there are, and whether the filter's seek hints
+//! skip more than HBase reads in the time of a seek; if so, the scan is a selective one ([`super::selective`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, Stream, StreamExt, TryStreamExt, iter, once, select, try_unfold};
+
+use super::cursor::Cursor;
+use super::error::{CallError, RequestContext};
+use super::key_pattern::KeyPattern;
+use super::pool::Pool;
+use super::range::distance;
+use super::{read, selective};
+use crate::{Row, RowStream, Scan, StoreError, TableName};
+
+/// Rows of the first fetch, after which a range is split.
+const FIRST_ROWS: usize = 64;
+/// Rows of later fetches. A part that has fewer rows is not split.
+const ROWS: usize = 128;
+/// Keys of a sample.
+const SAMPLE: usize = 32;
+/// A seek pays off if it skips this many keys or more.
+const MIN_SKIPPED: usize = 16;
+/// About how many rows HBase filters for one fetch: some tenths of a second if they have hundreds of cells.
+const FILTERED_ROWS: usize = 10_000;
+/// The most parts that a range is split into at once.
+const MAX_PARTS: usize = 1_024;
+
+/// Whether a scan should use this access path.
+pub(super) fn applies_to(scan: &Scan) -> bool {
+    scan.any_order && !scan.reverse && scan.limit.is_none() && scan.max_versions <= 1
+}
+
+/// Opens a scan and fetches its first rows.
+pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
+    let batch_rows = scan.batch_rows;
+    let whole = Part {
+        cursor: Cursor::new(pool.clone(), table.clone(), scan).with_parts(FIRST_ROWS),
+        last: None,
+    };
+    let store_error = move |error: CallError| error.into_store_error(RequestContext::idempotent(&table));
+    let (first, rest) = whole.advance().await.map_err(&store_error)?;
+    let all = once(std::future::ready(Ok(first))).chain(rows(&pool, rest));
+    Ok(in_batches(all, batch_rows).map_err(store_error).boxed())
+}
+
+/// As [`open`], for a scan whose filter HBase can narrow down by `pattern`.
+pub(super) async fn open_filtered(
+    pool: Arc<Pool>,
+    table: TableName,
+    scan: Scan,
+    pattern: KeyPattern,
+) -> Result<RowStream, StoreError> {
+    let store_error = {
+        let table = table.clone();
+        move |error: CallError| error.into_store_error(RequestContext::idempotent(&table))
+    };
+    let all = Scan {
+        filter: None,
+        ..scan.clone()
+    };
+    let mut keys = Cursor::of_keys(pool.clone(), table.clone(), all, SAMPLE);
+    let last = keys.last_key();
+    let (sample, last) = futures::try_join!(keys.first(), last).map_err(&store_error)?;
+    let is_at_end = keys.is_at_end();
+    let sample: Vec<Vec<u8>> = sample.iter().map(|row| row.key().to_vec()).collect();
+    let keeps = |key: &&Vec<u8>| scan.filter.as_ref().is_none_or(|filter| filter.keeps(key));
+    let matching: Vec<Vec<u8>> = sample.iter().filter(keeps).cloned().collect();
+    let found = {
+        let (pool, table, columns) = (pool.clone(), table.clone(), scan.columns.clone());
+        once(async move { get(&pool, &table, &matching, &columns).await })
+    };
+    let found = in_batches(found, scan.batch_rows).map_err(store_error.clone());
+    let (Some(first), Some(latest), Some(last), false) = (sample.first(), sample.last(), last, is_at_end)
+    else {
+        return Ok(found.boxed());
+    };
+    let rest = scan.clone().resume_after(latest);
+    if skips(&scan, &sample) {
+        let rest = selective::open(pool, table, rest).await?;
+        return Ok(select(found, rest).boxed());
+    }
+    let cursor = match pattern.is_precise {
+        true => Cursor::new(pool.clone(), table, rest),
+        false => Cursor::of_keys(pool.clone(), table, rest, ROWS),
+    };
+    let parts = (estimate(first, latest, &last, sample.len()) / FILTERED_ROWS).max(free_connections(&pool));
+    let whole = Part {
+        cursor: cursor.with_parts(ROWS).with_pattern(pattern.text.into()),
+        last: Some(last),
+    };
+    let rest = in_batches(rows(&pool, whole.split(parts)), scan.batch_rows).map_err(store_error);
+    Ok(select(found, rest).boxed())
+}
+
+/// Whether seeks after keys, which are in order, skip many of them.
+fn skips(scan: &Scan, keys: &[Vec<u8>]) -> bool {
+    let Some(filter) = &scan.filter else {
+        return false;
+    };
+    let (mut at, mut seeks) = (0, 0);
+    while let Some(key) = keys.get(at) {
+        at += 1;
+        if !filter.keeps(key) {
+            seeks += 1;
+            let target = filter.seek_after(key).unwrap_or_default();
+            at = at.max(keys.partition_point(|key| *key < target));
+        }
+    }
+    seeks * MIN_SKIPPED <= keys.len()
+}
+
+/// About how many rows follow `latest` up to `last`, if there are `count` from `first` to `latest`.
+fn estimate(first: &[u8], latest: &[u8], last: &[u8], count: usize) -> usize {
+    let (read, all) = (distance(first, latest, last), distance(first, last, last));
+    let rest = u128::from(all.saturating_sub(read)) * count as u128 / u128::from(read.max(1));
+    usize::try_from(rest).unwrap_or(usize::MAX)
+}
+
+/// Connections that a scan may use, at least one.
+fn free_connections(pool: &Pool) -> usize {
+    (pool.idle_connections() + 1).min(pool.config().connections)
+}
+
+async fn get(
+    pool: &Pool,
+    table: &TableName,
+    keys: &[Vec<u8>],
+    columns: &crate::ColumnSelection,
+) -> Result<Vec<Row>, CallError> {
+    let rows = read::get_rows(pool, table, keys, columns).await?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// Rows in batches of up to `size`.
+fn in_batches(
+    rows: impl Stream<Item = Result<Vec<Row>, CallError>> + Send,
+    size: usize,
+) -> impl Stream<Item = Result<Vec<Row>, CallError>> + Send {
+    rows.map_ok(move |mut rows| {
+        iter(std::iter::from_fn(move || {
+            let batch: Vec<Row> = rows.drain(..rows.len().min(size)).collect();
+            (!batch.is_empty()).then_some(Ok(batch))
+        }))
+    })
+    .try_flatten()
+}
+
+/// A part of a range that has not been read.
+struct Part {
+    cursor: Cursor,
+    /// A key after which no rows are expected; `None`: not known.
+    last: Option<Vec<u8>>,
+}
+
+impl Part {
+    /// Fetches rows; returns them and what is left, in several parts if connections are idle.
+    async fn advance(mut self) -> Result<(Vec<Row>, Vec<Self>), CallError> {
+        let Some(fetched) = self.cursor.fetched().await? else {
+            let rest = (!self.cursor.is_at_end()).then_some(self);
+            return Ok((Vec::new(), rest.into_iter().collect()));
+        };
+        let (pool, table) = (self.cursor.pool.clone(), self.cursor.table.clone());
+        let (rows, columns) = (fetched.rows, self.cursor.columns_to_get());
+        let rest = if self.cursor.is_at_end() {
+            Vec::new()
+        } else {
+            match self.shares(&rows).await? {
+                1 => {
+                    self.cursor.continue_with(fetched.continuation, ROWS);
+                    vec![self]
+                }
+                parts => self.split(parts),
+            }
+        };
+        let Some(columns) = columns else {
+            return Ok((rows, rest));
+        };
+        let keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
+        Ok((get(&pool, &table, &keys, &columns).await?, rest))
+    }
+
+    /// How many connections should read the rest, if these are the rows read last.
+    async fn shares(&mut self, rows: &[Row]) -> Result<usize, CallError> {
+        let free = free_connections(&self.cursor.pool);
+        // If HBase filters rows, they say nothing about what it reads.
+        let (Some(first), Some(latest), false) = (rows.first(), rows.last(), self.cursor.has_pattern())
+        else {
+            return Ok(1);
+        };
+        if free == 1 {
+            return Ok(1);
+        }
+        if self.last.is_none() {
+            self.last = self.cursor.last_key().await?;
+        }
+        let rest = self
+            .last
+            .as_ref()
+            .map_or(0, |last| estimate(first.key(), latest.key(), last, rows.len()));
+        Ok(free.min(rest / ROWS).max(1))
+    }
+
+    /// The part in up to `parts` parts.
+    fn split(self, parts: usize) -> Vec<Self> {
+        let last = self.last.unwrap_or_default();
+        let cursors = self.cursor.split(&last, parts.min(MAX_PARTS));
+        let part = |cursor: Cursor| Self {
+            last: Some(
+                cursor
+                    .stop()
+                    .map_or_else(|| last.clone(), |stop| stop.min(&last).to_vec()),
+            ),
+            cursor,
+        };
+        cursors.into_iter().map(part).collect()
+    }
+}
+
+/// The rows of parts, of as many at a time as there are connections.
+fn rows(pool: &Pool, parts: Vec<Part>) -> impl Stream<Item = Result<Vec<Row>, CallError>> + Send + use<> {
+    type Reads = FuturesUnordered<BoxFuture<'static, Result<(Vec<Row>, Vec<Part>), CallError>>>;
+    let connections = pool.config().connections;
+    let state = (VecDeque::from(parts), Reads::new());
+    try_unfold(state, move |(mut waiting, mut reads)| async move {
+        loop {
+            while reads.len() < connections
+                && let Some(part) = waiting.pop_front()
+            {
+                reads.push(Box::pin(part.advance()));
+            }
+            let Some(read) = reads.next().await else {
+                return Ok(None);
+            };
+            let (rows, rest) = read?;
+            // In front of parts that have not begun, so that few scanners are open.
+            for part in rest.into_iter().rev() {
+                waiting.push_front(part);
+            }
+            if !rows.is_empty() {
+                return Ok(Some((rows, (waiting, reads))));
+            }
+        }
+    })
+}
