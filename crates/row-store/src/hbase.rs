@@ -54,6 +54,7 @@ mod config;
 mod connection;
 mod cursor;
 mod error;
+mod extents;
 mod gateway;
 mod health;
 mod key_pattern;

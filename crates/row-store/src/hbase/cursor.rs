@@ -123,13 +123,18 @@ impl Cursor {
         self.is_of_keys.then(|| self.scan.columns.clone())
     }
 
-    /// The end of the range that has not been received; `None`: unbounded.
+    /// The start of the range that has not been received.
+    pub(super) fn start(&self) -> &[u8] {
+        self.range.start()
+    }
+
+    /// Its end; `None`: unbounded.
     pub(super) fn stop(&self) -> Option<&[u8]> {
         self.range.stop()
     }
 
-    /// The rest of an ascending scan in up to `parts` parts, split between its position and `last`.
-    pub(super) fn split(&self, last: &[u8], parts: usize) -> Vec<Self> {
+    /// The rest of an ascending scan in up to `parts` parts, split evenly between two keys.
+    pub(super) fn split(&self, first: &[u8], last: &[u8], parts: usize) -> Vec<Self> {
         let part = |range| Self {
             range,
             is_of_keys: self.is_of_keys,
@@ -139,7 +144,11 @@ impl Cursor {
             cells: self.cells,
             ..Self::new(self.pool.clone(), self.table.clone(), self.scan.clone())
         };
-        self.range.split(last, parts).into_iter().map(part).collect()
+        self.range
+            .split(first, last, parts)
+            .into_iter()
+            .map(part)
+            .collect()
     }
 
     /// The last key of the rest of an ascending scan; `None` if it has no rows.
@@ -155,14 +164,17 @@ impl Cursor {
         async move { Ok(keys.first().await?.first().map(|row| row.key().to_vec())) }
     }
 
-    /// The rows of the next fetch that succeeds, without starting another one; empty at the end.
+    /// The next rows, without fetching more than it takes to complete one; empty at the end.
     pub(super) async fn first(&mut self) -> Result<Vec<Row>, CallError> {
         while !self.is_at_end {
-            if let Some(fetched) = self.fetched().await?
-                && !fetched.rows.is_empty()
-            {
+            let Some(fetched) = self.fetched().await? else {
+                continue;
+            };
+            if !fetched.rows.is_empty() {
                 return Ok(fetched.rows);
             }
+            // A wide row goes on.
+            self.continue_with(fetched.continuation, self.parts);
         }
         Ok(Vec::new())
     }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::{CallError, Idempotency};
+use super::extents::Extents;
 use super::gateway::Gateways;
 use super::queue::{Claim, Job, Queue, Route, deadline_exceeded};
 use super::worker::{Shared, Worker};
@@ -23,6 +24,8 @@ pub(super) struct Pool {
     shared: Arc<Shared>,
     /// One receiver per worker, which completes when the worker ends.
     running: Mutex<Vec<oneshot::Receiver<()>>>,
+    /// What scans have learned.
+    pub(super) extents: Extents,
 }
 
 impl Pool {
@@ -40,6 +43,7 @@ impl Pool {
         let pool = Self {
             shared,
             running: Mutex::default(),
+            extents: Extents::default(),
         };
         for index in 0..pool.shared.config.connections {
             let (ends, ended) = oneshot::channel();

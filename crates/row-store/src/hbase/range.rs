@@ -60,10 +60,15 @@ impl KeyRange {
         }
     }
 
-    /// An ascending range as up to `parts` ranges, in order, split in equal distances between its start and `last`.
-    pub(super) fn split(&self, last: &[u8], parts: usize) -> Vec<Self> {
-        let common = common_length(&self.start, last);
-        let (first, width) = (number(&self.start, common), distance(&self.start, last, last));
+    /// The first key, inclusive.
+    pub(super) fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// An ascending range as up to `parts` ranges, in order, split in equal distances between two keys.
+    pub(super) fn split(&self, first: &[u8], last: &[u8], parts: usize) -> Vec<Self> {
+        let common = common_length(first, last);
+        let (first, width) = (number(first, common), distance(first, last, last));
         let mut bounds: Vec<Vec<u8>> = (1..parts)
             .map(|part| {
                 let offset = u128::from(width) * part as u128 / parts as u128;
@@ -287,7 +292,7 @@ mod tests {
     fn splits_dense_keys_evenly() {
         let key = |row: u16| [&[7, 7, 0][..], &row.to_be_bytes(), &[1, 2, 3]].concat();
         let range = KeyRange::of(&Scan::range(key(100), [7, 8]));
-        let split = range.split(&key(1_100), 4);
+        let split = range.split(&key(100), &key(1_100), 4);
         let rows = |range: &KeyRange| (100..=1_100).filter(|row| range.contains(&key(*row))).count();
         assert_eq!(split.iter().map(rows).collect::<Vec<_>>(), [251, 250, 250, 250]);
         assert_eq!(
@@ -295,8 +300,12 @@ mod tests {
             [7, 8],
             "rows that are added meanwhile belong to the last part"
         );
-        assert_eq!(range.split(&key(101), 4).len(), 4);
-        assert_eq!(range.split(&key(100), 4), [range.clone()], "no row follows");
+        assert_eq!(range.split(&key(100), &key(101), 4).len(), 4);
+        assert_eq!(
+            range.split(&key(100), &key(100), 4),
+            std::slice::from_ref(&range),
+            "no row follows"
+        );
     }
 
     #[test]
@@ -332,12 +341,13 @@ mod tests {
         fn split_covers_the_range_in_order(
             start in prop::collection::vec(any::<u8>(), 0..12),
             stop in prop::collection::vec(any::<u8>(), 0..12),
+            first in prop::collection::vec(any::<u8>(), 0..12),
             last in prop::collection::vec(any::<u8>(), 0..12),
             parts in 1_usize..9,
         ) {
             let range = KeyRange::of(&Scan::range(start.clone(), stop.clone()));
             prop_assume!(!range.is_empty());
-            let split = range.split(&last, parts);
+            let split = range.split(&first, &last, parts);
             prop_assert!(!split.is_empty() && split.len() <= parts);
             prop_assert_eq!(&split[0].start, &start);
             prop_assert_eq!(&split[split.len() - 1].stop, &stop);

@@ -31,15 +31,15 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
             Err(StoreError::NoSuchTable { table })
         };
     }
-    let in_any_order = spread::applies_to(&scan);
-    if selective::applies_to(&scan) {
-        return match scan.filter.as_ref().and_then(KeyPattern::of) {
-            Some(pattern) if in_any_order => spread::open_filtered(pool, table, scan, pattern).await,
-            _ => selective::open(pool, table, scan).await,
-        };
+    let is_selective = selective::applies_to(&scan);
+    if spread::applies_to(&scan) {
+        let pattern = scan.filter.as_ref().and_then(KeyPattern::of);
+        if pattern.is_some() || !is_selective {
+            return spread::open(pool, table, scan, pattern).await;
+        }
     }
-    if in_any_order {
-        return spread::open(pool, table, scan).await;
+    if is_selective {
+        return selective::open(pool, table, scan).await;
     }
     let versions = Versions::of(&pool, &table, scan.max_versions)
         .await

@@ -1,17 +1,18 @@
 //! Scans whose rows may come in any order: parts of their range are read on all idle connections.
 //!
 //! ```text
-//!   one fetch ─► last key of the range ─► the rest in parts, one for each idle connection:
+//!   first rows, last key ─► the rest in parts, one for each idle connection:
 //!   start ├──────┤       ├──────┼──────┼──────┤ last key ── stop
 //! ```
 //!
-//! HBase cannot say how many rows a range has. It is split at keys in equal distances between the last row that was
-//! read and the last row of the range, as numbers of the first eight bytes that differ: even for keys with dense
-//! UIDs. Where rows are not even, a connection that is done early takes a share of another part.
+//! HBase cannot say how many rows a range has. It is split at keys in equal distances between its first and its last
+//! row, as numbers of the first eight bytes that differ: even for keys with dense UIDs. Where rows are not even, a
+//! connection that is done early takes a share of another part. What was learned about a range is kept
+//! ([`super::extents`]): the next scan of it begins with the parts.
 //!
-//! A range with a [`KeyPattern`] is split before it is read: HBase sends few of its rows, so one fetch would read all
-//! of it. A sample of keys, listed first, says about how many rows there are, and whether the filter's seek hints
-//! skip more than HBase reads in the time of a seek; if so, the scan is a selective one ([`super::selective`]).
+//! With a [`KeyPattern`] HBase sends few of the rows that it reads, so parts are limited by their rows, and the first
+//! rows are read without the pattern, as keys. They also say whether the filter's seek hints skip more than HBase
+//! reads in the time of a seek; if so, the scan is a selective one ([`super::selective`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,18 +22,16 @@ use futures::stream::{FuturesUnordered, Stream, StreamExt, TryStreamExt, iter, o
 
 use super::cursor::Cursor;
 use super::error::{CallError, RequestContext};
+use super::extents::{Extent, SAMPLE, rows_behind};
 use super::key_pattern::KeyPattern;
 use super::pool::Pool;
-use super::range::distance;
 use super::{read, selective};
 use crate::{Row, RowStream, Scan, StoreError, TableName};
 
-/// Rows of the first fetch, after which a range is split.
+/// Rows of the first fetch.
 const FIRST_ROWS: usize = 64;
 /// Rows of later fetches. A part that has fewer rows is not split.
 const ROWS: usize = 128;
-/// Keys of a sample.
-const SAMPLE: usize = 32;
 /// A seek pays off if it skips this many keys or more.
 const MIN_SKIPPED: usize = 16;
 /// About how many rows HBase filters for one fetch: some tenths of a second if they have hundreds of cells.
@@ -45,66 +44,111 @@ pub(super) fn applies_to(scan: &Scan) -> bool {
     scan.any_order && !scan.reverse && scan.limit.is_none() && scan.max_versions <= 1
 }
 
-/// Opens a scan and fetches its first rows.
-pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
-    let batch_rows = scan.batch_rows;
-    let whole = Part {
-        cursor: Cursor::new(pool.clone(), table.clone(), scan).with_parts(FIRST_ROWS),
-        last: None,
-    };
-    let store_error = move |error: CallError| error.into_store_error(RequestContext::idempotent(&table));
-    let (first, rest) = whole.advance().await.map_err(&store_error)?;
-    let all = once(std::future::ready(Ok(first))).chain(rows(&pool, rest));
-    Ok(in_batches(all, batch_rows).map_err(store_error).boxed())
-}
-
-/// As [`open`], for a scan whose filter HBase can narrow down by `pattern`.
-pub(super) async fn open_filtered(
+/// Opens a scan. Unless it knows the range, it fetches the first rows.
+pub(super) async fn open(
     pool: Arc<Pool>,
     table: TableName,
     scan: Scan,
-    pattern: KeyPattern,
+    pattern: Option<KeyPattern>,
 ) -> Result<RowStream, StoreError> {
     let store_error = {
         let table = table.clone();
         move |error: CallError| error.into_store_error(RequestContext::idempotent(&table))
     };
-    let all = Scan {
-        filter: None,
-        ..scan.clone()
+    let (found, extent, rest) = match pool.extents.get(&table, &scan) {
+        Some(extent) => (Vec::new(), extent, Some(scan.clone())),
+        None => {
+            let start = start(&pool, &table, &scan, pattern.is_some()).await;
+            let (found, extent, is_all) = start.map_err(&store_error)?;
+            let latest = found.last().filter(|_| !is_all);
+            let rest = latest.map(|row| scan.clone().resume_after(row.key()));
+            (found, extent, rest)
+        }
     };
-    let mut keys = Cursor::of_keys(pool.clone(), table.clone(), all, SAMPLE);
-    let last = keys.last_key();
-    let (sample, last) = futures::try_join!(keys.first(), last).map_err(&store_error)?;
-    let is_at_end = keys.is_at_end();
-    let sample: Vec<Vec<u8>> = sample.iter().map(|row| row.key().to_vec()).collect();
-    let keeps = |key: &&Vec<u8>| scan.filter.as_ref().is_none_or(|filter| filter.keeps(key));
-    let matching: Vec<Vec<u8>> = sample.iter().filter(keeps).cloned().collect();
-    let found = {
-        let (pool, table, columns) = (pool.clone(), table.clone(), scan.columns.clone());
-        once(async move { get(&pool, &table, &matching, &columns).await })
-    };
-    let found = in_batches(found, scan.batch_rows).map_err(store_error.clone());
-    let (Some(first), Some(latest), Some(last), false) = (sample.first(), sample.last(), last, is_at_end)
-    else {
+    let found = matching(
+        pool.clone(),
+        table.clone(),
+        scan.clone(),
+        found,
+        pattern.is_some(),
+    );
+    let found = in_batches(once(found), scan.batch_rows).map_err(store_error.clone());
+    let Some(rest) = rest else {
         return Ok(found.boxed());
     };
-    let rest = scan.clone().resume_after(latest);
-    if skips(&scan, &sample) {
+    if pattern.is_some() && skips(&scan, &extent.sample) {
         let rest = selective::open(pool, table, rest).await?;
         return Ok(select(found, rest).boxed());
     }
-    let cursor = match pattern.is_precise {
-        true => Cursor::new(pool.clone(), table, rest),
-        false => Cursor::of_keys(pool.clone(), table, rest, ROWS),
+    let rows = extent.rows();
+    let mut parts = free_connections(&pool).min(rows / ROWS).max(1);
+    let cursor = match pattern {
+        None => Cursor::new(pool.clone(), table, rest),
+        Some(pattern) => {
+            parts = parts.max(rows / FILTERED_ROWS);
+            let cursor = match pattern.is_precise {
+                true => Cursor::new(pool.clone(), table, rest),
+                false => Cursor::of_keys(pool.clone(), table, rest, ROWS),
+            };
+            cursor.with_pattern(pattern.text.into())
+        }
     };
-    let parts = (estimate(first, latest, &last, sample.len()) / FILTERED_ROWS).max(free_connections(&pool));
-    let whole = Part {
-        cursor: cursor.with_parts(ROWS).with_pattern(pattern.text.into()),
-        last: Some(last),
+    let cursor = cursor.with_parts(ROWS);
+    let first = extent
+        .sample
+        .first()
+        .map_or(cursor.start(), Vec::as_slice)
+        .max(cursor.start())
+        .to_vec();
+    let last = extent.last.clone();
+    let rest = in_batches(
+        self::rows(&pool, Part { cursor, last }.split(&first, parts)),
+        scan.batch_rows,
+    );
+    Ok(select(found, rest.map_err(store_error)).boxed())
+}
+
+/// The first rows of a range, or their keys regardless of the filter; its extent; whether these are all.
+async fn start(
+    pool: &Arc<Pool>,
+    table: &TableName,
+    scan: &Scan,
+    of_keys: bool,
+) -> Result<(Vec<Row>, Arc<Extent>, bool), CallError> {
+    let mut cursor = match of_keys {
+        true => {
+            let all = Scan {
+                filter: None,
+                ..scan.clone()
+            };
+            Cursor::of_keys(pool.clone(), table.clone(), all, SAMPLE)
+        }
+        false => Cursor::new(pool.clone(), table.clone(), scan.clone()).with_parts(FIRST_ROWS),
     };
-    let rest = in_batches(rows(&pool, whole.split(parts)), scan.batch_rows).map_err(store_error);
-    Ok(select(found, rest).boxed())
+    let last = cursor.last_key();
+    let (rows, last) = futures::try_join!(cursor.first(), last)?;
+    let extent = Arc::new(Extent::new(
+        rows.iter().map(|row| row.key().to_vec()).collect(),
+        last,
+    ));
+    pool.extents.put(table, scan, &extent);
+    Ok((rows, extent, cursor.is_at_end()))
+}
+
+/// The rows, or those of listed keys that match.
+async fn matching(
+    pool: Arc<Pool>,
+    table: TableName,
+    scan: Scan,
+    rows: Vec<Row>,
+    of_keys: bool,
+) -> Result<Vec<Row>, CallError> {
+    if !of_keys {
+        return Ok(rows);
+    }
+    let keeps = |key: &&[u8]| scan.filter.as_ref().is_none_or(|filter| filter.keeps(key));
+    let keys = rows.iter().map(Row::key).filter(keeps).map(<[u8]>::to_vec);
+    get(&pool, &table, &keys.collect::<Vec<_>>(), &scan.columns).await
 }
 
 /// Whether seeks after keys, which are in order, skip many of them.
@@ -122,13 +166,6 @@ fn skips(scan: &Scan, keys: &[Vec<u8>]) -> bool {
         }
     }
     seeks * MIN_SKIPPED <= keys.len()
-}
-
-/// About how many rows follow `latest` up to `last`, if there are `count` from `first` to `latest`.
-fn estimate(first: &[u8], latest: &[u8], last: &[u8], count: usize) -> usize {
-    let (read, all) = (distance(first, latest, last), distance(first, last, last));
-    let rest = u128::from(all.saturating_sub(read)) * count as u128 / u128::from(read.max(1));
-    usize::try_from(rest).unwrap_or(usize::MAX)
 }
 
 /// Connections that a scan may use, at least one.
@@ -184,7 +221,10 @@ impl Part {
                     self.cursor.continue_with(fetched.continuation, ROWS);
                     vec![self]
                 }
-                parts => self.split(parts),
+                parts => {
+                    let first = self.cursor.start().to_vec();
+                    self.split(&first, parts)
+                }
             }
         };
         let Some(columns) = columns else {
@@ -211,14 +251,14 @@ impl Part {
         let rest = self
             .last
             .as_ref()
-            .map_or(0, |last| estimate(first.key(), latest.key(), last, rows.len()));
+            .map_or(0, |last| rows_behind(first.key(), latest.key(), last, rows.len()));
         Ok(free.min(rest / ROWS).max(1))
     }
 
-    /// The part in up to `parts` parts.
-    fn split(self, parts: usize) -> Vec<Self> {
+    /// The part in up to `parts` parts, split evenly between `first` and its last key.
+    fn split(self, first: &[u8], parts: usize) -> Vec<Self> {
         let last = self.last.unwrap_or_default();
-        let cursors = self.cursor.split(&last, parts.min(MAX_PARTS));
+        let cursors = self.cursor.split(first, &last, parts.min(MAX_PARTS));
         let part = |cursor: Cursor| Self {
             last: Some(
                 cursor
