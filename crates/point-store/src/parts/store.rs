@@ -339,6 +339,11 @@ impl PointStore for PartsStore {
         metric.map_or(Vec::new(), |metric| series.select(metric, tests))
     }
 
+    fn select_few(&self, metric: &[u8], tests: &[TagTest], most: usize) -> Option<Vec<SeriesNumber>> {
+        let series = &self.core.series;
+        series.select_few(series.metric_number(metric)?, tests, most)
+    }
+
     fn series_count(&self, metric: &[u8]) -> u64 {
         let series = &self.core.series;
         series

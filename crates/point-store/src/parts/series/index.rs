@@ -85,6 +85,29 @@ impl SeriesCatalogue {
         selected
     }
 
+    /// As [`Self::select`], if the index is complete and one of the tests leaves at most `most` series.
+    pub fn select_few(
+        &self,
+        metric: MetricNumber,
+        tests: &[TagTest],
+        most: usize,
+    ) -> Option<Vec<SeriesNumber>> {
+        let (index, count) = {
+            let known = self.known.read();
+            let metric = known.metrics.get(metric.0 as usize)?;
+            (Arc::clone(&metric.index), metric.series.len())
+        };
+        let segments = {
+            let index = index.try_lock()?;
+            (index.len() == count).then(|| index.segments.clone())?
+        };
+        let mut selected = Vec::new();
+        for segment in segments {
+            segment.select_few(tests, most, &mut selected)?;
+        }
+        Some(selected)
+    }
+
     /// The tag keys of a metric, ascending, and how many series have them.
     pub fn tag_keys(&self, metric: MetricNumber) -> Vec<(TagkUid, u64)> {
         let segments = self.segments(metric);

@@ -60,7 +60,14 @@ fn indexes_follow_new_series() {
         let metric = catalogue.metric_number(&[0, 0, 7]).unwrap();
         let expected: BTreeSet<Vec<u8>> = (0..end).map(|host| key(7, host)).collect();
 
-        let selected = catalogue.select(metric, &[rack(4), TagTest::Has(tagk(3))]);
+        let tests = [rack(4), TagTest::Has(tagk(3))];
+        let early = catalogue.select_few(metric, &tests, usize::MAX);
+        assert_eq!(early.is_none(), new > 0, "new series are not in the index yet");
+        let selected = catalogue.select(metric, &tests);
+        assert_eq!(
+            catalogue.select_few(metric, &tests, usize::MAX).as_ref(),
+            Some(&selected)
+        );
         assert!(selected.is_sorted());
         let selected: BTreeSet<Vec<u8>> = keys(&catalogue, &selected).into_iter().collect();
         let passing = expected.iter().filter(|key| key[14] == 4 && key.len() > 15);

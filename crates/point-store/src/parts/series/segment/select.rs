@@ -52,15 +52,47 @@ impl Check<'_> {
     }
 }
 
+/// How many series the check leaves that leaves the fewest, and its index.
+fn fewest(checks: &[Check<'_>]) -> Option<(usize, usize)> {
+    let counts = checks.iter().enumerate();
+    counts
+        .filter_map(|(index, check)| Some((check.series()?, index)))
+        .min()
+}
+
 impl Segment {
     /// Appends the series that pass all tests, ascending.
     pub(in crate::parts::series) fn select(&self, tests: &[TagTest], selected: &mut Vec<SeriesNumber>) {
-        let Some(mut checks) = self.checks(tests) else {
-            return;
+        if let Some(checks) = self.checks(tests) {
+            let fewest = fewest(&checks).map(|(_, check)| check);
+            self.select_by(fewest, checks, selected);
+        }
+    }
+
+    /// As [`Self::select`], if one of the tests leaves at most `most` series and none names more values.
+    pub(in crate::parts::series) fn select_few(
+        &self,
+        tests: &[TagTest],
+        most: usize,
+        selected: &mut Vec<SeriesNumber>,
+    ) -> Option<()> {
+        let is_long = |test: &TagTest| match test {
+            TagTest::In(_, values) | TagTest::NotIn(_, values) => values.len() > most,
+            TagTest::Has(_) | TagTest::Lacks(_) | TagTest::Exactly(_) => false,
         };
-        let counts = checks.iter().enumerate();
-        let counts = counts.filter_map(|(index, check)| Some((check.series()?, index)));
-        let Some((_, fewest)) = counts.min() else {
+        if tests.iter().any(is_long) {
+            return None;
+        }
+        let Some(checks) = self.checks(tests) else {
+            return Some(());
+        };
+        let (series, check) = fewest(&checks)?;
+        (series <= most).then(|| self.select_by(Some(check), checks, selected))
+    }
+
+    /// Appends the series that pass all checks; with the index of that with the fewest series, if one has few.
+    fn select_by(&self, fewest: Option<usize>, mut checks: Vec<Check<'_>>, selected: &mut Vec<SeriesNumber>) {
+        let Some(fewest) = fewest else {
             self.select_from(0..to_u32(self.len()), &checks, selected);
             return;
         };

@@ -81,9 +81,17 @@ proptest! {
     fn selects_what_passes_all_tests(
         series in some_series(),
         tests in prop::collection::vec(some_test(), 0..4),
+        most in 0_usize..20,
     ) {
-        let mut selected = Vec::new();
-        segment(&series, 0).select(&tests, &mut selected);
+        let (mut selected, mut few) = (Vec::new(), Vec::new());
+        let segment = segment(&series, 0);
+        segment.select(&tests, &mut selected);
+        if segment.select_few(&tests, most, &mut few).is_some() {
+            prop_assert_eq!(&few, &selected);
+            prop_assert!(few.len() <= most);
+        } else {
+            prop_assert!(few.is_empty());
+        }
         let expected: Vec<SeriesNumber> = (0..)
             .zip(&series)
             .filter(|(_, tags)| tests.iter().all(|test| passes(tags, test)))
