@@ -71,6 +71,17 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     ///
     /// Those of [`PointStore::read`].
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError>;
+
+    /// The newest point of a series in the range of the reader; `None` if it has none or is unknown.
+    ///
+    /// # Errors
+    ///
+    /// Those of a read.
+    fn last(&mut self, series: SeriesNumber) -> Result<Option<Point>, PointStoreError> {
+        let mut points = Columns::default();
+        self.read(series, &mut points)?;
+        Ok(points.last())
+    }
 }
 
 /// What a read would decode, from metadata: within a factor of two where series are alike and write evenly.

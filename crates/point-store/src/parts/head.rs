@@ -23,7 +23,7 @@ use self::shard::{Place, Selected, Shard};
 use super::days::points::settle;
 use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
-use crate::{PointBatch, ReadEstimate, SeriesNumber, TimeRange};
+use crate::{Point, PointBatch, ReadEstimate, SeriesNumber, TimeRange};
 
 /// Points, or series, whose memory is read together before they are appended, or decoded.
 const TOGETHER: usize = 64;
@@ -209,6 +209,23 @@ impl Head {
         }
         decode(&selected.newest, selected.base_ms, range, points);
         settle(points, from);
+    }
+
+    /// The newest point of a series in a range; `points` is a buffer.
+    pub fn last(
+        &self,
+        series: SeriesNumber,
+        range: TimeRange,
+        scratch: &mut HeadScratch,
+        points: &mut Columns,
+    ) -> Option<Point> {
+        let (index, quotient) = self.divide(series);
+        let last = self.shards[index].lock().last(quotient, range);
+        last.unwrap_or_else(|| {
+            points.clear();
+            self.read(series, range, scratch, points);
+            points.last()
+        })
     }
 
     /// Estimates what reading some series would decode, from a sample of them.

@@ -8,18 +8,18 @@ use super::days::points::settle;
 use super::head::{HeadScratch, Heads};
 use super::part::{Columns, Decoder};
 use super::series::SeriesKey;
-use crate::{PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange};
+use crate::{Point, PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange};
 
 /// Points at which a batch ends.
 const BATCH_POINTS: usize = 64 << 10;
 
 /// What a read sees: all points as of one instant, and those that are appended to the active head meanwhile.
 #[derive(Debug)]
-struct View {
-    heads: Heads,
-    range: TimeRange,
+pub(super) struct View {
+    pub(super) heads: Heads,
+    pub(super) range: TimeRange,
     /// Divides the range, ascending, at the days that have parts; `None` between them, where only heads have points.
-    windows: Vec<(TimeRange, Option<Arc<DayList>>)>,
+    pub(super) windows: Vec<(TimeRange, Option<Arc<DayList>>)>,
 }
 
 impl View {
@@ -68,19 +68,19 @@ fn windows<D>(
 }
 
 #[derive(Debug, Default)]
-struct Buffers {
-    decoder: Decoder,
-    head: HeadScratch,
+pub(super) struct Buffers {
+    pub(super) decoder: Decoder,
+    pub(super) head: HeadScratch,
     /// The points of the current series in heads, ascending.
-    points: Columns,
+    pub(super) points: Columns,
 }
 
 /// Reads series one after the other, window by window.
 #[derive(Debug)]
 pub(super) struct WindowReader {
-    core: Arc<Core>,
-    view: View,
-    buffers: Buffers,
+    pub(super) core: Arc<Core>,
+    pub(super) view: View,
+    pub(super) buffers: Buffers,
 }
 
 impl WindowReader {
@@ -122,8 +122,11 @@ impl WindowReader {
         let end = points
             .times_ms
             .partition_point(|time_ms| *time_ms <= window.last_ms);
+        let has_both = from < columns.len() && start < end;
         columns.extend_from(points, start..end.max(start));
-        settle(columns, from);
+        if has_both {
+            settle(columns, from);
+        }
         Ok(())
     }
 
@@ -135,11 +138,16 @@ impl WindowReader {
             ..
         } = &mut self.buffers;
         points.clear();
+        let mut heads = 0;
         for head in self.view.heads.iter() {
+            let before = points.len();
             head.read(series, self.view.range, scratch, points);
+            heads += usize::from(before < points.len());
         }
-        // Newer heads follow older ones.
-        settle(points, 0);
+        if heads > 1 {
+            // Newer heads follow older ones.
+            settle(points, 0);
+        }
     }
 }
 
@@ -175,6 +183,10 @@ impl SeriesReader for WindowReader {
             return Ok(());
         }
         (0..self.view.windows.len()).try_for_each(|window| self.read_window(key, window, points))
+    }
+
+    fn last(&mut self, series: SeriesNumber) -> Result<Option<Point>, PointStoreError> {
+        self.newest(series)
     }
 }
 

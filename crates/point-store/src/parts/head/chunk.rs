@@ -11,7 +11,7 @@
 //!
 //! The difference of floating-point values is that of their hundredfold, if both are integers: gauges have few digits.
 //! The first point is relative to the instant that the shard began with, step 0, value 0 and an integer in seconds. A
-//! step beyond 32 bits counts as 0 for the next difference.
+//! step beyond 32 bits counts as 0 for the next difference, and so does a value of 8 bytes.
 
 use super::arena::{Arena, Chain};
 use crate::parts::part::Columns;
@@ -32,7 +32,9 @@ struct Last {
     kind: PointKind,
     /// Whether no point was older than what it was relative to. Here, where it takes no memory.
     ascends: bool,
-    /// The last integer, or the last hundredfold.
+    /// Whether the last value has 8 bytes.
+    is_raw: bool,
+    /// The last integer, the last hundredfold, or the bits of the last value.
     value: i64,
 }
 
@@ -53,16 +55,23 @@ impl Last {
             step: 0,
             kind: PointKind::START,
             ascends: true,
+            is_raw: false,
             value: 0,
         }
     }
 
-    /// The point whose value is the last one.
+    /// What the next value is relative to.
+    #[inline]
+    const fn base(&self) -> i64 {
+        if self.is_raw { 0 } else { self.value }
+    }
+
+    /// The last point.
     #[inline]
     fn point(&self) -> Point {
         let bits = match self.kind.value() {
-            ValueKind::Int => self.value.cast_unsigned(),
-            ValueKind::Float | ValueKind::Double => divided(self.value).to_bits(),
+            ValueKind::Float | ValueKind::Double if !self.is_raw => divided(self.value).to_bits(),
+            _ => self.value.cast_unsigned(),
         };
         Point {
             time_ms: self.time_ms,
@@ -95,6 +104,11 @@ impl Chunk {
         Arena::is_full(&self.chain, MAX_POINT_BYTES)
     }
 
+    /// The newest point, if no point was late.
+    pub(super) fn last(&self) -> Option<Point> {
+        self.last.ascends.then(|| self.last.point())
+    }
+
     /// The least and greatest instants of a chunk with points. `base_ms` is that of [`Chunk::new`], `bytes` a scratch
     /// buffer.
     pub(super) fn extent(&self, arena: &Arena, base_ms: i64, bytes: &mut Vec<u8>) -> (i64, i64) {
@@ -121,7 +135,7 @@ impl Chunk {
             ValueKind::Int => Some(point.bits.cast_signed()),
             ValueKind::Float | ValueKind::Double => hundredfold(point.bits),
         };
-        let difference = value.map(|value| zigzag(value.wrapping_sub(last.value)));
+        let difference = value.map(|value| zigzag(value.wrapping_sub(last.base())));
         match difference {
             Some(difference)
                 if second_difference == 0 && point.kind == last.kind && difference >> 63 == 0 =>
@@ -152,7 +166,8 @@ impl Chunk {
         last.ascends &= point.time_ms >= last.time_ms;
         last.advance(point.time_ms);
         last.kind = point.kind;
-        last.value = value.unwrap_or(last.value);
+        last.is_raw = value.is_none();
+        last.value = value.unwrap_or(point.bits.cast_signed());
         arena.append(&mut self.chain, &buffer[..length]);
     }
 }
@@ -186,7 +201,7 @@ impl<'a> Decoder<'a> {
 
     /// Appends those of the following points that are in a range, up to the next irregular one.
     fn next_regular(&mut self, range: TimeRange, points: &mut Columns) {
-        let (mut rest, mut value) = (self.rest, self.last.value);
+        let (mut rest, mut value) = (self.rest, self.last.base());
         let from = points.len();
         // Irregular points have bit 0 of their first byte.
         while rest.first().is_some_and(|first| first & 1 == 0) {
@@ -204,6 +219,7 @@ impl<'a> Decoder<'a> {
             .map(|number| time_ms + number * i64::from(step))
             .take(count);
         self.rest = rest;
+        self.last.is_raw = false;
         self.last.value = value;
         self.last.time_ms = time_ms + count as i64 * i64::from(step);
         if range.contains(time_ms + i64::from(step)) && range.contains(self.last.time_ms) {
@@ -238,7 +254,8 @@ impl Iterator for Decoder<'_> {
         let first = get_short(rest);
         if first & 1 == 0 {
             last.time_ms += i64::from(last.step);
-            last.value = last.value.wrapping_add(unzigzag(first >> 1));
+            last.value = last.base().wrapping_add(unzigzag(first >> 1));
+            last.is_raw = false;
             return Some(last.point());
         }
         let time_ms = last.time_ms + i64::from(last.step) + unzigzag(first >> 3);
@@ -247,13 +264,16 @@ impl Iterator for Decoder<'_> {
         }
         last.advance(time_ms);
         if first & VALUE_HAS_8_BYTES == 0 {
-            last.value = last.value.wrapping_add(unzigzag(get(rest)));
-            return Some(last.point());
+            last.value = last.base().wrapping_add(unzigzag(get(rest)));
+            last.is_raw = false;
+        } else {
+            let (bits, after) = rest.split_at(8.min(rest.len()));
+            *rest = after;
+            let bits = bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+            last.value = bits.cast_signed();
+            last.is_raw = true;
         }
-        let (bits, after) = rest.split_at(8.min(rest.len()));
-        *rest = after;
-        let bits = bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-        Some(Point { bits, ..last.point() })
+        Some(last.point())
     }
 }
 

@@ -237,6 +237,20 @@ impl Shard {
         true
     }
 
+    /// The newest point of a series in a range; `None` if only a read finds it, as points were late or are newer.
+    #[inline]
+    pub(super) fn last(&self, quotient: usize, range: TimeRange) -> Option<Option<Point>> {
+        let Some(place) = self.find(quotient) else {
+            return Some(None);
+        };
+        let last = self.chunks[place as usize / PAGE][place as usize % PAGE].last()?;
+        let full = self.last_full.get(&place).and_then(|full| self.full_at(*full));
+        if range.last_ms < last.time_ms || full.is_some_and(|full| last.time_ms < full.through_ms) {
+            return None;
+        }
+        Some(Some(last).filter(|last| range.first_ms <= last.time_ms))
+    }
+
     /// Replaces `bytes` by those of a full chunk.
     pub(super) fn copy_full(&self, chunk: &FullChunk, bytes: &mut Vec<u8>) {
         self.arena.read(&chunk.chain, bytes);

@@ -17,6 +17,12 @@ fn read(head: &Head, series: u32, range: TimeRange) -> Vec<Point> {
     points.points().collect()
 }
 
+/// The newest point, which has to be the last one of a read.
+fn last(head: &Head, series: u32, range: TimeRange) -> Option<Point> {
+    let (mut scratch, mut points) = (HeadScratch::default(), Columns::default());
+    head.last(SeriesNumber(series), range, &mut scratch, &mut points)
+}
+
 fn kinds() -> impl Strategy<Value = PointKind> {
     prop_oneof![Just(0), Just(1), Just(2), Just(4), Just(5), Just(6)]
         .prop_map(|byte| PointKind::from_byte(byte).unwrap())
@@ -75,8 +81,10 @@ proptest! {
         for series in (0..6).map(|series| series * 701) {
             let expected = model.get(&series).cloned().unwrap_or_default();
             let all: Vec<Point> = expected.values().copied().collect();
+            prop_assert_eq!(last(&head, series, TimeRange::ALL), all.last().copied());
             prop_assert_eq!(read(&head, series, TimeRange::ALL), all);
             let some: Vec<Point> = expected.range(range.first_ms..=range.last_ms).map(|(_, point)| *point).collect();
+            prop_assert_eq!(last(&head, series, range), some.last().copied());
             prop_assert_eq!(read(&head, series, range), some);
         }
         let metric_of = |series: SeriesNumber| MetricNumber(series.0 % 2);
@@ -116,9 +124,11 @@ proptest! {
             let first_ms = 1_700_000_000_000 + first * 1000;
             let range = TimeRange { first_ms, last_ms: first_ms + length * 1000 };
             let expected: Vec<Point> = model.range(range.first_ms..=range.last_ms).map(|(_, point)| *point).collect();
+            prop_assert_eq!(last(&head, 1, range), expected.last().copied());
             prop_assert_eq!(read(&head, 1, range), expected);
         }
         let all: Vec<Point> = model.into_values().collect();
+        prop_assert_eq!(last(&head, 1, TimeRange::ALL), all.last().copied());
         prop_assert_eq!(read(&head, 1, TimeRange::ALL), all);
     }
 }
