@@ -177,9 +177,15 @@ impl Tsdb {
             now_ms: HOUR_MS + 7_200_000,
         };
         let budget = Budget::of_limits(Limits::NONE);
-        let last = last::of_series(self.engine.storage(), &tsuid, look_back, &budget)
-            .await
-            .unwrap();
+        let last = last::of_series(
+            self.engine.storage(),
+            &tsuid,
+            look_back,
+            &budget,
+            &self.engine.resources().compute,
+        )
+        .await
+        .unwrap();
         last.map(|point| point.time_ms - HOUR_MS)
     }
 

@@ -1,7 +1,11 @@
 //! Searches for last points where points are in columns.
 //!
-//! The store of the points finds the newest one of a series without visiting hours. A cell of the same table whose
-//! encoding is none of a plain point may have a newer one; the rows of other cells are few.
+//! The store of the points finds the newest one of a series without visiting hours, some series in a job of the
+//! computation threads. A cell of the same table whose encoding is none of a plain point may have a newer one; the rows
+//! of other cells are few.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 use futures::stream::{self, BoxStream, StreamExt as _};
@@ -23,8 +27,8 @@ use crate::points::Number;
 use crate::range_scan::{KeyRange, scan_concurrently};
 use crate::storage::{PointStorage, Storage};
 
-/// Series that are searched together; to find their numbers takes less than a millisecond.
-const TOGETHER: usize = 4096;
+/// Series of a job, which takes about a millisecond.
+const TOGETHER: usize = 1024;
 
 /// Estimated memory of a series and its newest point in other cells, besides its TSUID.
 const CELL_BYTES: u64 = 64;
@@ -40,16 +44,18 @@ type OfCells = FxHashMap<Tsuid, LastPoint>;
 pub(super) async fn of_each(
     storage: &Storage,
     points: &PointStorage,
-    series: &[Tsuid],
+    series: Vec<Tsuid>,
     look_back: LookBack,
     budget: &Budget,
+    compute: &ComputePool,
 ) -> Result<Vec<Option<LastPoint>>, QueryError> {
     let mut held = budget.hold((size_of::<Option<Point>>() * series.len()) as u64)?;
-    let range = look_back.range();
-    let mut last_points = Vec::with_capacity(series.len());
-    for series in series.chunks(TOGETHER) {
-        last_points.extend(last_of_keys(points, series, range).await?);
-    }
+    let (series, range) = (Arc::new(series), look_back.range());
+    let (shared, columns) = (Arc::clone(&series), points.clone());
+    let jobs = jobs(compute, series.len(), move |part| {
+        last_of_keys(&columns, shared.get(part).unwrap_or_default(), range)
+    });
+    let last_points = jobs.try_concat().await?;
     // Only newer cells matter. The scan seeks from the rows of a series to those of the next one.
     let newest = last_points
         .iter()
@@ -67,7 +73,7 @@ pub(super) async fn of_each(
     let keys = series.iter().map(Tsuid::as_bytes);
     held.grow(2 * keys.clone().map(<[u8]>::len).sum::<usize>() as u64)?;
     let selection = Selection::of_series(layout, keys, Vec::new()).of_resolved(tags);
-    let ranges = series_ranges(series, layout, newer.hours());
+    let ranges = series_ranges(&series, layout, newer.hours());
     let filter = selection.row_filter();
     let mut of_cells = OfCells::default();
     add_cells(storage, points, ranges, filter, newer, &mut of_cells, &mut held).await?;
@@ -79,8 +85,24 @@ pub(super) async fn of_each(
     Ok(series.iter().zip(last_points).map(newest).collect())
 }
 
+/// Calls `find` with parts of so many series, each in a job; their results are in order.
+fn jobs<T: Send + 'static>(
+    compute: &ComputePool,
+    series: usize,
+    find: impl Fn(Range<usize>) -> Result<Vec<T>, QueryError> + Clone + Send + 'static,
+) -> BoxStream<'static, Result<Vec<T>, QueryError>> {
+    let parts = (0..series).step_by(TOGETHER);
+    let (pool, threads) = (compute.clone(), compute.threads());
+    let job = move |start: usize| {
+        let find = find.clone();
+        let found = pool.run(move || find(start..series.min(start + TOGETHER)));
+        async move { found.await.map_err(QueryError::from).flatten() }
+    };
+    stream::iter(parts).map(job).buffered(threads).boxed()
+}
+
 /// The newest point in columns of each of some series.
-async fn last_of_keys(
+fn last_of_keys(
     points: &PointStorage,
     series: &[Tsuid],
     range: TimeRange,
@@ -90,8 +112,7 @@ async fn last_of_keys(
     known.sort_unstable();
     let numbers: Vec<SeriesNumber> = known.iter().map(|(number, _)| *number).collect();
     let mut found = vec![None; series.len()];
-    let last = last(points, &numbers, range).await?;
-    check_lost(points, &numbers, &last, range)?;
+    let last = last(points, &numbers, range)?;
     for ((_, index), point) in known.iter().zip(last) {
         found[*index] = point;
     }
@@ -129,60 +150,52 @@ pub(super) async fn of_metric(
     let matching = series.catalogued(storage, points, compute, context.deadline());
     let matching = matching.await?;
     held.grow(size_of_val(&*matching) as u64)?;
-    let search = MetricSearch {
+    let series = matching.len();
+    let search = Arc::new(MetricSearch {
         storage: storage.clone(),
         points: points.clone(),
-        context: context.clone(),
         range,
         of_cells,
         matching,
-        next: 0,
         _held: held,
-    };
-    let batches = stream::try_unfold(search, |mut search| async move {
-        Ok::<_, QueryError>(search.next().await?.map(|found| (found, search)))
     });
-    Ok(batches.boxed())
+    let context = context.clone();
+    let found = jobs(compute, series, move |part| search.find(part));
+    let counted = found.and_then(move |found| {
+        let counted = context.budget().count_series(found.len() as u64);
+        std::future::ready(counted.map(|()| found))
+    });
+    Ok(counted.boxed())
 }
 
 /// A search of some series of a metric.
 struct MetricSearch {
     storage: Storage,
     points: PointStorage,
-    context: QueryContext,
     range: TimeRange,
     of_cells: OfCells,
+    /// All series that have other cells are among them.
     matching: Vec<SeriesNumber>,
-    /// The first series that was not searched yet.
-    next: usize,
     /// The memory of `matching` and `of_cells`.
     _held: Held,
 }
 
 impl MetricSearch {
-    /// The last points of the next series; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<LastPoint>>, QueryError> {
-        let rest = self.matching.get(self.next..).unwrap_or_default();
-        let chunk = rest.get(..TOGETHER.min(rest.len())).unwrap_or_default();
-        if chunk.is_empty() {
-            // A series with other cells only has a number, too.
-            return Ok(None);
-        }
-        self.next += chunk.len();
-        let last = last(&self.points, chunk, self.range).await?;
-        check_lost(&self.points, chunk, &last, self.range)?;
+    /// The last points of some of the series.
+    fn find(&self, part: Range<usize>) -> Result<Vec<LastPoint>, QueryError> {
+        let series = self.matching.get(part).unwrap_or_default();
+        let last = last(&self.points, series, self.range)?;
         let mut found = Vec::new();
         let mut key = Vec::new();
-        for (series, point) in chunk.iter().zip(last) {
+        for (series, point) in series.iter().zip(last) {
             self.points.columns.key(*series, &mut key);
             let tsuid = Tsuid::from_bytes(&key, &self.storage.layout.widths)
                 .map_err(|error| QueryError::row_series(&key, &error))?;
-            let of_cells = self.of_cells.remove(&tsuid);
+            let of_cells = self.of_cells.get(&tsuid);
             let newer = of_cells.filter(|cell| point.is_none_or(|point| point.time_ms < cell.time_ms));
-            found.extend(newer.or_else(|| Some(of_point(tsuid, point?))));
+            found.extend(newer.cloned().or_else(|| Some(of_point(tsuid, point?))));
         }
-        self.context.budget().count_series(found.len() as u64)?;
-        Ok(Some(found))
+        Ok(found)
     }
 }
 
@@ -195,16 +208,17 @@ impl LookBack {
     }
 }
 
-async fn last(
+/// The newest point in columns of each of some series, which ascend. Blocks on the disk.
+fn last(
     points: &PointStorage,
     series: &[SeriesNumber],
     range: TimeRange,
 ) -> Result<Vec<Option<Point>>, QueryError> {
-    Ok(points
-        .columns
-        .last(series, range)
-        .await
-        .map_err(StoreError::from)?)
+    let mut reader = points.columns.reader(range).map_err(StoreError::from)?;
+    let last = series.iter().map(|series| reader.last(*series));
+    let last = last.collect::<Result<Vec<_>, _>>().map_err(StoreError::from)?;
+    check_lost(points, series, &last, range)?;
+    Ok(last)
 }
 
 fn of_point(tsuid: Tsuid, point: Point) -> LastPoint {

@@ -94,10 +94,11 @@ pub async fn of_series(
     tsuid: &Tsuid,
     look_back: LookBack,
     budget: &Budget,
+    compute: &ComputePool,
 ) -> Result<Option<LastPoint>, QueryError> {
     if let Some(points) = &storage.points {
-        let series = std::slice::from_ref(tsuid);
-        let found = columns::of_each(storage, points, series, look_back, budget).await?;
+        let series = vec![tsuid.clone()];
+        let found = columns::of_each(storage, points, series, look_back, budget, compute).await?;
         return Ok(found.into_iter().flatten().next());
     }
     let hours: Vec<_> = look_back.hours().iter().rev().collect();
@@ -135,12 +136,13 @@ pub async fn of_each(
     storage: &Storage,
     searches: Vec<(Tsuid, LookBack)>,
     budget: &Budget,
+    compute: &ComputePool,
 ) -> Result<Vec<LastPoint>, QueryError> {
     let _held = budget.hold((size_of::<(Tsuid, LookBack, Option<LastPoint>)>() * searches.len()) as u64)?;
     let Some(points) = &storage.points else {
         let search = |(tsuid, look_back): (Tsuid, LookBack)| {
-            let (storage, budget) = (storage.clone(), budget.clone());
-            async move { of_series(&storage, &tsuid, look_back, &budget).await }
+            let (storage, budget, compute) = (storage.clone(), budget.clone(), compute.clone());
+            async move { of_series(&storage, &tsuid, look_back, &budget, &compute).await }
         };
         let found = stream::iter(searches).map(search).buffered(SERIES_AT_A_TIME);
         return found.try_filter_map(async |point| Ok(point)).try_collect().await;
@@ -153,7 +155,7 @@ pub async fn of_each(
         places.push(index);
     }
     for (look_back, (series, places)) in of_ranges {
-        let points = columns::of_each(storage, points, &series, look_back, budget).await?;
+        let points = columns::of_each(storage, points, series, look_back, budget, compute).await?;
         for (place, point) in places.into_iter().zip(points) {
             found[place] = point;
         }
@@ -178,11 +180,11 @@ pub async fn of_metric(
         return columns::of_metric(storage, points, series, look_back, context, compute).await;
     }
     if let Some(few) = series.few(storage, context).await? {
-        let (storage, context) = (storage.clone(), context.clone());
+        let (storage, context, compute) = (storage.clone(), context.clone(), compute.clone());
         let search = move |tsuid: Tsuid| {
-            let (storage, context) = (storage.clone(), context.clone());
+            let (storage, context, compute) = (storage.clone(), context.clone(), compute.clone());
             async move {
-                let point = of_series(&storage, &tsuid, look_back, context.budget()).await?;
+                let point = of_series(&storage, &tsuid, look_back, context.budget(), &compute).await?;
                 context.budget().count_series(point.iter().len() as u64)?;
                 Ok(point.into_iter().collect())
             }

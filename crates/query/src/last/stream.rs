@@ -201,7 +201,6 @@ async fn find(
     query: &LastQuery,
     output: &mut Output<'_>,
 ) -> Result<(), QueryError> {
-    let storage = engine.storage();
     // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
     let searches: Vec<_> = query
         .targets
@@ -209,7 +208,7 @@ async fn find(
         .enumerate()
         .filter(|(_, target)| !matches!(target, LastTarget::Metric { .. }))
         .map(|(index, target)| {
-            async move { (index, of_target(storage, context, target, query.look_back).await) }.boxed()
+            async move { (index, of_target(engine, context, target, query.look_back).await) }.boxed()
         })
         .collect();
     let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
@@ -265,17 +264,19 @@ async fn of_set(
 
 /// The last point of a target that is one series.
 async fn of_target(
-    storage: &Storage,
+    engine: &Engine,
     context: &QueryContext,
     target: &LastTarget,
     look_back: LookBack,
 ) -> Result<Option<LastPoint>, QueryError> {
+    let storage = engine.storage();
     let tsuid = match target {
         LastTarget::Name { metric, tags } => tsuid_of(storage, context, metric, tags).await?,
         LastTarget::Tsuid(bytes) => check_tsuid(bytes, &storage.layout)?,
         LastTarget::Metric { .. } => return Ok(None),
     };
-    of_series(storage, &tsuid, look_back, context.budget()).await
+    let compute = &engine.resources().compute;
+    of_series(storage, &tsuid, look_back, context.budget(), compute).await
 }
 
 async fn tsuid_of(

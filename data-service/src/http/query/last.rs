@@ -32,7 +32,7 @@ use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_each};
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::uids_of_series;
-use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage};
+use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -228,7 +228,7 @@ async fn run(engine: &Engine, context: RequestContext, request: LastRequest) -> 
             held: context.budget().hold(0)?,
         };
         for target in &request.targets {
-            last_points(engine.storage(), &context, target, request.back_scan, &mut found).await?;
+            last_points(engine, &context, target, request.back_scan, &mut found).await?;
         }
         if !request.resolve {
             return Ok((found, Vec::new()));
@@ -261,11 +261,17 @@ impl Found {
     /// Finds the last points of series, each in a range of its own.
     async fn add(
         &mut self,
-        storage: &Storage,
+        engine: &Engine,
         context: &QueryContext,
         searches: Vec<(Tsuid, LookBack)>,
     ) -> Result<(), QueryError> {
-        let points = of_each(storage, searches, context.budget()).await?;
+        let points = of_each(
+            engine.storage(),
+            searches,
+            context.budget(),
+            &engine.resources().compute,
+        )
+        .await?;
         let count = self.points.len() + points.len();
         COUNTED.check(Resource::Series, count as u64)?;
         self.held.grow(points.len() as u64 * LAST_POINT_BYTES)?;
@@ -276,12 +282,13 @@ impl Found {
 
 /// Finds the last points of one sub-query.
 async fn last_points(
-    storage: &Storage,
+    engine: &Engine,
     context: &QueryContext,
     target: &Target,
     back_scan: i64,
     found: &mut Found,
 ) -> Result<(), HttpError> {
+    let storage = engine.storage();
     let mut held = context.budget().hold(0)?;
     let tsuids = match target {
         Target::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
@@ -297,7 +304,7 @@ async fn last_points(
             let (metric, mut tags) = uids.await?;
             if back_scan <= 0 {
                 let written = counters::of_metric(storage, metric, &tags, COUNTED, &mut held).await?;
-                return Ok(found.add(storage, context, in_their_hours(written)).await?);
+                return Ok(found.add(engine, context, in_their_hours(written)).await?);
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
         }
@@ -312,7 +319,7 @@ async fn last_points(
         };
         tsuids.into_iter().map(|tsuid| (tsuid, look_back)).collect()
     };
-    Ok(found.add(storage, context, searches).await?)
+    Ok(found.add(engine, context, searches).await?)
 }
 
 /// Searches in the hours in which series were written last.
