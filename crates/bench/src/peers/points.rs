@@ -11,6 +11,9 @@ use clap::ValueEnum;
 /// Metrics of a host, a series each.
 pub(crate) const METRICS: u32 = 10;
 
+/// Values of the tag `dc`.
+pub(crate) const DATA_CENTRES: u32 = 5;
+
 /// Consecutive points of each series that are shuffled among all points of that time.
 const SHUFFLED_STEPS: u32 = 10;
 
@@ -66,7 +69,7 @@ pub(crate) fn host(host: u32) -> String {
 pub(crate) fn tags(number: u32) -> [(&'static str, String); 3] {
     [
         ("host", host(number)),
-        ("dc", format!("dc{}", number % 5)),
+        ("dc", format!("dc{}", number % DATA_CENTRES)),
         ("rack", format!("rack{:02}", number % 50)),
     ]
 }

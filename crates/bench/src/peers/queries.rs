@@ -45,17 +45,25 @@ pub(crate) struct Timed {
     pub(crate) median: Duration,
 }
 
-/// One series raw, and sums of 1 m averages of a thousand series and of all series of a metric, over the last hour.
+/// Series raw, one and 200, sums of 1 m averages of a thousand series and of all series of a metric, and their maxima of
+/// 5 m by data centre, over the last hour; and sums over all hours.
 pub(crate) fn measured(hosts: u32, steps: u32) -> Vec<Query> {
-    // The range begins at an exact minute.
-    let first = steps.saturating_sub(HOUR) / 6 * 6;
+    // The range begins at a window of 5 m.
+    let first = steps.saturating_sub(HOUR) / 30 * 30;
     let range = Range::new(first, steps);
     let metric = points::metric(1);
-    let mut queries = vec![range.raw("one series, raw", &metric, &points::host(hosts / 2))];
+    let mut queries = vec![
+        range.raw("one series, raw", &metric, &points::host(hosts / 2)),
+        range.raw_of_some("200 series, raw", &metric, hosts),
+    ];
     if hosts > THOUSAND {
         queries.push(range.sums("1 m sums, 1,000 series", &metric, "host", "host00"));
     }
     queries.push(range.sums("1 m sums, all series", &metric, "", ""));
+    queries.push(range.maxima("5 m maxima by dc, all series", &metric, hosts));
+    if steps > 2 * HOUR {
+        queries.push(Range::new(0, steps).sums("1 m sums, all series, all hours", &metric, "", ""));
+    }
     queries
 }
 
@@ -107,6 +115,31 @@ impl Range {
             oxtsdb: self.oxtsdb(&format!("sum:{metric}{{host={host}}}")),
             victoria_metrics: format!("/api/v1/export?start={start}&end={end}&match[]={selector}"),
             points: self.windows(STEP_SECONDS) as usize,
+        }
+    }
+
+    /// The series of hosts with the numbers 100 to 299, each by itself.
+    fn raw_of_some(&self, name: &'static str, metric: &str, hosts: u32) -> Query {
+        let pattern = "host00[12].*";
+        let found = hosts.min(300).saturating_sub(100);
+        Query {
+            name,
+            oxtsdb: self.oxtsdb(&format!("sum:{metric}{{host=regexp({pattern})}}")),
+            victoria_metrics: self.metrics_ql(
+                STEP_SECONDS,
+                &format!(r#"{{__name__="{metric}",host=~"{pattern}"}}"#),
+            ),
+            points: (found * self.windows(STEP_SECONDS)) as usize,
+        }
+    }
+
+    fn maxima(&self, name: &'static str, metric: &str, hosts: u32) -> Query {
+        let selector = format!(r#"{{__name__="{metric}"}}"#);
+        Query {
+            name,
+            oxtsdb: self.oxtsdb(&format!("max:5m-max:{metric}{{dc=*}}")),
+            victoria_metrics: self.metrics_ql(300, &format!("max(max_over_time({selector}[5m])) by (dc)")),
+            points: (hosts.min(points::DATA_CENTRES) * self.windows(300)) as usize,
         }
     }
 
@@ -176,18 +209,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_the_last_hour_in_whole_minutes() {
+    fn ranges_are_the_last_hour_in_whole_windows() {
         let queries = measured(2000, 1000);
-        assert_eq!(queries.len(), 3);
-        // Steps 636 to 999: 364 points, 60 whole minutes and one of four points.
-        assert_eq!((queries[0].points, queries[1].points), (364, 61));
-        assert!(queries[1].oxtsdb.contains("start=1767231960&end=1767235599"));
+        // Steps 630 to 999: 370 points, 61 whole minutes and one of four points, 12 windows of 5 m and one of ten points.
+        let points: Vec<usize> = queries.iter().map(|query| query.points).collect();
+        assert_eq!(points, [370, 200 * 370, 62, 62, 5 * 13, 167]);
+        assert!(queries[2].oxtsdb.contains("start=1767231900&end=1767235599"));
         assert!(
-            queries[1]
+            queries[2]
                 .victoria_metrics
-                .contains("start=1767232010&end=1767235610")
+                .contains("start=1767231950&end=1767235610")
         );
-        assert_eq!(measured(1000, 20).len(), 2);
+        let few = measured(50, 20);
+        assert_eq!((few.len(), few[1].points), (4, 0));
         assert_eq!(counts(361)[0].points, 2);
     }
 }
