@@ -24,7 +24,7 @@ use crate::exec::extents::SeriesExtents;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::aggregator::Function;
-use crate::function::downsample::{Downsampler, Windows};
+use crate::function::downsample::{Downsampler, WindowRuns, Windows};
 use crate::function::rate::Rater;
 use crate::points::{Number, Points, Values};
 
@@ -89,6 +89,8 @@ struct Scratch {
     times_ms: Vec<i64>,
     values: Vec<f64>,
     ints: Vec<i64>,
+    /// Of the series before.
+    runs: WindowRuns,
     /// Of the row that was decoded last.
     annotations: SeriesAnnotations,
 }
@@ -173,7 +175,7 @@ impl SeriesBuilder {
                 scratch
                     .values
                     .extend(scratch.row.values().iter().map(Value::as_f64));
-                downsampler.feed(&scratch.times_ms, &scratch.values);
+                downsampler.feed(&scratch.times_ms, &scratch.values, &mut scratch.runs);
             }
         }
         self.budget.recount_series(before, series.column.held_bytes())
@@ -222,15 +224,7 @@ impl SeriesBuilder {
         };
         series.is_named = true;
         let before = series.column.held_bytes();
-        let mut from = 0;
-        for kinds in columns.kinds[..count].chunk_by(|one, next| is_int(*one) == is_int(*next)) {
-            let until = from + kinds.len();
-            let (times_ms, bits) = (&columns.times_ms[from..until], &columns.bits[from..until]);
-            series
-                .column
-                .extend(times_ms, bits, is_int(kinds[0]), &mut self.scratch);
-            from = until;
-        }
+        series.column.extend(columns, count, &mut self.scratch);
         used.held_bytes = series.column.held_bytes().saturating_sub(before);
         self.pending.add(used, &self.budget)
     }
@@ -379,34 +373,56 @@ fn hours_of(times_ms: &[i64]) -> u64 {
 }
 
 impl Column {
-    /// Appends points in columns, all integers or all floating point.
-    fn extend(&mut self, times_ms: &[i64], bits: &[u64], are_ints: bool, scratch: &mut Scratch) {
-        match (self, are_ints) {
-            (Self::Raw(points), true) => {
-                scratch.ints.clear();
-                scratch.ints.extend(bits.iter().map(|bits| bits.cast_signed()));
-                points.extend_from_columns(times_ms, ColumnValues::Ints(&scratch.ints));
-            }
-            (Self::Raw(points), false) => {
-                scratch.values.clear();
-                scratch
-                    .values
-                    .extend(bits.iter().map(|bits| f64::from_bits(*bits)));
-                points.extend_from_columns(times_ms, ColumnValues::Doubles(&scratch.values));
-            }
-            (Self::Downsampled(downsampler), _) => {
-                scratch.values.clear();
-                if are_ints {
-                    let values = bits.iter().map(|bits| Number::Int(bits.cast_signed()).as_f64());
-                    scratch.values.extend(values);
-                } else {
-                    scratch
-                        .values
-                        .extend(bits.iter().map(|bits| f64::from_bits(*bits)));
+    /// Appends the first points of columns.
+    fn extend(&mut self, columns: &Columns, count: usize, scratch: &mut Scratch) {
+        let (times_ms, kinds, bits) = (
+            &columns.times_ms[..count],
+            &columns.kinds[..count],
+            &columns.bits[..count],
+        );
+        match self {
+            Self::Raw(points) => {
+                let mut from = 0;
+                for kinds in kinds.chunk_by(|one, next| is_int(*one) == is_int(*next)) {
+                    let run = from..from + kinds.len();
+                    from = run.end;
+                    extend_raw(
+                        points,
+                        &times_ms[run.clone()],
+                        &bits[run],
+                        is_int(kinds[0]),
+                        scratch,
+                    );
                 }
-                downsampler.feed(times_ms, &scratch.values);
+            }
+            Self::Downsampled(downsampler) => {
+                scratch.values.clear();
+                let values = kinds.iter().zip(bits).map(|(kind, bits)| {
+                    if is_int(*kind) {
+                        Number::Int(bits.cast_signed()).as_f64()
+                    } else {
+                        f64::from_bits(*bits)
+                    }
+                });
+                scratch.values.extend(values);
+                downsampler.feed(times_ms, &scratch.values, &mut scratch.runs);
             }
         }
+    }
+}
+
+/// Appends points, all integers or all floating point.
+fn extend_raw(points: &mut Points, times_ms: &[i64], bits: &[u64], are_ints: bool, scratch: &mut Scratch) {
+    if are_ints {
+        scratch.ints.clear();
+        scratch.ints.extend(bits.iter().map(|bits| bits.cast_signed()));
+        points.extend_from_columns(times_ms, ColumnValues::Ints(&scratch.ints));
+    } else {
+        scratch.values.clear();
+        scratch
+            .values
+            .extend(bits.iter().map(|bits| f64::from_bits(*bits)));
+        points.extend_from_columns(times_ms, ColumnValues::Doubles(&scratch.values));
     }
 }
 

@@ -335,6 +335,44 @@ impl Windows {
     }
 }
 
+/// The windows of a column of instants, kept for the next series: many have the same instants.
+#[derive(Debug, Default)]
+pub struct WindowRuns {
+    times_ms: Vec<i64>,
+    /// The start of each window with points, and the index behind its last point.
+    windows: Vec<(i64, usize)>,
+}
+
+impl WindowRuns {
+    /// Points of the longest column that is kept.
+    const MOST_POINTS: usize = 64 << 10;
+
+    /// The windows of instants that ascend; `layout` is always the same.
+    fn of(&mut self, times_ms: &[i64], layout: &WindowLayout) -> &Self {
+        if self.times_ms == times_ms {
+            return self;
+        }
+        self.times_ms.clear();
+        self.times_ms.extend_from_slice(times_ms);
+        self.windows.clear();
+        let mut end_ms = i64::MIN;
+        for (index, time_ms) in times_ms.iter().enumerate() {
+            if *time_ms >= end_ms {
+                let start_ms = match self.windows.last() {
+                    Some((start_ms, _)) => layout.advance(*start_ms, *time_ms),
+                    None => layout.floor(*time_ms),
+                };
+                end_ms = layout.next(start_ms);
+                self.windows.push((start_ms, index));
+            }
+            if let Some((_, end)) = self.windows.last_mut() {
+                *end = index + 1;
+            }
+        }
+        self
+    }
+}
+
 /// Downsamples one series, as its points come, in order of time.
 #[derive(Clone, Debug)]
 pub struct Downsampler {
@@ -380,15 +418,37 @@ impl Downsampler {
             .map_or(0, |filled| filled.count_between(self.filled, until_ms))
     }
 
-    /// Takes points; columns of one length.
-    pub fn feed(&mut self, times_ms: &[i64], values: &[f64]) {
+    /// Takes points; columns of one length. `runs` are those of a series before, with the same windows.
+    pub fn feed(&mut self, times_ms: &[i64], values: &[f64], runs: &mut WindowRuns) {
         let (from_ms, stop_ms) = match self.windows.layout {
             WindowLayout::Whole { start_ms, stop_ms } => (start_ms, stop_ms),
             WindowLayout::Fixed { .. } | WindowLayout::Calendar(_) => (self.windows.from_ms, i64::MAX),
         };
         let from = times_ms.partition_point(|time| *time < from_ms);
         let to = times_ms.partition_point(|time| *time < stop_ms).max(from);
-        self.feed_inside(&times_ms[from..to], &values[from..to]);
+        let (times_ms, values) = (&times_ms[from..to], &values[from..to]);
+        if self.open.is_none() && times_ms.len() <= WindowRuns::MOST_POINTS {
+            self.feed_runs(runs.of(times_ms, &self.windows.layout), values);
+        } else {
+            self.feed_inside(times_ms, values);
+        }
+    }
+
+    /// Takes the first points.
+    fn feed_runs(&mut self, runs: &WindowRuns, values: &[f64]) {
+        self.times_ms.reserve(runs.windows.len());
+        self.values.reserve(runs.windows.len());
+        let mut from = 0;
+        for (start, end) in &runs.windows {
+            self.close();
+            self.fold.feed(&values[from..*end]);
+            // The last one stays open.
+            self.open = Some((*start, i64::MIN));
+            from = *end;
+        }
+        if let Some((start, end)) = &mut self.open {
+            *end = self.windows.layout.next(*start);
+        }
     }
 
     fn feed_inside(&mut self, mut times_ms: &[i64], mut values: &[f64]) {
@@ -466,6 +526,8 @@ fn fill(starts_ms: &[i64], filled: f64, times_ms: &[i64], values: &[f64]) -> Poi
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::points::Number;
 
@@ -478,7 +540,7 @@ mod tests {
     fn downsample(points: &Points, windows: Windows, function: Function) -> Points {
         let mut downsampler = Downsampler::new(windows, function);
         let values: Vec<f64> = points.iter().map(|(_, value)| value.as_f64()).collect();
-        downsampler.feed(points.times_ms(), &values);
+        downsampler.feed(points.times_ms(), &values, &mut WindowRuns::default());
         downsampler.take(i64::MAX)
     }
 
@@ -506,10 +568,43 @@ mod tests {
     #[test]
     fn portions_do_not_break_a_window() {
         let mut downsampler = Downsampler::new(minutes(), Function::Avg);
-        downsampler.feed(&[1000, 2000], &[1.0, 2.0]);
-        downsampler.feed(&[], &[]);
-        downsampler.feed(&[3000, 61_000], &[6.0, 5.0]);
+        let runs = &mut WindowRuns::default();
+        downsampler.feed(&[1000, 2000], &[1.0, 2.0], runs);
+        downsampler.feed(&[], &[], runs);
+        downsampler.feed(&[3000, 61_000], &[6.0, 5.0], runs);
         assert_eq!(pairs(&downsampler.take(i64::MAX)), [(0, 3.0), (60, 5.0)]);
+    }
+
+    proptest! {
+        /// Series after each other, with the instants of one before or others, whole or in portions.
+        #[test]
+        fn windows_of_shared_instants_are_those_of_each_point(
+            columns in prop::collection::vec(prop::collection::btree_set(-400_000_i64..400_000, 0..40), 1..3),
+            picks in prop::collection::vec((0_usize..3, 0_usize..40), 1..6),
+            length_ms in 1_i64..200_000,
+            whole in any::<bool>(),
+        ) {
+            let layout = if whole {
+                WindowLayout::Whole { start_ms: -length_ms, stop_ms: length_ms }
+            } else {
+                WindowLayout::Fixed { length_ms }
+            };
+            let windows = Windows::new(layout);
+            let mut runs = WindowRuns::default();
+            for (pick, split) in picks {
+                let times_ms: Vec<i64> = columns[pick % columns.len()].iter().copied().collect();
+                let values: Vec<f64> = (0_u32..).map(f64::from).take(times_ms.len()).collect();
+                let mut by_run = Downsampler::new(windows.clone(), Function::Sum);
+                let split = split.min(times_ms.len());
+                by_run.feed(&times_ms[..split], &values[..split], &mut runs);
+                by_run.feed(&times_ms[split..], &values[split..], &mut runs);
+                let mut by_point = Downsampler::new(windows.clone(), Function::Sum);
+                for (time_ms, value) in times_ms.iter().zip(&values) {
+                    by_point.feed(&[*time_ms], &[*value], &mut WindowRuns::default());
+                }
+                prop_assert_eq!(by_run.take(i64::MAX), by_point.take(i64::MAX));
+            }
+        }
     }
 
     #[test]
