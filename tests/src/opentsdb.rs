@@ -122,29 +122,7 @@ impl OpenTsdb {
     ///
     /// If a name has none afterwards.
     pub async fn assign(&self, kind: UidKind, names: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
-        let (word, errors) = match kind {
-            UidKind::Metric => ("metric", "metric_errors"),
-            UidKind::TagKey => ("tagk", "tagk_errors"),
-            UidKind::TagValue => ("tagv", "tagv_errors"),
-            UidKind::Unspecified => anyhow::bail!("no kind"),
-        };
-        let response = self
-            .http()
-            .post("/api/uid/assign", &json!({ word: names }))
-            .await?
-            .json()?;
-        let uid = |name: &&str| {
-            let assigned = response[word][name].as_str();
-            // OpenTSDB reports an error if there is a UID already.
-            let known = response[errors][name]
-                .as_str()
-                .and_then(|error| error.strip_prefix("Name already exists with UID: "));
-            let uid = assigned
-                .or(known)
-                .with_context(|| format!("`{name}`: {response}"))?;
-            Ok(((*name).to_owned(), uid.to_owned()))
-        };
-        names.iter().map(uid).collect()
+        assign(&self.http(), kind, names).await
     }
 
     /// Returns the UIDs that lost a race, each of which leaves an orphaned reverse mapping: OpenTSDB's word for
@@ -184,4 +162,34 @@ fn number(value: &Value) -> anyhow::Result<Number> {
     let int = value.as_i64().map(Number::Int);
     int.or_else(|| value.as_f64().map(Number::Double))
         .with_context(|| format!("`{value}` is no number"))
+}
+
+/// Returns the UIDs of names in hex, and assigns missing ones; one request to a server with OpenTSDB's HTTP API.
+///
+/// # Errors
+///
+/// If a name has none afterwards.
+pub async fn assign(http: &Http, kind: UidKind, names: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
+    let (word, errors) = match kind {
+        UidKind::Metric => ("metric", "metric_errors"),
+        UidKind::TagKey => ("tagk", "tagk_errors"),
+        UidKind::TagValue => ("tagv", "tagv_errors"),
+        UidKind::Unspecified => anyhow::bail!("no kind"),
+    };
+    let response = http
+        .post("/api/uid/assign", &json!({ word: names }))
+        .await?
+        .json()?;
+    let uid = |name: &&str| {
+        let assigned = response[word][name].as_str();
+        // OpenTSDB reports an error if there is a UID already.
+        let known = response[errors][name]
+            .as_str()
+            .and_then(|error| error.strip_prefix("Name already exists with UID: "));
+        let uid = assigned
+            .or(known)
+            .with_context(|| format!("`{name}`: {response}"))?;
+        Ok(((*name).to_owned(), uid.to_owned()))
+    };
+    names.iter().map(uid).collect()
 }

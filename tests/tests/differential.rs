@@ -1,4 +1,5 @@
-//! OpenTSDB and OxTSDB return the same results for random queries on the same tables.
+//! OpenTSDB and OxTSDB return the same results for random queries on the same tables, and on the embedded store with the
+//! same points.
 
 use oxtsdb_tests::differential::comparison::{Kind, check};
 use oxtsdb_tests::differential::request::Request;

@@ -1,4 +1,4 @@
-//! Sends the requests of a run to OpenTSDB and OxTSDB and reports the differences.
+//! Sends the requests of a run to OpenTSDB and to OxTSDB on either store, and reports the differences.
 
 use std::collections::BTreeMap;
 
@@ -41,30 +41,35 @@ enum Comparison {
 }
 
 impl Kind<'_> {
-    /// Sends a request to both. With `shows` it prints both responses if they differ.
+    /// Sends a request to all servers. With `shows` it prints OpenTSDB's response and those that differ from it.
     async fn send(&self, servers: &Servers, request: &Request, shows: bool) -> anyhow::Result<Comparison> {
-        let (theirs, ours) = (servers.opentsdb.http(), servers.oxtsdb.http());
-        let (theirs, ours) = tokio::join!(request.send(&theirs), request.send(&ours));
+        let [theirs, rows, parts] = [servers.opentsdb.http(), servers.rows.http(), servers.parts.http()];
+        let (theirs, rows, parts) =
+            tokio::join!(request.send(&theirs), request.send(&rows), request.send(&parts));
         let theirs = theirs.context("no response from OpenTSDB")?;
-        let ours = ours.context("no response from OxTSDB")?;
-        let Some(difference) = (self.difference)(request, &theirs, &ours) else {
-            return Ok(Comparison::Equal(theirs.status));
-        };
-        if shows {
-            println!(
-                "{}\nOpenTSDB {}\nOxTSDB {}",
-                request.to_curl(),
-                theirs.body,
-                ours.body
-            );
+        let mut compared = Comparison::Equal(theirs.status);
+        for (store, ours) in [("rows", rows), ("parts", parts)] {
+            let ours = ours.with_context(|| format!("no response from OxTSDB on {store}"))?;
+            let Some(difference) = (self.difference)(request, &theirs, &ours) else {
+                continue;
+            };
+            if shows {
+                println!(
+                    "{}\nOpenTSDB {}\nOxTSDB on {store} {}",
+                    request.to_curl(),
+                    theirs.body,
+                    ours.body
+                );
+            }
+            match known::of(self.known, request, &theirs, &ours) {
+                Some(known) => compared = Comparison::Known(known.reason),
+                None => return Ok(Comparison::Differs(format!("on {store}: {difference}"))),
+            }
         }
-        let known = known::of(self.known, request, &theirs, &ours);
-        Ok(known.map_or(Comparison::Differs(difference), |known| {
-            Comparison::Known(known.reason)
-        }))
+        Ok(compared)
     }
 
-    /// Sends all requests of a run to both. Returns the differences that are not accepted, with the variables that
+    /// Sends all requests of a run to all servers. Returns the differences that are not accepted, with the variables that
     /// repeat each request.
     pub async fn compare(&self, servers: &Servers, run: &Run) -> Vec<String> {
         let all: Vec<_> = stream::iter(run.first..run.first + run.count)

@@ -1,4 +1,5 @@
-//! Starts OpenTSDB and OxTSDB on the same tables, with random data that both have written.
+//! Starts OpenTSDB and OxTSDB on the same tables, with random data that both have written, and another OxTSDB with all of
+//! it on its embedded store.
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::UidKind;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::Run;
 use super::data::{DCS, Data, HOSTS, METRICS, RARE_TAGS, metric_names};
 use crate::comparison::{check_opentsdb, check_oxtsdb};
-use crate::opentsdb::OpenTsdb;
+use crate::opentsdb::{OpenTsdb, assign};
 use crate::random_points::Sent;
 use crate::rig::Rig;
 use crate::{Options, Tsdb, until, writers};
@@ -20,13 +21,15 @@ const FIX_DUPLICATES: &str = "tsd.storage.fix_duplicates=true";
 /// old value.
 const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
 
-/// Both servers; dropping this value stops them.
+/// The servers; dropping this value stops them.
 #[derive(Debug)]
 pub struct Servers {
     /// OpenTSDB.
     pub opentsdb: OpenTsdb,
-    /// OxTSDB.
-    pub oxtsdb: Tsdb,
+    /// OxTSDB on OpenTSDB's tables: rows.
+    pub rows: Tsdb,
+    /// OxTSDB on its embedded store: parts.
+    pub parts: Tsdb,
     /// The TSUIDs of each metric's series, in the order of [`METRICS`].
     pub tsuids: Vec<Vec<String>>,
 }
@@ -45,17 +48,20 @@ impl Servers {
         let flags = rig.flags(&tables);
         let options = Options::default().flags(flags).flag("--fix-duplicates", "true");
         let oxtsdb = Tsdb::start_with(options).await?;
+        let parts = Tsdb::start_with(Options::default()).await?;
 
-        assign_uids(&opentsdb, &mut random).await?;
+        assign_uids(&opentsdb, &parts, &mut random).await?;
         for (points, expected) in [
             (data.points.clone(), data.expected()),
             (data.corrections.clone(), data.expected_at_last()),
         ] {
+            writers::write_to_oxtsdb(&parts, &mut random, &points).await?;
             write_by_both(&opentsdb, &oxtsdb, &mut random, points).await?;
             // OpenTSDB stores points of its telnet listener a second later.
-            until("both read the written points", async || {
+            until("all read the written points", async || {
                 check_opentsdb(&opentsdb, &expected, &metric_names()).await?;
-                check_oxtsdb(&oxtsdb, &expected, &metric_names()).await
+                check_oxtsdb(&oxtsdb, &expected, &metric_names()).await?;
+                check_oxtsdb(&parts, &expected, &metric_names()).await
             })
             .await?;
         }
@@ -64,14 +70,16 @@ impl Servers {
         let tsuids = tsuids(&opentsdb).await?;
         Ok(Self {
             opentsdb,
-            oxtsdb,
+            rows: oxtsdb,
+            parts,
             tsuids,
         })
     }
 }
 
-/// Assigns UIDs in an order that follows from the seed, since they determine the order of series and groups.
-async fn assign_uids(opentsdb: &OpenTsdb, random: &mut StdRng) -> anyhow::Result<()> {
+/// Assigns the same UIDs on both stores, in an order that follows from the seed, since they determine the order of series
+/// and groups.
+async fn assign_uids(opentsdb: &OpenTsdb, parts: &Tsdb, random: &mut StdRng) -> anyhow::Result<()> {
     let rare_keys = RARE_TAGS.map(|(key, _)| key);
     let rare_values = RARE_TAGS.map(|(_, value)| value);
     let metrics = METRICS.map(|metric| metric.name);
@@ -82,7 +90,9 @@ async fn assign_uids(opentsdb: &OpenTsdb, random: &mut StdRng) -> anyhow::Result
     ] {
         names.shuffle(random);
         for name in names {
-            opentsdb.assign(kind, &[name]).await?;
+            let theirs = opentsdb.assign(kind, &[name]).await?;
+            let ours = assign(&parts.http(), kind, &[name]).await?;
+            ensure!(ours == theirs, "{name}: {ours:?}, OpenTSDB assigned {theirs:?}");
         }
     }
     Ok(())
