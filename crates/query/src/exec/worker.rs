@@ -2,7 +2,8 @@
 //!
 //! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation
 //! pool; a job performs commands for about a millisecond and schedules the next job after those of other queries. So
-//! no thread waits for a row, and any number of queries shares the pool.
+//! no thread waits for a row, and any number of queries shares the pool. A worker of few points in memory performs its
+//! commands inline, until it receives rows: a hand-over between threads takes longer.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
@@ -48,6 +49,8 @@ struct WorkerState {
     builder: Option<SeriesBuilder>,
     /// Whether a job is in the pool.
     is_scheduled: bool,
+    /// Whether the caller performs commands.
+    is_inline: bool,
     /// Whether the query was dropped.
     is_cleared: bool,
     failure: Option<QueryError>,
@@ -76,6 +79,7 @@ pub(super) type Reply<T> = Option<oneshot::Sender<T>>;
 impl Worker {
     /// A worker for a share of the series.
     pub(super) fn new(share: Share, builder: SeriesBuilder, compute: ComputePool) -> Self {
+        let is_inline = share.columns.as_ref().is_some_and(ColumnSource::is_read_inline);
         Self {
             share,
             compute,
@@ -83,6 +87,7 @@ impl Worker {
                 commands: VecDeque::new(),
                 builder: Some(builder),
                 is_scheduled: false,
+                is_inline,
                 is_cleared: false,
                 failure: None,
             }),
@@ -114,16 +119,22 @@ impl Worker {
         state.commands.clear();
     }
 
-    /// Adds a command, and schedules a job if there is none.
+    /// Adds a command, and schedules a job if there is none or performs it.
     pub(super) fn submit(self: &Arc<Self>, command: Command) -> Result<(), QueryError> {
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
+        state.is_inline &= !matches!(command, Command::Add(..));
+        let is_inline = state.is_inline;
         state.commands.push_back(command);
         if !std::mem::replace(&mut state.is_scheduled, true) {
             drop(state);
-            self.schedule();
+            if is_inline {
+                Arc::clone(self).perform_some();
+            } else {
+                self.schedule();
+            }
         }
         Ok(())
     }

@@ -1,3 +1,6 @@
+use futures::FutureExt as _;
+use oxtsdb_point_store::memory::MemoryPoints;
+use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore as _, Resolution, ValueKind};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Value};
 
 use oxtsdb_row_store::Row;
@@ -104,4 +107,70 @@ async fn an_error_of_a_worker_fails_the_collection() {
         error => error,
     };
     assert!(matches!(result, Err(QueryError::Row { .. })), "{result:?}");
+}
+
+/// A series in memory with so many points, one each second.
+async fn columns(points: i64) -> ColumnSource {
+    let store = MemoryPoints::new(RowKeyLayout::default().widths);
+    let key = [[0, 0, 1], [0, 0, 1], [0, 0, 1]].concat();
+    let series = store.numbers(&[&key]).unwrap()[0];
+    let mut batch = PointBatch::with_capacity(0);
+    let kind = PointKind::new(Resolution::Seconds, ValueKind::Int);
+    for second in 0..points {
+        let time_ms = second * 1000;
+        batch.push(
+            series,
+            Point {
+                time_ms,
+                kind,
+                bits: 1,
+            },
+        );
+    }
+    store.append(batch).await.unwrap();
+    ColumnSource {
+        estimate: store.estimate(&[series], TimeRange::ALL),
+        store: Arc::new(store),
+        series: [series].into(),
+        lookahead: None,
+        unnamed: None,
+        table: "t".parse().unwrap(),
+        skip_damaged: None,
+    }
+}
+
+/// Reads columns while the only thread of the pool is busy; `None` if that needs the pool.
+async fn read_beside_a_busy_pool(columns: ColumnSource, rows: Vec<Row>) -> Option<usize> {
+    let compute = ComputePool::new(1).unwrap();
+    let (release, busy) = std::sync::mpsc::channel::<()>();
+    compute.spawn(move || busy.recv().unwrap_or_default());
+    let mut collector = Collector::new(shape(), budget(0), compute, Some(columns));
+    collector.read(TimeRange::ALL).await.unwrap();
+    if !rows.is_empty() {
+        collector.add(batch_of(rows)).await.unwrap();
+    }
+    let finished = collector.finish().now_or_never();
+    drop(release);
+    let (series, _) = finished?.unwrap();
+    Some(series.iter().map(|one| one.points.len()).sum())
+}
+
+#[tokio::test]
+async fn reads_few_points_in_memory_inline() {
+    assert_eq!(
+        read_beside_a_busy_pool(columns(4096).await, Vec::new()).await,
+        Some(4096)
+    );
+    assert_eq!(
+        read_beside_a_busy_pool(columns(4097).await, Vec::new()).await,
+        None
+    );
+    let mut in_files = columns(10).await;
+    in_files.estimate.files = 1;
+    assert_eq!(read_beside_a_busy_pool(in_files, Vec::new()).await, None);
+    assert_eq!(
+        read_beside_a_busy_pool(columns(10).await, rows()).await,
+        None,
+        "rows are for workers"
+    );
 }

@@ -41,9 +41,9 @@ pub(crate) struct ColumnSource {
     /// If a value was found that needs a name and has none: the selection, to check series with points.
     pub(crate) unnamed: Option<Selection>,
     /// The table that lost points are rows of.
-    table: TableName,
+    pub(crate) table: TableName,
     /// The damage that was skipped, if the query may skip any.
-    skip_damaged: Option<DamageLog>,
+    pub(crate) skip_damaged: Option<DamageLog>,
 }
 
 impl ColumnSource {
@@ -142,6 +142,15 @@ impl ColumnSource {
         usize::try_from(cost + 1).map_or(MAX_WORKERS, |cost| cost.min(MAX_WORKERS))
     }
 
+    /// Whether the columns are in memory and so few that reading them takes less than a hand-over to a worker. Files are
+    /// never read inline: that may block.
+    pub(crate) fn is_read_inline(&self) -> bool {
+        let ReadEstimate {
+            files, most_points, ..
+        } = self.estimate;
+        files == 0 && most_points <= POINTS_INLINE && self.series.len() <= SERIES_INLINE
+    }
+
     /// Bytes that a query holds if it reads all columns at once: the points or windows of all series, and the points
     /// of some series while they are decoded.
     fn held_bytes(&self, plan: &Plan) -> u64 {
@@ -172,6 +181,11 @@ const DAMAGED_PARTS: usize = 1000;
 /// Points, and series, that are read in about 100 µs.
 const POINTS_OF_A_WORKER: u64 = 16 << 10;
 const SERIES_OF_A_WORKER: u64 = 256;
+
+/// Points, and series, that are read from memory and downsampled in less than 50 µs. The store bounds the points in
+/// memory of so few series; it does not estimate them.
+const POINTS_INLINE: u64 = 4096;
+const SERIES_INLINE: usize = 16;
 
 /// Reads a plan, slice by slice; a slice holds about `slice_bytes`. Dropping the stream cancels the scan.
 ///
