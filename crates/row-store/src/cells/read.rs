@@ -15,7 +15,7 @@ use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
 
 /// The most cells that one step of a scan examines, rounded up to whole rows: a step holds a thread, and delays
 /// repairs.
-pub(super) const STEP_CELLS: usize = 16_384;
+const STEP_CELLS: usize = 16_384;
 /// The most bytes that one step of a scan copies, rounded up to whole rows.
 const STEP_BYTES: usize = 8 << 20;
 /// Consecutive mismatches after which the filter is queried for a seek hint: examining the next key is cheaper
@@ -136,18 +136,15 @@ pub(super) fn rows(
 pub(super) struct Cursor {
     pub(super) scan: Scan,
     pub(super) view: View,
-    /// Whether a step was taken.
-    pub(super) has_begun: bool,
     pub(super) done: bool,
 }
 
-/// The next rows of a scan, up to the row with cell `most_cells`; advances `cursor`. An empty result is not the end.
+/// The next rows of a scan; advances `cursor`. An empty result is not the end.
 pub(super) fn step(
     core: &Core,
     engine: &Engine,
     table: &Table,
     cursor: &mut Cursor,
-    most_cells: usize,
 ) -> Result<Vec<Row>, TreeError> {
     cursor.done |= is_over(&cursor.scan);
     if cursor.done {
@@ -177,7 +174,7 @@ pub(super) fn step(
         items: Vec::new(),
     };
     let (start, stop) = range(table, start, stop);
-    let next = step.run(engine.range(&start, &stop), most_cells)?;
+    let next = step.run(engine.range(&start, &stop))?;
     let rows = step.rows;
     if let Some(limit) = &mut cursor.scan.limit {
         *limit -= rows.len() as u64;
@@ -231,7 +228,7 @@ struct Step<'a> {
 
 impl Step<'_> {
     /// Reads rows until a limit is reached; `None` at the end of the range.
-    fn run(&mut self, mut items: fjall::Iter, most_cells: usize) -> Result<Option<Next>, TreeError> {
+    fn run(&mut self, mut items: fjall::Iter) -> Result<Option<Next>, TreeError> {
         let mut cells = 0;
         while let Some(item) = if self.scan.reverse {
             items.next_back()
@@ -242,7 +239,7 @@ impl Step<'_> {
             if self.prefix.is_empty() || !key.starts_with(&self.prefix) {
                 if !self.prefix.is_empty() {
                     self.finish_row()?;
-                    if self.is_full() || cells >= most_cells {
+                    if self.is_full() || cells >= STEP_CELLS {
                         return Ok(Some(Next::After(std::mem::take(&mut self.row))));
                     }
                 }

@@ -8,7 +8,7 @@ use futures::stream::{StreamExt, try_unfold};
 
 use super::catalog::Table;
 use super::queue::{Operation, Outcome};
-use super::read::{self, Cursor, STEP_CELLS, View};
+use super::read::{self, Cursor, View};
 use super::snapshot;
 use super::store::{CellStore, Core};
 use crate::rules::{self, Columns};
@@ -20,10 +20,6 @@ use crate::{
 /// Up to this many rows are read on the caller's thread: handing them to another thread takes longer than
 /// reading them, even if one or the other comes from disk.
 const READ_INLINE: usize = 4;
-
-/// The first step of a scan is taken on the caller's thread up to this many cells, for the same reason: most
-/// scans beside columns find nothing.
-const STEP_INLINE_CELLS: usize = 16;
 
 impl CellStore {
     fn table(&self, table: &TableName) -> Result<(Arc<Core>, Arc<Table>), StoreError> {
@@ -83,20 +79,6 @@ impl CellStore {
             Outcome::Held(held) => Ok(held),
             outcome => Err(unexpected(&outcome)),
         }
-    }
-}
-
-impl Cursor {
-    /// The first step of a scan; `None` if the next step must be taken off the runtime's threads.
-    async fn step_inline(&mut self, core: &Core, table: &Table) -> Option<Result<Vec<Row>, StoreError>> {
-        if std::mem::replace(&mut self.has_begun, true) || core.tree.is_closed() {
-            return None;
-        }
-        // Lets other tasks run if a caller opens scans in a loop.
-        tokio::task::consume_budget().await;
-        // A step that fails leaves the cursor where it was. A repair blocks; it runs off the runtime.
-        core.tree
-            .try_with(|engine| read::step(core, engine, table, self, STEP_INLINE_CELLS))
     }
 }
 
@@ -166,26 +148,20 @@ impl RowStore for CellStore {
         let cursor = Cursor {
             scan,
             view,
-            has_begun: false,
             done: false,
         };
         Ok(
             try_unfold((core, table, cursor), |(core, table, mut cursor)| async move {
                 while !cursor.done {
-                    let inline = cursor.step_inline(&core, &table).await;
+                    let (step_core, step_table) = (core.clone(), table.clone());
                     let rows;
-                    if let Some(read) = inline {
-                        rows = read?;
-                    } else {
-                        let (step_core, step_table) = (core.clone(), table.clone());
-                        (rows, cursor) = off_runtime(move || {
-                            let rows = step_core.tree.with(|engine| {
-                                read::step(&step_core, engine, &step_table, &mut cursor, STEP_CELLS)
-                            })?;
-                            Ok((rows, cursor))
-                        })
-                        .await?;
-                    }
+                    (rows, cursor) = off_runtime(move || {
+                        let rows = step_core
+                            .tree
+                            .with(|engine| read::step(&step_core, engine, &step_table, &mut cursor))?;
+                        Ok((rows, cursor))
+                    })
+                    .await?;
                     if !rows.is_empty() {
                         return Ok(Some((rows, (core, table, cursor))));
                     }
