@@ -3,6 +3,8 @@
 //! Each load has an hour of its own, so that all rows are new. A load ends when a query of its server
 //! returns all of it, because OpenTSDB acknowledges points that it only has in memory.
 
+mod compare;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,8 +16,7 @@ use comfy_table::Table;
 use crate::ingest;
 use crate::ingest::http::Connection;
 use crate::process::{Server, cpu_seconds_of, own_usage};
-use crate::queries;
-use crate::report::{ms, thousands};
+use crate::report::thousands;
 use crate::rig::Rig;
 use crate::workload::{Order, START_SECONDS, Shape, Workload};
 
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     /// Runs of each query.
     #[arg(long, default_value_t = 20)]
     query_runs: usize,
+    /// Seconds of queries before those that are measured.
+    #[arg(long, default_value_t = 20)]
+    warm_up_seconds: u64,
 }
 
 /// The server that is measured.
@@ -201,7 +205,18 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     println!(
         "CPU: the server, HBase and its Thrift server together; ratios: to OpenTSDB's faster front end so far\n"
     );
-    println!("{}", bench.queries(&written, arguments.query_runs).await?);
+    let indexed = compare::start_indexed(&program, folder.path(), &bench.server, &flags)?;
+    let servers = compare::Servers {
+        opentsdb: bench.opentsdb,
+        oxtsdb: &bench.server,
+        indexed: &indexed,
+    };
+    let warm_up = Duration::from_secs(arguments.warm_up_seconds);
+    println!(
+        "{}",
+        servers.compare(&written, warm_up, arguments.query_runs).await?
+    );
+    indexed.stop()?;
     bench.server.stop()
 }
 
@@ -275,48 +290,6 @@ impl Bench {
                 "{subject:?} returns {found} of {points} points"
             );
         }
-    }
-
-    async fn queries(&self, written: &[(Subject, Shape)], runs: usize) -> anyhow::Result<Table> {
-        let mut table = Table::new();
-        table.set_header([
-            "rows by",
-            "query",
-            "points",
-            "OpenTSDB median / p99",
-            "OxTSDB median / p99",
-            "OxTSDB, gRPC",
-            "ratio",
-        ]);
-        for (by, shape) in written {
-            for query in queries::all(*shape) {
-                let opentsdb = query.time_http(self.opentsdb, runs).await?;
-                let oxtsdb = query.time_http(self.server.http, runs).await?;
-                let grpc = query.time_grpc(self.server.data, runs).await?;
-                for (server, timing) in [("OpenTSDB", opentsdb), ("OxTSDB", oxtsdb), ("OxTSDB, gRPC", grpc)] {
-                    ensure!(
-                        timing.points == query.expected,
-                        "{}: {server} returned {} points, expected {}",
-                        query.name,
-                        timing.points,
-                        query.expected
-                    );
-                }
-                table.add_row([
-                    format!("{by:?}"),
-                    query.name.to_owned(),
-                    oxtsdb.points.to_string(),
-                    format!("{} / {}", ms(opentsdb.median), ms(opentsdb.p99)),
-                    format!("{} / {}", ms(oxtsdb.median), ms(oxtsdb.p99)),
-                    format!("{} / {}", ms(grpc.median), ms(grpc.p99)),
-                    format!(
-                        "{:.1}",
-                        opentsdb.median.as_secs_f64() / oxtsdb.median.as_secs_f64()
-                    ),
-                ]);
-            }
-        }
-        Ok(table)
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
         })),
         aggregator: Some(aggregator.into()),
         downsample,
-        rate: None,
+        ..SubQuery::default()
     };
     let window = |length, function: AggregateFunction| {
         let interval = downsample::Interval::Fixed(seconds(length));
@@ -162,11 +162,12 @@ pub(crate) fn range(shape: Shape) -> Query {
     }
 }
 
-/// Queries over all points of one metric, that of integers: raw, downsampled, and each series by itself.
-pub(crate) fn over_all(shape: Shape) -> [Query; 3] {
+/// Queries over all points of one metric, that of integers: raw, downsampled to windows shorter and longer than a block of
+/// the store, and each series by itself.
+pub(crate) fn over_all(shape: Shape) -> [Query; 4] {
     let metric = "bench.metric00";
     let steps = shape.steps as usize;
-    let query = |name, part: &str, aggregator: AggregateFunction, minutes: bool, expected| Query {
+    let query = |name, part: &str, aggregator: AggregateFunction, window_s: Option<i64>, expected| Query {
         name,
         expression: format!("{part}:{metric}"),
         sub_query: SubQuery {
@@ -175,27 +176,34 @@ pub(crate) fn over_all(shape: Shape) -> [Query; 3] {
                 ..MetricSource::default()
             })),
             aggregator: Some(aggregator.into()),
-            downsample: minutes.then(|| Downsample {
-                interval: Some(downsample::Interval::Fixed(seconds(60))),
+            downsample: window_s.map(|window_s| Downsample {
+                interval: Some(downsample::Interval::Fixed(seconds(window_s))),
                 aggregator: Some(AggregateFunction::Avg.into()),
                 ..Downsample::default()
             }),
-            rate: None,
+            ..SubQuery::default()
         },
         expected,
         read: shape.points(),
         shape,
     };
     [
-        query("raw", "sum", AggregateFunction::Sum, false, steps),
+        query("raw", "sum", AggregateFunction::Sum, None, steps),
         query(
             "minutes",
             "sum:1m-avg",
             AggregateFunction::Sum,
-            true,
+            Some(60),
             (steps * 10).div_ceil(60),
         ),
-        query("each", "none", AggregateFunction::None, false, shape.points()),
+        query(
+            "days",
+            "sum:1d-avg",
+            AggregateFunction::Sum,
+            Some(86_400),
+            (steps * 10).div_ceil(86_400),
+        ),
+        query("each", "none", AggregateFunction::None, None, shape.points()),
     ]
 }
 

@@ -43,6 +43,7 @@ mod folder;
 mod journal;
 mod key;
 mod opening;
+mod prefixes;
 mod queue;
 mod read;
 mod replacement;

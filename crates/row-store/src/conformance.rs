@@ -73,6 +73,7 @@ const CHECKS: &[Check] = checks![
     reads::scan_returns_versions,
     reads::empty_range_has_no_rows,
     reads::measures_a_range,
+    reads::denies_no_row_that_was_written,
     reads::tables_are_isolated,
     errors::create_table_is_idempotent,
     errors::tables_are_listed,

@@ -49,12 +49,14 @@
 //!
 //! Tables whose names are not valid [`TableName`]s are not listed.
 
+mod client;
 mod compression;
 mod config;
 mod connection;
 mod cursor;
 mod error;
 mod extents;
+mod fetched;
 mod gateway;
 mod health;
 mod key_pattern;
@@ -84,6 +86,7 @@ pub use self::compression::Compression;
 pub use self::config::HbaseConfig;
 use self::connection::Connection;
 use self::error::{CallError, Idempotency, RequestContext};
+use self::fetched::Memory;
 use self::pool::Pool;
 use crate::{
     CellAddress, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError, TableDef, TableName,
@@ -176,8 +179,9 @@ impl RowStore for HbaseStore {
         if matches!(columns, ColumnSelection::Columns(columns) if columns.is_empty()) {
             return Ok(vec![None; rows.len()]);
         }
-        read::get_rows(&self.pool, table, rows, columns)
+        read::get_rows(&self.pool, table, rows, columns, &Memory::default())
             .await
+            .map(|(rows, _)| rows)
             .map_err(|error| error.into_store_error(RequestContext::idempotent(table)))
     }
 

@@ -217,6 +217,10 @@ impl RowStore for InterceptedStore {
         Ok(rows)
     }
 
+    fn may_have_rows(&self, table: &TableName, start: &[u8], stop: &[u8]) -> bool {
+        self.like_hbase || self.inner.may_have_rows(table, start, stop)
+    }
+
     async fn measure(
         &self,
         table: &TableName,

@@ -18,6 +18,7 @@ pub struct RowFilter {
     keep: Arc<Keep>,
     seek: Option<Arc<Seek>>,
     parts: Arc<[KeyPart]>,
+    keeps_most: bool,
 }
 
 /// Bytes that a row key contains: a prefix, directly followed by one of several endings.
@@ -42,7 +43,16 @@ impl RowFilter {
             keep: Arc::new(keep),
             seek: None,
             parts: Arc::default(),
+            keeps_most: false,
         }
+    }
+
+    /// Declares whether most rows are expected to match: a remote store then reads rows, and does not list their keys
+    /// first.
+    #[must_use]
+    pub fn keeping_most(mut self, keeps_most: bool) -> Self {
+        self.keeps_most = keeps_most;
+        self
     }
 
     /// Adds a necessary condition that a remote store can evaluate before it sends rows: each matching key contains all
@@ -69,6 +79,11 @@ impl RowFilter {
     /// What each matching key contains.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
+    }
+
+    /// Whether most rows are expected to match.
+    pub fn keeps_most(&self) -> bool {
+        self.keeps_most
     }
 
     /// Whether the filter has seek hints.
@@ -100,6 +115,15 @@ pub enum ColumnSelection {
     Columns(Vec<(String, Vec<u8>)>),
 }
 
+/// Counts the memory of rows that a store has fetched for a scan and that the scan has not returned yet.
+pub trait FetchMemory: fmt::Debug + Send + Sync {
+    /// Rows of so many bytes were fetched. They exist, so this cannot fail: the owner rejects its next allocation.
+    fn fetched(&self, bytes: u64);
+
+    /// They were returned, or dropped.
+    fn returned(&self, bytes: u64);
+}
+
 /// A scan of one table: a range of row keys, and the part of each row to return.
 #[derive(Clone, Debug)]
 pub struct Scan {
@@ -125,6 +149,8 @@ pub struct Scan {
     /// Skips damaged rows and records them here instead of failing with [`StoreError::Corrupt`]. In a damaged range
     /// the scan returns what was written since, and what older versions still hold.
     pub skip_damaged: Option<DamageLog>,
+    /// Counts rows that a store reads ahead.
+    pub memory: Option<Arc<dyn FetchMemory>>,
 }
 
 impl Scan {
@@ -141,6 +167,7 @@ impl Scan {
             batch_rows: 128,
             filter: None,
             skip_damaged: None,
+            memory: None,
         }
     }
 

@@ -128,6 +128,15 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// As [`RowStore::get`]; an error during the scan is an item of the stream.
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError>;
 
+    /// Whether a table may have rows from `start` (inclusive) to `stop` (exclusive; empty: unbounded), as far as that is
+    /// known without blocking: `false` is certain for all writes that were acknowledged before this call.
+    ///
+    /// Must be called within a Tokio runtime.
+    fn may_have_rows(&self, table: &TableName, start: &[u8], stop: &[u8]) -> bool {
+        let _ = (table, start, stop);
+        true
+    }
+
     /// Measures the first `limit` rows, 1 or more, from `start` (inclusive) to `stop` (exclusive; empty:
     /// unbounded), reading only keys. `None` if the store cannot do this more cheaply than by a scan.
     ///

@@ -6,12 +6,12 @@ mod support;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{KeyPart, Row, RowFilter, RowStore, Scan, StoreError, TableName};
+use oxtsdb_row_store::{FetchMemory, KeyPart, Row, RowFilter, RowStore, Scan, StoreError, TableName};
 use parking_lot::Mutex;
 use support::fake_gateway::{Action, FakeGateway, Request};
 use support::reply;
@@ -463,6 +463,22 @@ async fn scan_in_any_order_uses_all_connections() {
 }
 
 #[tokio::test]
+async fn rows_are_read_without_their_keys_if_most_match() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let mut most = in_any_order(some_of(9, 10));
+    most.filter = most.filter.map(|filter| filter.keeping_most(true));
+    table.filters.lock().clear();
+    let rows = sorted(&store, most, |_| {}).await;
+    assert_eq!(rows.len(), ROWS / 10 * 9);
+    assert!(rows.iter().all(|row| row.len() == 3), "complete rows");
+    let filters = table.filters.lock();
+    let of_keys = filters.iter().filter(|filter| filter.contains("KeyOnlyFilter"));
+    assert_eq!(of_keys.count(), 1, "the last key: {filters:?}");
+}
+
+#[tokio::test]
 async fn a_known_range_of_few_rows_is_one_fetch() {
     let table = Table::new(1);
     let gateway = start(&table);
@@ -473,6 +489,55 @@ async fn a_known_range_of_few_rows_is_one_fetch() {
         assert_eq!(sorted(&store, few, |_| {}).await.len(), 50);
         assert_eq!(table.next_scanner.load(Ordering::SeqCst), scanners);
         assert_eq!(table.fetches.load(Ordering::SeqCst), scanners);
+    }
+}
+
+/// Bytes that scans hold, and the most that they held.
+#[derive(Debug, Default)]
+struct Counted {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+impl FetchMemory for Counted {
+    fn fetched(&self, bytes: u64) {
+        let now = self.now.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn returned(&self, bytes: u64) {
+        self.now.fetch_sub(bytes, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn counts_rows_that_are_fetched_and_not_returned() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let plain = Scan::prefix(b"");
+    let row = scan(&store, plain.clone(), |_| {}).await.unwrap().remove(0);
+    for mut of in [
+        plain.clone(),
+        in_any_order(plain),
+        some_of(9, 10),
+        some_of(1, 10),
+        in_any_order(some_of(1, 10)),
+        ending_with(b"3"),
+    ] {
+        let counted = Arc::new(Counted::default());
+        of.memory = Some(counted.clone());
+        let mut batches = store.scan(&name(), of.clone()).await.unwrap();
+        batches.next().await.unwrap().unwrap();
+        while batches.next().await.transpose().unwrap().is_some() {}
+        assert_eq!(counted.now.load(Ordering::SeqCst), 0);
+        let most = counted.most.load(Ordering::SeqCst);
+        assert!(most >= row.byte_len() as u64, "{most}");
+        // A caller that leaves.
+        let mut batches = store.scan(&name(), of).await.unwrap();
+        batches.next().await.unwrap().unwrap();
+        drop(batches);
+        until("no rows", || counted.now.load(Ordering::SeqCst) == 0).await;
     }
 }
 

@@ -88,11 +88,14 @@ impl Group {
             Ok(())
         } else {
             core.groups.fetch_add(1, Ordering::Relaxed);
-            core.tree.commit(bytes, || {
+            let committed = core.tree.commit(bytes, || {
                 changes
                     .iter()
                     .map(|(key, value)| (key.as_slice(), value.as_deref()))
-            })
+            });
+            // A group that failed may be there after the tree is reopened.
+            core.prefixes.add(changes.keys().map(Vec::as_slice));
+            committed
         };
         for (outcome, reply, _permit) in waiting {
             // What a failed group would have changed is not there, so no outcome of it counts.

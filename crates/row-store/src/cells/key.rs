@@ -31,6 +31,9 @@ use super::salvage::Gap;
 /// Key of the time of the last write.
 pub(super) const TIME_KEY: [u8; 2] = [0, 0];
 
+/// Greater than the keys of all tables but the last possible one.
+pub(super) const LAST: [u8; 3] = [0xff; 3];
+
 const GROUP: usize = 8;
 const MORE: u8 = 9;
 /// The longest qualifier that a key contains.

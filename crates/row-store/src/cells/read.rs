@@ -107,7 +107,7 @@ fn assemble(
         }
         cells = in_order;
     }
-    Ok(Row::of(&row, table.families.clone(), cells))
+    Ok(Row::of(row.as_slice(), table.families.clone(), cells))
 }
 
 /// Reads rows by key.
@@ -199,7 +199,7 @@ fn is_over(scan: &Scan) -> bool {
 fn range(table: &Table, start: &[u8], stop: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let end = match (stop, table.id.checked_add(1)) {
         ([], Some(next)) => next.to_be_bytes().to_vec(),
-        ([], None) => vec![0xff; 3],
+        ([], None) => key::LAST.to_vec(),
         (stop, _) => key::row_prefix(table.id, stop),
     };
     (key::row_prefix(table.id, start), end)

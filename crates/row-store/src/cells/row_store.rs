@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::stream::{StreamExt, try_unfold};
 
 use super::catalog::Table;
+use super::prefixes::{Presence, first_key};
 use super::queue::{Operation, Outcome};
 use super::read::{self, Cursor, View};
 use super::snapshot;
@@ -170,6 +171,30 @@ impl RowStore for CellStore {
             })
             .boxed(),
         )
+    }
+
+    fn may_have_rows(&self, table: &TableName, start: &[u8], stop: &[u8]) -> bool {
+        let Ok((core, table)) = self.table(table) else {
+            return true;
+        };
+        // Reads report damage, of rows that are not there.
+        if !core.tree.set_aside.is_empty() {
+            return true;
+        }
+        match core.prefixes.presence(table.id, start, stop) {
+            Presence::No => false,
+            Presence::Maybe => true,
+            Presence::NotRead => {
+                tokio::task::spawn_blocking(move || {
+                    let next_key = |from: &[u8]| core.tree.with(|engine| Ok(first_key(engine, from)?));
+                    if let Err(error) = core.prefixes.read(table.id, next_key) {
+                        // Reads of the rows report it, too.
+                        tracing::warn!(%error, table = %table.def.name, "the prefixes of rows cannot be read");
+                    }
+                });
+                true
+            }
+        }
     }
 
     async fn measure(

@@ -14,6 +14,7 @@ use super::config::{CellConfig, CellStats, MIN_TABLE_DESCRIPTORS};
 use super::expiry::Expiry;
 use super::folder::Folder;
 use super::key::{self, TIME_KEY};
+use super::prefixes::RowPrefixes;
 use super::queue::Queue;
 use super::set_aside::SetAside;
 use super::time::StoreTime;
@@ -40,6 +41,7 @@ pub(super) struct Core {
     pub(super) tree: Tree,
     pub(super) time: Arc<StoreTime>,
     pub(super) groups: AtomicU64,
+    pub(super) prefixes: RowPrefixes,
     stopping: Mutex<bool>,
     stopped: Condvar,
     /// Limits of the tree.
@@ -123,6 +125,7 @@ impl CellStore {
             tree,
             time,
             groups: AtomicU64::new(0),
+            prefixes: RowPrefixes::default(),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
             limits,

@@ -1,7 +1,7 @@
 //! Gets and scans.
 
 use super::subject::{Subject, Table};
-use crate::{ColumnSelection, DamageLog, FamilyDef, KeyPart, RowFilter, Scan};
+use crate::{ColumnSelection, Condition, DamageLog, FamilyDef, KeyPart, RowFilter, Scan};
 
 /// Rows `a0` to `a9`, `b0` to `b9` and `c0` to `c9`, each with cells `a:q`, `a:r` and `b:q`.
 async fn thirty_rows<'a>(subject: &'a Subject<'_>) -> Table<'a> {
@@ -153,6 +153,32 @@ pub(super) async fn measures_a_range(subject: &Subject<'_>) {
             (rows, last_key),
             "{start} {stop} {limit}"
         );
+    }
+}
+
+/// From before the first write on: the first call may begin to read what there is.
+pub(super) async fn denies_no_row_that_was_written(subject: &Subject<'_>) {
+    let table = subject.table().await;
+    let may_have = |row: &[u8]| {
+        let stop = [row, &[0]].concat();
+        table.store.may_have_rows(&table.name, row, &stop)
+    };
+    may_have(b"before the first write");
+    for number in 0..40_u8 {
+        let row = [number * 6, 1, 2, 3, number];
+        let cell = table.cell(&row, b"q");
+        match number % 4 {
+            0 => table.put(&row, b"q", b"v").await,
+            1 => drop(table.store.increment(&table.name, &cell, 1).await.unwrap()),
+            2 => drop(table.store.append(&table.name, &cell, b"v").await.unwrap()),
+            _ => {
+                let condition = Condition { cell, expected: None };
+                let put = table.store.check_and_put(&table.name, &condition, b"v").await;
+                assert!(put.unwrap());
+            }
+        }
+        assert!(may_have(&row), "row {number}");
+        assert!(table.store.may_have_rows(&table.name, &[], &[]));
     }
 }
 

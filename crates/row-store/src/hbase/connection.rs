@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hbase_thrift::hbase::{HbaseSyncClient, THbaseSyncClient, TThriftServerType};
+use hbase_thrift::hbase::{THbaseSyncClient, TThriftServerType};
 use thrift::protocol::TBinaryOutputProtocol;
 
 use super::config::HbaseConfig;
@@ -10,8 +10,8 @@ use super::error::CallError;
 use super::protocol::{BoundedInput, RequestBuffer};
 use super::socket::Socket;
 
-/// The generated client over the bounded protocol.
-pub(super) type Client = HbaseSyncClient<BoundedInput<Socket>, TBinaryOutputProtocol<RequestBuffer>>;
+/// The client of a connection.
+type Client = super::client::Client<Socket, RequestBuffer>;
 
 /// Identifies a connection of a store: its worker, and a serial number within that worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

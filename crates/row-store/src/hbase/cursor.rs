@@ -12,11 +12,12 @@ use hbase_thrift::hbase::{THbaseSyncClient, TScan};
 
 use super::connection::{Connection, ConnectionId};
 use super::error::{CallError, RequestContext};
+use super::fetched::{Fetched, Held, Memory};
 use super::pool::{Call, Pool};
 use super::queue::Route;
 use super::range::{Assembler, KeyRange};
 use super::raw;
-use crate::{ColumnSelection, Row, Scan, StoreError, TableName};
+use crate::{Row, Scan, StoreError, TableName};
 
 /// Cells of a part of a row; wider rows arrive in several parts.
 const CELLS_PER_PART: i32 = 1_000;
@@ -42,6 +43,8 @@ pub(super) struct Cursor {
     next: Option<Call<FetchResult>>,
     /// Fetched rows.
     ready: VecDeque<Row>,
+    /// Their count.
+    held: Held,
     is_at_end: bool,
     /// Failed attempts since the last row.
     failures: usize,
@@ -54,7 +57,7 @@ pub(super) struct Cursor {
 /// The result of a fetch.
 pub(super) struct FetchResult {
     /// The matching rows.
-    pub(super) rows: Vec<Row>,
+    pub(super) fetched: Fetched,
     /// Number of received parts, of matching and other rows.
     pub(super) parts: usize,
     is_at_end: bool,
@@ -84,6 +87,7 @@ impl Cursor {
             scan,
             next: None,
             ready: VecDeque::new(),
+            held: Held::default(),
             is_at_end: false,
             failures: 0,
         }
@@ -118,9 +122,9 @@ impl Cursor {
         self.pattern.is_some()
     }
 
-    /// The columns of the listed keys, if only keys are requested.
-    pub(super) fn columns_to_get(&self) -> Option<ColumnSelection> {
-        self.is_of_keys.then(|| self.scan.columns.clone())
+    /// The scan of whose rows only the keys are requested.
+    pub(super) fn scan_to_get(&self) -> Option<Scan> {
+        self.is_of_keys.then(|| self.scan.clone())
     }
 
     /// The start of the range that has not been received.
@@ -170,8 +174,8 @@ impl Cursor {
             let Some(fetched) = self.fetched().await? else {
                 continue;
             };
-            if !fetched.rows.is_empty() {
-                return Ok(fetched.rows);
+            if !fetched.fetched.rows.is_empty() {
+                return Ok(fetched.fetched.rows);
             }
             // A wide row goes on.
             self.continue_with(fetched.continuation, self.parts);
@@ -189,7 +193,21 @@ impl Cursor {
             self.fetch().await?;
         }
         let count = self.ready.len().min(self.scan.batch_rows);
-        Ok(self.ready.drain(..count).collect())
+        let batch = self.ready.drain(..count).collect();
+        if self.ready.is_empty() {
+            self.held = Held::default();
+        }
+        Ok(batch)
+    }
+
+    /// The next rows, all that are fetched; `None` at the end.
+    pub(super) async fn next_fetched(&mut self) -> Result<Option<Fetched>, CallError> {
+        while self.ready.is_empty() && !self.is_at_end {
+            self.fetch().await?;
+        }
+        let rows: Vec<Row> = self.ready.drain(..).collect();
+        let held = std::mem::take(&mut self.held);
+        Ok((!rows.is_empty()).then_some(Fetched { rows, held }))
     }
 
     /// Waits for rows and starts the next fetch.
@@ -199,7 +217,8 @@ impl Cursor {
         };
         let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
         let before = self.ready.len();
-        self.ready.extend(fetched.rows.into_iter().take(rest));
+        self.ready.extend(fetched.fetched.rows.into_iter().take(rest));
+        self.held.merge(fetched.fetched.held);
         self.rest -= (self.ready.len() - before) as u64;
         if self.rest == 0 {
             self.is_at_end = true;
@@ -269,11 +288,12 @@ impl Cursor {
             raw::scan(range, &self.scan.columns, pattern, self.cells, parts)
         };
         let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
+        let memory = Memory::of(&self.scan);
         let deadline = Instant::now() + self.pool.config().request_timeout;
         self.pool
             .submit(Route::Any, deadline, move |connection, deadline| {
                 let scanner = Scanner::open(connection, deadline, pool, table, scan)?;
-                scanner.fetch(connection, deadline, assembler, parts)
+                scanner.fetch(connection, deadline, assembler, parts, &memory)
             })
     }
 
@@ -282,11 +302,11 @@ impl Cursor {
         let Continuation { scanner, assembler } = continuation;
         let parts = self.parts();
         let deadline = Instant::now() + self.pool.config().request_timeout;
-        let connection = scanner.connection;
+        let (connection, memory) = (scanner.connection, Memory::of(&self.scan));
         self.pool.submit(
             Route::Connection(connection),
             deadline,
-            move |connection, deadline| scanner.fetch(connection, deadline, assembler, parts),
+            move |connection, deadline| scanner.fetch(connection, deadline, assembler, parts, &memory),
         )
     }
 
@@ -366,16 +386,19 @@ impl Scanner {
         deadline: Instant,
         mut assembler: Assembler,
         parts: i32,
+        memory: &Memory,
     ) -> Result<FetchResult, CallError> {
         let found = connection.call("scannerGetList", deadline, |client| {
-            client.scanner_get_list(self.id, parts)
+            client.next_rows(self.id, parts)
         })?;
         let count = found.len();
         // A short result is the last one.
         let is_at_end = i32::try_from(count).is_ok_and(|found| found < parts);
-        let rows = assembler.add(found, is_at_end, connection.gateway())?;
+        let added = assembler.add(found, is_at_end);
+        let rows = added.map_err(|error| CallError::of(error, connection.gateway(), "scannerGetList"))?;
+        let held = memory.hold(&rows);
         Ok(FetchResult {
-            rows,
+            fetched: Fetched { rows, held },
             parts: count,
             is_at_end,
             continuation: Continuation {

@@ -52,6 +52,7 @@ impl<R: Read> BoundedInput<R> {
         }
     }
 
+    #[inline]
     fn charge(&mut self, bytes: usize) -> thrift::Result<()> {
         self.allowance = self.allowance.checked_sub(bytes).ok_or_else(|| {
             new_protocol_error(
@@ -63,6 +64,7 @@ impl<R: Read> BoundedInput<R> {
     }
 
     /// Charges bytes that are about to be read.
+    #[inline]
     fn admit(&mut self, bytes: usize) -> thrift::Result<()> {
         self.charge(bytes)?;
         if self.framed {
@@ -73,6 +75,37 @@ impl<R: Read> BoundedInput<R> {
         Ok(())
     }
 
+    /// The type and the number of the next field of a struct; `None` at its end.
+    #[inline]
+    pub(super) fn field(&mut self) -> thrift::Result<Option<(TType, i16)>> {
+        match self.kind()? {
+            TType::Stop => Ok(None),
+            kind => Ok(Some((kind, i16::from_be_bytes(self.array()?)))),
+        }
+    }
+
+    /// Appends a string to `bytes`, which grows only as the string arrives.
+    #[inline]
+    pub(super) fn append_string(&mut self, bytes: &mut Vec<u8>) -> thrift::Result<()> {
+        let length = self.length("a string")?;
+        self.admit(length)?;
+        // Short strings, nearly all, are buffered already.
+        if let Some(buffered) = self.reader.buffer().get(..length) {
+            bytes.extend_from_slice(buffered);
+            self.reader.consume(length);
+            return Ok(());
+        }
+        bytes.reserve(length.min(64 << 10));
+        if self.reader.by_ref().take(length as u64).read_to_end(bytes)? < length {
+            return Err(new_transport_error(
+                TransportErrorKind::EndOfFile,
+                "the connection ends within a response",
+            ));
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn array<const N: usize>(&mut self) -> thrift::Result<[u8; N]> {
         self.admit(N)?;
         let mut bytes = [0; N];
@@ -80,6 +113,7 @@ impl<R: Read> BoundedInput<R> {
         Ok(bytes)
     }
 
+    #[inline]
     fn length(&mut self, what: &str) -> thrift::Result<usize> {
         let length = i32::from_be_bytes(self.array()?);
         usize::try_from(length).map_err(|_| {
@@ -110,6 +144,7 @@ impl<R: Read> BoundedInput<R> {
         })
     }
 
+    #[inline]
     fn kind(&mut self) -> thrift::Result<TType> {
         let [byte] = self.array()?;
         Ok(match byte {
@@ -222,22 +257,8 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
     }
 
     fn read_bytes(&mut self) -> thrift::Result<Vec<u8>> {
-        let length = self.length("a string")?;
-        self.admit(length)?;
-        // Short strings, nearly all, are buffered already; a long one grows as its bytes arrive.
-        if let Some(bytes) = self.reader.buffer().get(..length) {
-            let bytes = bytes.to_vec();
-            self.reader.consume(length);
-            return Ok(bytes);
-        }
-        let mut bytes = Vec::with_capacity(length.min(64 << 10));
-        self.reader.by_ref().take(length as u64).read_to_end(&mut bytes)?;
-        if bytes.len() < length {
-            return Err(new_transport_error(
-                TransportErrorKind::EndOfFile,
-                "the connection ends within a response",
-            ));
-        }
+        let mut bytes = Vec::new();
+        self.append_string(&mut bytes)?;
         Ok(bytes)
     }
 

@@ -1,10 +1,7 @@
 //! The remaining range of a scan, and the assembly of rows from their parts.
 
-use hbase_thrift::hbase::TRowResult;
-
-use super::error::CallError;
 use super::raw::ScanRange;
-use super::rows::RawRow;
+use super::rows::RowPart;
 use crate::{Row, RowFilter, Scan};
 
 /// The keys from `start` (inclusive) to `stop` (exclusive), empty for unbounded, in either direction.
@@ -162,7 +159,7 @@ pub(super) struct Assembler {
     range: KeyRange,
     filter: Option<RowFilter>,
     /// The incomplete row.
-    pending: Option<RawRow>,
+    pending: Option<RowPart>,
     last_key: Option<Vec<u8>>,
     /// Rows since the last match.
     trailing_mismatches: usize,
@@ -202,60 +199,48 @@ impl Assembler {
     }
 
     /// The rows that these parts complete; at the end also the incomplete one.
-    pub(super) fn add(
-        &mut self,
-        parts: Vec<TRowResult>,
-        is_at_end: bool,
-        gateway: &str,
-    ) -> Result<Vec<Row>, CallError> {
+    ///
+    /// # Errors
+    ///
+    /// If a row has too many families.
+    pub(super) fn add(&mut self, parts: Vec<RowPart>, is_at_end: bool) -> thrift::Result<Vec<Row>> {
         let mut rows = Vec::with_capacity(parts.len());
-        for row in parts.into_iter().map(RawRow::new) {
+        for part in parts {
             match &mut self.pending {
-                Some(pending) if pending.key == row.key => pending.parts.extend(row.parts),
+                Some(pending) if pending.key == part.key => pending.append(&part)?,
                 pending => {
-                    if let Some(whole) = pending.replace(row) {
-                        rows.extend(self.complete(whole, gateway)?);
+                    if let Some(whole) = pending.replace(part) {
+                        rows.extend(self.complete(whole));
                     }
                 }
             }
         }
         if is_at_end && let Some(whole) = self.pending.take() {
-            rows.extend(self.complete(whole, gateway)?);
+            rows.extend(self.complete(whole));
         }
         Ok(rows)
     }
 
-    fn complete(&mut self, row: RawRow, gateway: &str) -> Result<Option<Row>, CallError> {
+    fn complete(&mut self, row: RowPart) -> Option<Row> {
         self.last_key = Some(row.key.clone());
         let keeps = |key: &[u8]| self.filter.as_ref().is_none_or(|filter| filter.keeps(key));
         if !self.range.contains(&row.key) || !keeps(&row.key) {
             self.trailing_mismatches += 1;
-            return Ok(None);
+            return None;
         }
         self.trailing_mismatches = 0;
-        row.into_row(gateway)
+        row.into_row()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hbase_thrift::hbase::{TCell, TColumn};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn part(key: &str, qualifier: &str) -> TRowResult {
-        TRowResult {
-            row: Some(key.as_bytes().to_vec()),
-            columns: None,
-            sorted_columns: Some(vec![TColumn {
-                column_name: Some(format!("t:{qualifier}").into_bytes()),
-                cell: Some(TCell {
-                    value: Some(b"v".to_vec()),
-                    timestamp: Some(1),
-                }),
-            }]),
-        }
+    fn part(key: &str, qualifier: &str) -> RowPart {
+        RowPart::of_cell(key.as_bytes(), "t", qualifier.as_bytes(), b"v")
     }
 
     fn shapes(rows: &[Row]) -> Vec<(&[u8], usize)> {
@@ -266,15 +251,15 @@ mod tests {
     fn row_completes_at_the_next_row_or_the_end() {
         let mut assembler = Assembler::new(KeyRange::of(&Scan::prefix(b"")), None);
         let rows = assembler
-            .add(vec![part("a", "1"), part("a", "2")], false, "gateway")
+            .add(vec![part("a", "1"), part("a", "2")], false)
             .unwrap();
         assert!(rows.is_empty() && assembler.last_key().is_none());
         let rows = assembler
-            .add(vec![part("a", "3"), part("b", "1")], false, "gateway")
+            .add(vec![part("a", "3"), part("b", "1")], false)
             .unwrap();
         assert_eq!(shapes(&rows), [(b"a".as_slice(), 3)]);
         assert_eq!(assembler.last_key(), Some(b"a".as_slice()));
-        let rows = assembler.add(vec![part("b", "2")], true, "gateway").unwrap();
+        let rows = assembler.add(vec![part("b", "2")], true).unwrap();
         assert_eq!(shapes(&rows), [(b"b".as_slice(), 2)]);
     }
 
@@ -283,7 +268,7 @@ mod tests {
         let filter = RowFilter::new(|key| key != b"b");
         let mut assembler = Assembler::new(KeyRange::of(&Scan::range("b", "d")), Some(filter));
         let parts = ["a", "b", "c", "d"].map(|key| part(key, "1"));
-        let rows = assembler.add(parts.to_vec(), true, "gateway").unwrap();
+        let rows = assembler.add(parts.into(), true).unwrap();
         assert_eq!(shapes(&rows), [(b"c".as_slice(), 1)]);
         assert_eq!(assembler.last_key(), Some(b"d".as_slice()));
     }

@@ -2,34 +2,56 @@
 
 use futures::FutureExt;
 use futures::stream::{StreamExt, TryStreamExt, iter};
-use hbase_thrift::hbase::{THbaseSyncClient, TRowResult};
 
 use super::connection::Connection;
 use super::error::{CallError, Idempotency};
+use super::fetched::{Fetched, Held, Memory};
 use super::pool::Pool;
 use super::raw;
-use super::rows::RawRow;
-use crate::{ColumnSelection, Row, TableName};
+use super::rows::RowPart;
+use crate::{ColumnSelection, Row, Scan, TableName};
+
+/// One result per key, and the count of the rows.
+type Found = (Vec<Option<Row>>, Held);
 
 /// Rows requested per call.
 const ROWS_PER_CALL: usize = 512;
 
-/// Reads rows by key. Returns one result per key, in the order of the keys.
+/// Reads rows by key. Returns one result per key, in the order of the keys, counted by `memory`.
 pub(super) async fn get_rows(
     pool: &Pool,
     table: &TableName,
     keys: &[Vec<u8>],
     columns: &ColumnSelection,
-) -> Result<Vec<Option<Row>>, CallError> {
+    memory: &Memory,
+) -> Result<Found, CallError> {
     let calls: Vec<_> = keys
         .chunks(ROWS_PER_CALL)
-        .map(|keys| get_some(pool, table, keys, columns).boxed())
+        .map(|keys| get_some(pool, table, keys, columns, memory).boxed())
         .collect();
-    let rows: Vec<Vec<Option<Row>>> = iter(calls)
-        .buffered(pool.config().connections)
-        .try_collect()
-        .await?;
-    Ok(rows.into_iter().flatten().collect())
+    let calls = iter(calls).buffered(pool.config().connections);
+    calls
+        .try_fold(
+            Default::default(),
+            async |(mut rows, mut held): Found, (more, of_more)| {
+                rows.extend(more);
+                held.merge(of_more);
+                Ok((rows, held))
+            },
+        )
+        .await
+}
+
+/// The rows of a scan that have these keys.
+pub(super) async fn get(
+    pool: &Pool,
+    table: &TableName,
+    scan: &Scan,
+    keys: &[Vec<u8>],
+) -> Result<Fetched, CallError> {
+    let (rows, held) = get_rows(pool, table, keys, &scan.columns, &Memory::of(scan)).await?;
+    let rows = rows.into_iter().flatten().collect();
+    Ok(Fetched { rows, held })
 }
 
 /// The rows of one call, or of several smaller ones if the response would be too large.
@@ -38,19 +60,23 @@ async fn get_some(
     table: &TableName,
     keys: &[Vec<u8>],
     columns: &ColumnSelection,
-) -> Result<Vec<Option<Row>>, CallError> {
-    let mut rows = Vec::with_capacity(keys.len());
+    memory: &Memory,
+) -> Result<Found, CallError> {
+    let (mut rows, mut held) = (Vec::with_capacity(keys.len()), Held::default());
     let mut size = keys.len();
     while rows.len() < keys.len() {
         let rest = &keys[rows.len()..];
         let some = &rest[..size.min(rest.len())];
-        match get_call(pool, table, some, columns).await {
-            Ok(found) => rows.extend(found),
+        match get_call(pool, table, some, columns, memory).await {
+            Ok((found, of_found)) => {
+                rows.extend(found);
+                held.merge(of_found);
+            }
             Err(CallError::ResponseTooLarge { .. }) if some.len() > 1 => size = some.len() / 2,
             Err(error) => return Err(error),
         }
     }
-    Ok(rows)
+    Ok((rows, held))
 }
 
 async fn get_call(
@@ -58,16 +84,20 @@ async fn get_call(
     table: &TableName,
     keys: &[Vec<u8>],
     columns: &ColumnSelection,
-) -> Result<Vec<Option<Row>>, CallError> {
+    memory: &Memory,
+) -> Result<Found, CallError> {
     let request = || {
+        let memory = memory.clone();
         let (name, columns) = (raw::table_name(table), raw::columns(columns));
         let keys = keys.to_vec();
         move |connection: &mut Connection, deadline| {
             let found = connection.call("getRowsWithColumns", deadline, |client| {
-                client.get_rows_with_columns(name, keys.clone(), columns, raw::no_attributes())
+                client.rows_by_key(&name, &keys, &columns)
             })?;
             // On the worker thread, since it is CPU-bound.
-            join(&keys, found, connection.gateway())
+            let rows = join(&keys, found, connection.gateway())?;
+            let held = memory.hold(rows.iter().flatten());
+            Ok((rows, held))
         }
     };
     pool.call(Idempotency::Idempotent, request).await
@@ -75,15 +105,15 @@ async fn get_call(
 
 /// Aligns rows with the requested keys. The gateway keeps the order of the keys, omits rows that do not exist,
 /// and repeats rows whose key was requested twice.
-fn join(keys: &[Vec<u8>], found: Vec<TRowResult>, gateway: &str) -> Result<Vec<Option<Row>>, CallError> {
-    let mut found = found.into_iter().map(RawRow::new).peekable();
+fn join(keys: &[Vec<u8>], found: Vec<RowPart>, gateway: &str) -> Result<Vec<Option<Row>>, CallError> {
+    let mut found = found.into_iter().peekable();
     let rows = keys
         .iter()
         .map(|key| match found.next_if(|row| row.key == *key) {
-            Some(row) => row.into_row(gateway),
-            None => Ok(None),
+            Some(row) => row.into_row(),
+            None => None,
         })
-        .collect::<Result<_, _>>()?;
+        .collect();
     match found.next() {
         None => Ok(rows),
         Some(row) => Err(CallError::ConnectionLost {

@@ -1,7 +1,8 @@
 //! Scans that select few of many rows.
 //!
-//! A filter with seek hints is expected to match few rows, and the gateway would send all of them. Such a scan
-//! first lists keys, each with one cell and no value, and applies the filter to them:
+//! A filter with seek hints is expected to match few rows unless it says otherwise ([`RowFilter::keeping_most`]), and
+//! the gateway would send all of them. Such a scan first lists keys, each with one cell and no value, and applies the
+//! filter to them:
 //!
 //! ```text
 //!   keys of a range ──► filter ──┬─ few match ───► get these rows by key ──┐
@@ -22,9 +23,10 @@ use futures::stream::{StreamExt, TryStreamExt, iter, try_unfold};
 
 use super::cursor::Cursor;
 use super::error::{CallError, RequestContext};
+use super::fetched::Fetched;
 use super::pool::Pool;
 use super::read;
-use crate::{Row, RowFilter, RowStream, Scan, StoreError, TableName};
+use crate::{RowFilter, RowStream, Scan, StoreError, TableName};
 
 /// Keys listed at first, and after each jump.
 const FIRST_KEYS: usize = 64;
@@ -42,8 +44,9 @@ const FEW_ROWS: usize = 8;
 
 /// Whether a scan should use this access path. Scans with limits, older versions or descending order do not.
 pub(super) fn applies_to(scan: &Scan) -> bool {
-    let has_hints = scan.filter.as_ref().is_some_and(RowFilter::has_seek);
-    has_hints && !scan.reverse && scan.limit.is_none() && scan.max_versions <= 1
+    let lists_keys = |filter: &RowFilter| filter.has_seek() && !filter.keeps_most();
+    let lists_keys = scan.filter.as_ref().is_some_and(lists_keys);
+    lists_keys && !scan.reverse && scan.limit.is_none() && scan.max_versions <= 1
 }
 
 /// Opens a selective scan and lists its first keys.
@@ -72,6 +75,7 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
     let rows = batch
         .map_ok(move |batch| Arc::clone(&reader).read(batch))
         .try_buffered(connections)
+        .map_ok(|fetched| fetched.rows)
         .try_filter(|rows| std::future::ready(!rows.is_empty()));
     Ok(rows.map_err(store_error).boxed())
 }
@@ -96,7 +100,7 @@ impl Keys {
             let Some(fetched) = self.cursor.fetched().await? else {
                 continue;
             };
-            let (rows, count, continuation) = (fetched.rows, fetched.parts, fetched.continuation);
+            let (rows, count, continuation) = (fetched.fetched.rows, fetched.parts, fetched.continuation);
             if !rows.is_empty() {
                 self.fruitless_jumps = 0;
             }
@@ -139,34 +143,31 @@ struct Reader {
 }
 
 impl Reader {
-    async fn read(self: Arc<Self>, batch: KeyBatch) -> Result<Vec<Row>, CallError> {
+    async fn read(self: Arc<Self>, batch: KeyBatch) -> Result<Fetched, CallError> {
         match batch.keys.as_slice() {
             keys @ [first, .., last] if batch.is_dense => {
-                let mut rows = self.range(first, last).await?;
+                let mut fetched = self.range(first, last).await?;
                 // Rows written in between were not listed, and would make the batch too long.
-                rows.retain(|row| keys.binary_search_by(|key| key.as_slice().cmp(row.key())).is_ok());
-                Ok(rows)
+                fetched
+                    .rows
+                    .retain(|row| keys.binary_search_by(|key| key.as_slice().cmp(row.key())).is_ok());
+                Ok(fetched)
             }
-            keys => {
-                let rows = read::get_rows(&self.pool, &self.table, keys, &self.scan.columns).await?;
-                Ok(rows.into_iter().flatten().collect())
-            }
+            keys => read::get(&self.pool, &self.table, &self.scan, keys).await,
         }
     }
 
     /// The matching rows between two keys, both inclusive.
-    async fn range(&self, first: &[u8], last: &[u8]) -> Result<Vec<Row>, CallError> {
+    async fn range(&self, first: &[u8], last: &[u8]) -> Result<Fetched, CallError> {
         let mut scan = self.scan.clone();
         scan.start = first.to_vec();
         scan.stop = [last, &[0]].concat();
         let mut cursor = Cursor::new(Arc::clone(&self.pool), self.table.clone(), scan);
-        let mut rows = Vec::new();
-        loop {
-            let batch = cursor.next_batch().await?;
-            if batch.is_empty() {
-                return Ok(rows);
-            }
-            rows.extend(batch);
+        let mut all = Fetched::default();
+        while let Some(result) = cursor.next_fetched().await? {
+            all.rows.extend(result.rows);
+            all.held.merge(result.held);
         }
+        Ok(all)
     }
 }

@@ -23,6 +23,7 @@ use futures::stream::{FuturesUnordered, Stream, StreamExt, TryStreamExt, iter, o
 use super::cursor::Cursor;
 use super::error::{CallError, RequestContext};
 use super::extents::{Extent, SAMPLE, rows_behind};
+use super::fetched::{Fetched, Memory};
 use super::key_pattern::KeyPattern;
 use super::pool::Pool;
 use super::{read, selective};
@@ -142,13 +143,14 @@ async fn matching(
     scan: Scan,
     rows: Vec<Row>,
     of_keys: bool,
-) -> Result<Vec<Row>, CallError> {
+) -> Result<Fetched, CallError> {
     if !of_keys {
-        return Ok(rows);
+        let held = Memory::of(&scan).hold(&rows);
+        return Ok(Fetched { rows, held });
     }
     let keeps = |key: &&[u8]| scan.filter.as_ref().is_none_or(|filter| filter.keeps(key));
     let keys = rows.iter().map(Row::key).filter(keeps).map(<[u8]>::to_vec);
-    get(&pool, &table, &keys.collect::<Vec<_>>(), &scan.columns).await
+    read::get(&pool, &table, &scan, &keys.collect::<Vec<_>>()).await
 }
 
 /// Whether seeks after keys, which are in order, skip many of them.
@@ -173,23 +175,18 @@ fn free_connections(pool: &Pool) -> usize {
     (pool.idle_connections() + 1).min(pool.config().connections)
 }
 
-async fn get(
-    pool: &Pool,
-    table: &TableName,
-    keys: &[Vec<u8>],
-    columns: &crate::ColumnSelection,
-) -> Result<Vec<Row>, CallError> {
-    let rows = read::get_rows(pool, table, keys, columns).await?;
-    Ok(rows.into_iter().flatten().collect())
-}
-
 /// Rows in batches of up to `size`.
 fn in_batches(
-    rows: impl Stream<Item = Result<Vec<Row>, CallError>> + Send,
+    rows: impl Stream<Item = Result<Fetched, CallError>> + Send,
     size: usize,
 ) -> impl Stream<Item = Result<Vec<Row>, CallError>> + Send {
-    rows.map_ok(move |mut rows| {
+    rows.map_ok(move |fetched| {
+        let (mut rows, mut held) = (fetched.rows, Some(fetched.held));
         iter(std::iter::from_fn(move || {
+            // The caller counts the batch that it gets; the others are still counted here.
+            if rows.len() <= size {
+                drop(held.take());
+            }
             let batch: Vec<Row> = rows.drain(..rows.len().min(size)).collect();
             (!batch.is_empty()).then_some(Ok(batch))
         }))
@@ -206,17 +203,17 @@ struct Part {
 
 impl Part {
     /// Fetches rows; returns them and what is left, in several parts if connections are idle.
-    async fn advance(mut self) -> Result<(Vec<Row>, Vec<Self>), CallError> {
+    async fn advance(mut self) -> Result<(Fetched, Vec<Self>), CallError> {
         let Some(fetched) = self.cursor.fetched().await? else {
             let rest = (!self.cursor.is_at_end()).then_some(self);
-            return Ok((Vec::new(), rest.into_iter().collect()));
+            return Ok((Fetched::default(), rest.into_iter().collect()));
         };
         let (pool, table) = (self.cursor.pool.clone(), self.cursor.table.clone());
-        let (rows, columns) = (fetched.rows, self.cursor.columns_to_get());
+        let (rows, scan) = (fetched.fetched, self.cursor.scan_to_get());
         let rest = if self.cursor.is_at_end() {
             Vec::new()
         } else {
-            match self.shares(&rows).await? {
+            match self.shares(&rows.rows).await? {
                 1 => {
                     self.cursor.continue_with(fetched.continuation, ROWS);
                     vec![self]
@@ -227,11 +224,11 @@ impl Part {
                 }
             }
         };
-        let Some(columns) = columns else {
+        let Some(scan) = scan else {
             return Ok((rows, rest));
         };
-        let keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
-        Ok((get(&pool, &table, &keys, &columns).await?, rest))
+        let keys: Vec<Vec<u8>> = rows.rows.iter().map(|row| row.key().to_vec()).collect();
+        Ok((read::get(&pool, &table, &scan, &keys).await?, rest))
     }
 
     /// How many connections should read the rest, if these are the rows read last.
@@ -272,8 +269,8 @@ impl Part {
 }
 
 /// The rows of parts, of as many at a time as there are connections.
-fn rows(pool: &Pool, parts: Vec<Part>) -> impl Stream<Item = Result<Vec<Row>, CallError>> + Send + use<> {
-    type Reads = FuturesUnordered<BoxFuture<'static, Result<(Vec<Row>, Vec<Part>), CallError>>>;
+fn rows(pool: &Pool, parts: Vec<Part>) -> impl Stream<Item = Result<Fetched, CallError>> + Send + use<> {
+    type Reads = FuturesUnordered<BoxFuture<'static, Result<(Fetched, Vec<Part>), CallError>>>;
     let connections = pool.config().connections;
     let state = (VecDeque::from(parts), Reads::new());
     try_unfold(state, move |(mut waiting, mut reads)| async move {
@@ -291,7 +288,7 @@ fn rows(pool: &Pool, parts: Vec<Part>) -> impl Stream<Item = Result<Vec<Row>, Ca
             for part in rest.into_iter().rev() {
                 waiting.push_front(part);
             }
-            if !rows.is_empty() {
+            if !rows.rows.is_empty() {
                 return Ok(Some((rows, (waiting, reads))));
             }
         }
