@@ -35,10 +35,10 @@ pub use batch::PointBatch;
 pub use columns::{Kinds, SeriesColumns};
 pub use error::PointStoreError;
 pub use keyed::KeyedBatch;
-pub use parts::part::Columns;
+pub use parts::part::{Columns, Statistics};
 pub use point::{Point, PointKind, Resolution, ValueKind};
 pub use series::{SeriesNumber, TagTest};
 pub use store::{
-    ColumnStream, DamagedPart, Figures, Permit, PointStore, ReadEstimate, ReadRequest, SeriesReader,
-    TimeRange,
+    BlockSummary, ColumnStream, DamagedPart, Figures, Permit, PointStore, ReadEstimate, ReadRequest,
+    SeriesReader, TimeRange,
 };

@@ -30,12 +30,14 @@ mod damage;
 mod merge;
 mod place;
 mod reads;
+mod shown;
 mod split;
 mod walk;
 mod window;
 mod writes;
 
 pub use damage::check_damage;
+pub use shown::{ShownCell, shown_cells};
 
 use std::sync::Arc;
 

@@ -183,6 +183,10 @@ impl PointStore for MemoryPoints {
         Ok(Box::new(MemoryReader { store, range }))
     }
 
+    fn points_in_memory(&self, series: &[SeriesNumber], range: TimeRange) -> Option<u64> {
+        Some(self.estimate(series, range).most_points)
+    }
+
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
         let request = ReadRequest {
             series: series.to_vec(),

@@ -7,7 +7,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use oxtsdb_schema::{TagkUid, TagvUid};
 
-use crate::{Columns, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, TagTest};
+use crate::{
+    Columns, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, Statistics, TagTest,
+};
 
 /// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,19 @@ pub struct ReadRequest {
 /// absent. A long series may extend over several items, in order of time. Dropping the stream cancels the read.
 pub type ColumnStream = BoxStream<'static, Result<Vec<SeriesColumns>, PointStoreError>>;
 
+/// What is known of the points of a block without decoding them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockSummary {
+    /// How many points were read before it.
+    pub after: usize,
+    /// The instants of its first and last point.
+    pub range: TimeRange,
+    /// The number of points.
+    pub count: usize,
+    /// Of all values.
+    pub statistics: Statistics,
+}
+
 /// Reads series one after the other, as of the instant at which it was opened. Points that are appended meanwhile may
 /// be among them.
 ///
@@ -71,6 +86,24 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     ///
     /// Those of [`PointStore::read`].
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError>;
+
+    /// As [`SeriesReader::read`], but summarizes blocks that `summarizes` accepts instead of decoding them, if the store
+    /// has their statistics and no other source has points of the series on the same day.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PointStore::read`].
+    fn read_summarized(
+        &mut self,
+        series: SeriesNumber,
+        summarizes: &dyn Fn(&BlockSummary) -> bool,
+        points: &mut Columns,
+        summaries: &mut Vec<BlockSummary>,
+    ) -> Result<(), PointStoreError> {
+        let _ = summarizes;
+        summaries.clear();
+        self.read(series, points)
+    }
 
     /// The newest point of a series in the range of the reader; `None` if it has none or is unknown.
     ///
@@ -240,6 +273,13 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
 
     /// Estimates what reading series, ascending by number and without repetitions, would decode. Does not block.
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate;
+
+    /// The most points that reading a few series in a range decodes if it reads no file: all are in memory or in cached
+    /// pages. `None` if a file would be read, or if the store does not know. A page may be evicted before the read.
+    fn points_in_memory(&self, series: &[SeriesNumber], range: TimeRange) -> Option<u64> {
+        let _ = (series, range);
+        None
+    }
 
     /// The newest point of each series in a range, in the order of the series; `None` for those without points there.
     /// Series of a metric that ascend are found faster than others.

@@ -8,7 +8,9 @@ use super::days::points::settle;
 use super::head::{HeadScratch, Heads};
 use super::part::{Columns, Decoder};
 use super::series::SeriesKey;
-use crate::{Point, PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange};
+use crate::{
+    BlockSummary, Point, PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange,
+};
 
 /// Points at which a batch ends.
 const BATCH_POINTS: usize = 64 << 10;
@@ -185,6 +187,36 @@ impl SeriesReader for WindowReader {
         (0..self.view.windows.len()).try_for_each(|window| self.read_window(key, window, points))
     }
 
+    fn read_summarized(
+        &mut self,
+        series: SeriesNumber,
+        summarizes: &dyn Fn(&BlockSummary) -> bool,
+        points: &mut Columns,
+        summaries: &mut Vec<BlockSummary>,
+    ) -> Result<(), PointStoreError> {
+        points.clear();
+        summaries.clear();
+        let Some(key) = self.begin(series) else {
+            return Ok(());
+        };
+        for window in 0..self.view.windows.len() {
+            let (range, day) = &self.view.windows[window];
+            let of_heads = &self.buffers.points.times_ms;
+            let first = of_heads.partition_point(|time_ms| *time_ms < range.first_ms);
+            let in_heads = of_heads
+                .get(first)
+                .is_some_and(|time_ms| *time_ms <= range.last_ms);
+            if let Some(list) = day.as_ref().filter(|_| !in_heads) {
+                let (days, decoder) = (&self.core.days, &mut self.buffers.decoder);
+                let out = (&mut *points, &mut *summaries);
+                days.summarize_day(list, key, *range, summarizes, decoder, out)?;
+            } else {
+                self.read_window(key, window, points)?;
+            }
+        }
+        Ok(())
+    }
+
     fn last(&mut self, series: SeriesNumber) -> Result<Option<Point>, PointStoreError> {
         self.newest(series)
     }
@@ -275,6 +307,30 @@ impl Core {
             }
         }
         estimate
+    }
+}
+
+impl Core {
+    /// See [`crate::PointStore::points_in_memory`].
+    pub(super) fn points_in_memory(&self, series: &[SeriesNumber], range: TimeRange) -> Option<u64> {
+        let View { heads, windows, .. } = View::of(self, range);
+        let of_heads = heads.iter().map(|head| head.estimate(series, range).most_points);
+        let mut points: u64 = of_heads.sum();
+        for (window, list) in &windows {
+            for part in list.iter().flat_map(|list| list.parts()) {
+                for series in series {
+                    // A series that is unknown has no points.
+                    if let Some(metric) = self.series.metric_of(*series) {
+                        let key = SeriesKey {
+                            metric,
+                            series: *series,
+                        };
+                        points += part.part().cached_points(key, *window)?;
+                    }
+                }
+            }
+        }
+        Some(points)
     }
 }
 

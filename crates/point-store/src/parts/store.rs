@@ -400,6 +400,10 @@ impl PointStore for PartsStore {
         self.core.estimate(series, range)
     }
 
+    fn points_in_memory(&self, series: &[SeriesNumber], range: TimeRange) -> Option<u64> {
+        self.core.points_in_memory(series, range)
+    }
+
     async fn last(
         &self,
         series: &[SeriesNumber],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
-use oxtsdb_point_store::{PointStore as _, PointStoreError, TimeRange};
+use oxtsdb_point_store::{Columns, PointStore as _, PointStoreError, TimeRange};
 use oxtsdb_row_store::Clock;
 
 use crate::support::{START_MS, batch, int, keys, numbers, read, small};
@@ -109,6 +109,40 @@ async fn estimates_tell_memory_from_files() {
     let both = store.estimate(&series, TimeRange::ALL);
     assert!(both.memory_points > 0 && both.points == 100 + both.memory_points);
     assert_eq!((both.blocks, both.files), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn points_of_files_are_in_memory_once_their_pages_are_read() {
+    let store = PartsStore::open(small(Arc::new(SimulatedDisk::new()))).unwrap();
+    let series = numbers(&store, &keys(2));
+    let append = async |hour: i64| {
+        let points = (0..100).flat_map(|step| {
+            // Instants of no regular distance, which are a column that the series share.
+            let time_s = hour * 3600 + step * 10 + step % 3;
+            series.iter().map(move |one| (*one, int(time_s, step)))
+        });
+        let points: Vec<_> = points.collect();
+        store.append(batch(&points)).await.unwrap();
+    };
+    append(0).await;
+    let of_head = store.points_in_memory(&series, TimeRange::ALL).unwrap();
+    assert!((200..1000).contains(&of_head), "{of_head}");
+    store.flush().await.unwrap();
+    assert_eq!(store.points_in_memory(&series, TimeRange::ALL), None);
+    let mut reader = store.reader(TimeRange::ALL).unwrap();
+    let mut points = Columns::default();
+    reader.read(series[0], &mut points).unwrap();
+    assert_eq!(points.len(), 100);
+    assert_eq!(store.points_in_memory(&series[..1], TimeRange::ALL), Some(100));
+    reader.read(series[1], &mut points).unwrap();
+    assert_eq!(store.points_in_memory(&series, TimeRange::ALL), Some(200));
+    let later = TimeRange {
+        first_ms: START_MS + 3_600_000,
+        last_ms: START_MS + 7_200_000,
+    };
+    assert_eq!(store.points_in_memory(&series, later), Some(0));
+    append(1).await;
+    assert!(store.points_in_memory(&series, later).unwrap() >= 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

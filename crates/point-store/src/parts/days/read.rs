@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::Days;
-use super::day::DayList;
+use super::day::{DayList, DayPart};
 use super::points::{delete, settle};
 use crate::parts::part::{Columns, Decoder};
 use crate::parts::series::SeriesKey;
-use crate::{Point, PointStoreError, TimeRange};
+use crate::{BlockSummary, Point, PointStoreError, TimeRange};
 
 impl Days {
     /// Appends the points of a series on all days that are in a range and not deleted, ascending by instant, the
@@ -45,6 +45,37 @@ impl Days {
         self.with_day(list, |list| {
             points.truncate(first);
             list.read(key, range, decoder, points)
+        })
+    }
+
+    /// As [`Days::read_day`], but summarizes blocks that `summarizes` accepts, if one part only may have points of the
+    /// range and none was deleted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Days::read_day`].
+    pub fn summarize_day(
+        &self,
+        list: &Arc<DayList>,
+        key: SeriesKey,
+        range: TimeRange,
+        summarizes: &dyn Fn(&BlockSummary) -> bool,
+        decoder: &mut Decoder,
+        (points, summaries): (&mut Columns, &mut Vec<BlockSummary>),
+    ) -> Result<(), PointStoreError> {
+        let before = (points.len(), summaries.len());
+        self.with_day(list, |list| {
+            points.truncate(before.0);
+            summaries.truncate(before.1);
+            let overlaps = |part: &&Arc<DayPart>| part.range().is_some_and(|found| found.overlaps(&range));
+            let mut parts = list.parts.iter().filter(overlaps);
+            match (parts.next(), parts.next()) {
+                (Some(part), None) if list.tombstones.is_empty() => {
+                    let out = (&mut *points, &mut *summaries);
+                    part.part().read_summarized(key, range, summarizes, decoder, out)
+                }
+                _ => list.read(key, range, decoder, points),
+            }
         })
     }
 

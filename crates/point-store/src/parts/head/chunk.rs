@@ -203,6 +203,14 @@ impl<'a> Decoder<'a> {
     fn next_regular(&mut self, range: TimeRange, points: &mut Columns) {
         let (mut rest, mut value) = (self.rest, self.last.base());
         let from = points.len();
+        while let Some((short, after)) = four_short(rest) {
+            let values = short.map(|number| {
+                value = value.wrapping_add(unzigzag(number >> 1));
+                value.cast_unsigned()
+            });
+            points.bits.extend_from_slice(&values);
+            rest = after;
+        }
         // Irregular points have bit 0 of their first byte.
         while rest.first().is_some_and(|first| first & 1 == 0) {
             value = value.wrapping_add(unzigzag(get_short(&mut rest) >> 1));
@@ -225,12 +233,15 @@ impl<'a> Decoder<'a> {
         if range.contains(time_ms + i64::from(step)) && range.contains(self.last.time_ms) {
             points.times_ms.extend(times_ms);
         } else {
-            for (index, time_ms) in times_ms.enumerate() {
-                if range.contains(time_ms) {
-                    points.bits[points.times_ms.len()] = points.bits[from + index];
-                    points.times_ms.push(time_ms);
-                }
-            }
+            // Ascending or descending: those in the range follow each other.
+            let before = times_ms.clone().take_while(|time_ms| !range.contains(*time_ms));
+            let first = before.count();
+            points.times_ms.extend(
+                times_ms
+                    .skip(first)
+                    .take_while(|time_ms| range.contains(*time_ms)),
+            );
+            points.bits.drain(from..from + first);
             points.bits.truncate(points.times_ms.len());
         }
         points.kinds.resize(points.times_ms.len(), kind);
@@ -332,6 +343,28 @@ fn get_short(rest: &mut &[u8]) -> u64 {
         }
         _ => get(rest),
     }
+}
+
+/// The next four regular points, if each takes one or two bytes. They are taken from one load: the place of a point
+/// depends on the length of the one before it, and a shift takes less time than a load.
+#[inline]
+fn four_short(rest: &[u8]) -> Option<([u64; 4], &[u8])> {
+    const CONTINUES: u64 = 0x8080_8080_8080_8080;
+    let mut word = u64::from_be_bytes(*rest.first_chunk()?);
+    if word & (word << 8) & CONTINUES != 0 {
+        return None;
+    }
+    let mut length = 4;
+    let mut irregular = 0;
+    let numbers = std::array::from_fn(|_| {
+        let has_two = word >> 63;
+        let (first, second) = (word >> 56, word >> 48 & 0x7f);
+        irregular |= first;
+        length += has_two;
+        word <<= 8 + 8 * has_two;
+        first & 0x7f | (second << 7 & has_two.wrapping_neg())
+    });
+    (irregular & 1 == 0).then_some((numbers, &rest[usize::try_from(length).ok()?..]))
 }
 
 #[inline]

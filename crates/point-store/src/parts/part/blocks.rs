@@ -114,10 +114,7 @@ impl<P: Deref<Target = Part>> Blocks<P> {
         {
             self.next_block += 1;
             let times = &page.times[block.times as usize];
-            let range = TimeRange {
-                first_ms: times.first_ms,
-                last_ms: times.last_ms,
-            };
+            let range = times.range();
             if !range.overlaps(&self.range) {
                 continue;
             }

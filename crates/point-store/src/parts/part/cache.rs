@@ -78,6 +78,11 @@ impl PageCache {
         self.pages.get_or_insert_with(&key, read)
     }
 
+    /// A page, if it is cached.
+    pub(super) fn cached(&self, key: PageKey) -> Option<CachedPage> {
+        self.pages.get(&key)
+    }
+
     /// An open file.
     pub(super) fn file(
         &self,

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::index::BlockPageEntry;
 use super::{INSTANTS, MAX_BLOCK_POINTS, MetricNumber, SeriesKey};
-use crate::SeriesNumber;
 use crate::parts::varint::Reader;
+use crate::{SeriesNumber, TimeRange};
 
 /// A page of blocks.
 #[derive(Debug)]
@@ -37,6 +37,14 @@ pub(super) enum Form {
 }
 
 impl Times {
+    /// First and last instant.
+    pub(super) const fn range(&self) -> TimeRange {
+        TimeRange {
+            first_ms: self.first_ms,
+            last_ms: self.last_ms,
+        }
+    }
+
     /// The distance of two instants of a regular column.
     pub(super) const fn step(&self) -> i64 {
         if self.count < 2 {

@@ -14,7 +14,7 @@ use super::{HEADER, MetricNumber, SeriesKey, Statistics, TRAILER_BYTES, TRAILER_
 use crate::parts::codec::{numbers, values};
 use crate::parts::disk::{Disk, ReadFile};
 use crate::parts::varint::Reader;
-use crate::{PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
+use crate::{BlockSummary, PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
 
 /// The version of the format, the last bytes of [`HEADER`].
 const FORMAT: u32 = 1;
@@ -165,6 +165,40 @@ impl Part {
         Ok(())
     }
 
+    /// As [`Part::read`], but summarizes blocks that lie in the range and that `summarizes` accepts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Part::read`].
+    pub fn read_summarized(
+        &self,
+        key: SeriesKey,
+        range: TimeRange,
+        summarizes: &dyn Fn(&BlockSummary) -> bool,
+        decoder: &mut Decoder,
+        (out, summaries): (&mut Columns, &mut Vec<BlockSummary>),
+    ) -> Result<(), PointStoreError> {
+        for block in self.blocks(key..=key, range) {
+            let block = block?;
+            let head = block.head();
+            let is_inside = range.contains(head.range.first_ms) && range.contains(head.range.last_ms);
+            let summary = head
+                .statistics
+                .filter(|_| is_inside)
+                .map(|statistics| BlockSummary {
+                    after: out.len(),
+                    range: head.range,
+                    count: head.count,
+                    statistics,
+                });
+            match summary.filter(summarizes) {
+                Some(summary) => summaries.push(summary),
+                None => self.decode(&block, range, decoder, out)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Estimates what reading `count` series of a span in a range would decode.
     pub fn estimate(&self, keys: RangeInclusive<SeriesKey>, count: usize, range: TimeRange) -> ReadEstimate {
         let pages = &self.index.blocks;
@@ -191,6 +225,32 @@ impl Part {
             files: u64::from(share > 0.0),
             memory_points: 0,
         }
+    }
+
+    /// The points of the blocks that [`Part::read`] decodes, if all of their pages are cached.
+    pub fn cached_points(&self, key: SeriesKey, range: TimeRange) -> Option<u64> {
+        let pages = &self.index.blocks;
+        let first = pages.partition_point(|(_, page)| page.keys.last < key);
+        let of_key = pages.iter().enumerate().skip(first);
+        let of_key = of_key.take_while(|(_, (_, page))| page.keys.first <= key);
+        let mut points = 0;
+        for (index, _) in of_key.filter(|(_, (_, page))| page.range.overlaps(&range)) {
+            let CachedPage::Blocks(page) = self.cache.cached(self.page_key(false, index))? else {
+                return None;
+            };
+            let first = page.blocks.partition_point(|block| block.key < key);
+            let blocks = page.blocks[first..].iter().take_while(|block| block.key == key);
+            for times in blocks.map(|block| &page.times[block.times as usize]) {
+                if !times.range().overlaps(&range) {
+                    continue;
+                }
+                if let Form::Shared { number } = times.form {
+                    self.cache.cached(self.page_key(true, self.times_index(number)))?;
+                }
+                points += u64::from(times.count);
+            }
+        }
+        Some(points)
     }
 
     /// As [`Part::read`], but decodes only the last block that has points in the range.
@@ -328,9 +388,22 @@ impl Part {
             .ok_or_else(|| self.damaged("instants of a block are invalid"))
     }
 
+    /// The index of the page of a shared time column.
+    fn times_index(&self, number: u32) -> usize {
+        self.index.times.partition_point(|(_, end)| *end <= number)
+    }
+
+    fn page_key(&self, is_times: bool, index: usize) -> PageKey {
+        PageKey {
+            part: self.id,
+            is_times,
+            index,
+        }
+    }
+
     /// The page of a shared time column, and its index there.
     pub(super) fn times_column(&self, number: u32) -> Result<(Arc<TimesPage>, usize), PointStoreError> {
-        let index = self.index.times.partition_point(|(_, end)| *end <= number);
+        let index = self.times_index(number);
         let first = index
             .checked_sub(1)
             .map_or(0, |before| self.index.times[before].1);
@@ -339,12 +412,7 @@ impl Part {
     }
 
     fn times_page(&self, index: usize) -> Result<Arc<TimesPage>, PointStoreError> {
-        let key = PageKey {
-            part: self.id,
-            is_times: true,
-            index,
-        };
-        let page = self.cache.page(key, || {
+        let page = self.cache.page(self.page_key(true, index), || {
             Ok(CachedPage::Times(Arc::new(self.read_times_page(index)?)))
         })?;
         match page {
@@ -371,14 +439,9 @@ impl Part {
         if !cached {
             return self.read_block_page(index);
         }
-        let key = PageKey {
-            part: self.id,
-            is_times: false,
-            index,
-        };
-        let page = self
-            .cache
-            .page(key, || Ok(CachedPage::Blocks(self.read_block_page(index)?)))?;
+        let page = self.cache.page(self.page_key(false, index), || {
+            Ok(CachedPage::Blocks(self.read_block_page(index)?))
+        })?;
         match page {
             CachedPage::Blocks(page) => Ok(page),
             CachedPage::Times(_) => unreachable!("the key is of a page of blocks"),

@@ -1,0 +1,119 @@
+//! A row of OpenTSDB's as a [`LogicalTable`](super::LogicalTable) shows it after it was put.
+
+use std::collections::BTreeMap;
+
+use oxtsdb_row_store::Row;
+use oxtsdb_schema::row::CellKind;
+use oxtsdb_schema::{Qualifier, RowKeyLayout};
+
+use super::cells::{cell_of, instants, points_of};
+use super::place::{SeriesHour, is_point_family};
+use crate::Point;
+
+/// A cell without its timestamp.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShownCell {
+    /// Column family.
+    pub family: String,
+    /// Qualifier.
+    pub qualifier: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+/// The cells of a row of table `tsdb` after the row was put into a `LogicalTable`, ordered by family and qualifier.
+///
+/// Each point is a cell of its own, with one point for an instant: that of the newest cell. Other cells are those of
+/// the row. Two rows with equal results have the same points, whatever their form: single cells or compacted ones.
+/// Appended points are compared as they are stored.
+pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
+    let hour = SeriesHour::of(row.key(), layout);
+    let mut points: BTreeMap<i64, (i64, Point)> = BTreeMap::new();
+    let mut shown = BTreeMap::new();
+    for cell in row.cells() {
+        let hour = hour.as_ref().filter(|_| is_point_family(cell.family));
+        let found = hour.and_then(|hour| points_of(hour.base, cell.qualifier, cell.value));
+        if let Some(found) = found {
+            for point in found {
+                let newest = points.get(&point.time_ms).map(|(written_ms, _)| *written_ms);
+                if newest.is_none_or(|newest| newest <= cell.timestamp_ms) {
+                    points.insert(point.time_ms, (cell.timestamp_ms, point));
+                }
+            }
+            continue;
+        }
+        if let Some(hour) = hour.filter(|_| CellKind::of(cell.qualifier) == CellKind::Point) {
+            // An odd encoding replaces the points of its column that were put before it.
+            for (time_ms, qualifier) in instants(hour.base, cell.qualifier) {
+                if points
+                    .get(&time_ms)
+                    .is_some_and(|(_, point)| has_qualifier(point, qualifier))
+                {
+                    points.remove(&time_ms);
+                }
+            }
+        }
+        shown.insert(
+            (cell.family.to_owned(), cell.qualifier.to_vec()),
+            cell.value.to_vec(),
+        );
+    }
+    for (_, point) in points.into_values() {
+        let (qualifier, value) = cell_of(&point);
+        let family = String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned();
+        shown.insert((family, qualifier.as_bytes().to_vec()), value.as_bytes().to_vec());
+    }
+    let shown = shown.into_iter().map(|((family, qualifier), value)| ShownCell {
+        family,
+        qualifier,
+        value,
+    });
+    shown.collect()
+}
+
+fn has_qualifier(point: &Point, qualifier: Qualifier) -> bool {
+    cell_of(point).0 == qualifier
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use oxtsdb_row_store::RowBuilder;
+
+    use super::*;
+
+    /// Metric, 2013-01-01, tagk, tagv.
+    const KEY: [u8; 13] = [0, 0, 1, 0x50, 0xe2, 0x27, 0, 0, 0, 1, 0, 0, 1];
+
+    fn shown(cells: &[(&[u8], i64, &[u8])]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut row = RowBuilder::new(&KEY, Arc::from(["t".to_owned()]));
+        for (qualifier, timestamp_ms, value) in cells {
+            row.push(0, qualifier, *timestamp_ms, value);
+        }
+        let layout = RowKeyLayout::default();
+        let cells = shown_cells(&row.finish().unwrap(), &layout).into_iter();
+        cells.map(|cell| (cell.qualifier, cell.value)).collect()
+    }
+
+    #[test]
+    fn compacted_points_equal_single_ones() {
+        let single = shown(&[(&[0, 0], 1, &[1]), (&[0, 0x10], 1, &[2])]);
+        let compacted = shown(&[(&[0, 0, 0, 0x10], 9, &[1, 2, 0])]);
+        assert_eq!(single, compacted);
+        assert_eq!(single.len(), 2);
+        assert_ne!(single, shown(&[(&[0, 0], 1, &[1]), (&[0, 0x10], 1, &[3])]));
+    }
+
+    #[test]
+    fn the_newest_cell_of_an_instant_is_its_point() {
+        let cells: [(&[u8], i64, &[u8]); 2] = [(&[0, 0], 5, &[1]), (&[0, 0, 0, 0x10], 4, &[7, 2, 0])];
+        assert_eq!(shown(&cells), [(vec![0, 0], vec![1]), (vec![0, 0x10], vec![2])]);
+    }
+
+    #[test]
+    fn other_cells_stay() {
+        let annotation: (&[u8], i64, &[u8]) = (&[1, 0, 0], 3, b"{}");
+        assert_eq!(shown(&[annotation]), [(vec![1, 0, 0], b"{}".to_vec())]);
+    }
+}
