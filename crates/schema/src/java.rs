@@ -55,6 +55,25 @@ pub fn double_to_string(value: f64) -> String {
     text.into_iter().map(char::from).collect()
 }
 
+/// `Float.toString` of a number.
+pub fn float_to_string(value: f32) -> String {
+    if value.is_nan() || value.is_infinite() || value == 0.0 {
+        return double_to_string(f64::from(value));
+    }
+    let mut text = Vec::with_capacity(16);
+    if value.is_sign_negative() {
+        text.push(b'-');
+    }
+    let mut buffer = ryu::Buffer::new();
+    let shortest = buffer.format_finite(value.abs()).as_bytes();
+    if (1e-3..1e7).contains(&value.abs()) && !shortest.contains(&b'e') {
+        text.extend_from_slice(shortest);
+    } else {
+        write_scientific(&mut text, shortest);
+    }
+    text.into_iter().map(char::from).collect()
+}
+
 /// `String.hashCode` of a text.
 pub fn string_hash(text: &str) -> i32 {
     hash(text).cast_signed()

@@ -13,7 +13,9 @@
 //! | [`qualifier`] | a point's offset within its hour, and the type of its value |
 //! | [`salt`], [`row_key`], [`data_table`] | keys of table `tsdb` |
 //! | [`annotation`] | annotations: their cells in table `tsdb` |
-//! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell |
+//! | [`histogram`] | histograms: their cells in table `tsdb`, their text form, merging, percentiles |
+//! | [`rollup`] | rollups and pre-aggregates: their cells, and the setting of tables and intervals |
+//! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell; compaction of a row |
 //! | [`uid_meta`], [`ts_meta`], [`document`] | metadata of UIDs and series, as JSON |
 //! | [`java`] | what Java decides: texts of doubles, hashes of strings, the order of hash maps |
 //! | [`tree`] | table `tsdb-tree`: definitions, rules, branches and leaves of trees |
@@ -29,9 +31,11 @@ pub mod document;
 #[cfg(test)]
 mod golden;
 mod hex_text;
+pub mod histogram;
 pub mod java;
 pub mod name;
 pub mod qualifier;
+pub mod rollup;
 pub mod row;
 pub mod row_key;
 pub mod salt;
@@ -46,8 +50,10 @@ pub mod uid_table;
 pub mod value;
 
 pub use annotation::{Annotation, AnnotationError};
+pub use histogram::{Histogram, HistogramCodecs, HistogramError};
 pub use name::{Name, NameError, NameRules};
 pub use qualifier::Qualifier;
+pub use rollup::{RollupConfig, RollupInterval};
 pub use row::{CellKind, CellRef, DuplicatePolicy, Points, RowError, RowStats};
 pub use row_key::{RowKey, RowKeyLayout, RowKeyRef};
 pub use salt::SaltLayout;

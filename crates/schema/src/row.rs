@@ -14,12 +14,13 @@
 //! Rows can also contain annotations and histograms, which are not points.
 //!
 //! [`decode_row`] returns a row's points in order of time; [`decode_cell`] the points of one cell as stored;
-//! [`CompactedCell`] encodes the compacted form.
+//! [`CompactedCell`] encodes the compacted form; [`plan_compaction`] returns the cell that replaces a row's cells.
 //!
 //! Source: OpenTSDB 2.4, `CompactionQueue`, `Internal.extractDataPoints`, `AppendDataPoints`, `RowSeq`.
 
 mod cell;
 mod compacted;
+mod compaction;
 mod decode;
 mod error;
 mod merge;
@@ -28,6 +29,7 @@ mod stats;
 
 pub use cell::{CellKind, CellPoint, CellRef, append_point, decode_cell};
 pub use compacted::{CompactError, CompactedCell, compact};
+pub use compaction::{RowCompaction, plan_compaction};
 pub use decode::decode_row;
 pub use error::RowError;
 pub use points::Points;

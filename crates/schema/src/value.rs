@@ -19,7 +19,9 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::hex_text::excerpt;
-pub use text::{IntegerTextError, ValueTextError, parse_http, parse_import, parse_integer, parse_telnet};
+pub use text::{
+    IntegerTextError, ValueTextError, parse_http, parse_import, parse_integer, parse_java_float, parse_telnet,
+};
 
 /// The value of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]

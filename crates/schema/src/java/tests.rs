@@ -3,6 +3,28 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
+fn formats_floats_as_java() {
+    for (value, text) in [
+        (99.9_f32, "99.9"),
+        (50.0, "50.0"),
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1e9, "1.0E9"),
+        (9_999_999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (-0.001, "-0.001"),
+        (1e-4, "1.0E-4"),
+        (1.75, "1.75"),
+        (16_777_216.0, "1.6777216E7"),
+        (f32::MAX, "3.4028235E38"),
+        (f32::NAN, "NaN"),
+        (f32::NEG_INFINITY, "-Infinity"),
+    ] {
+        assert_eq!(float_to_string(value), text);
+    }
+}
+
+#[test]
 fn prints_doubles_as_opentsdb_does() {
     for (value, text) in [
         (1.0, "1.0"),

@@ -35,6 +35,18 @@ pub(super) fn merge<'a>(
     duplicates: DuplicatePolicy,
     out: &mut Points,
 ) -> Result<RowStats, RowError> {
+    merge_encoded(cells, duplicates, |(qualifier, raw)| {
+        out.push(qualifier.offset_ms(), decode_value(qualifier, raw)?);
+        Ok(())
+    })
+}
+
+/// Merges cells and emits their points, ascending, in their encoded form.
+pub(super) fn merge_encoded<'a>(
+    cells: impl Iterator<Item = CellRef<'a>>,
+    duplicates: DuplicatePolicy,
+    mut emit: impl FnMut(RawPoint<'a>) -> Result<(), RowError>,
+) -> Result<RowStats, RowError> {
     let mut stats = RowStats::default();
     let mut columns = Vec::new();
     let mut heads = BinaryHeap::new();
@@ -76,7 +88,7 @@ pub(super) fn merge<'a>(
             stats.duplicates += 1;
             continue;
         }
-        out.push(offset_ms, decode_value(point.0, point.1)?);
+        emit(point)?;
         previous = Some(point);
     }
     Ok(stats)

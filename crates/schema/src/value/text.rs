@@ -111,6 +111,24 @@ pub fn parse_import(text: &str) -> Result<Value, ValueTextError> {
     Ok(Value::float(float)?)
 }
 
+/// Parses a float as Java's `Float.parseFloat` does, with surrounding blanks, `NaN` and `Infinity`; `None` if the text is
+/// not one.
+pub fn parse_java_float(text: &str) -> Option<f32> {
+    // As Java's `String.trim`.
+    let trimmed = text.trim_matches(|character| character <= ' ');
+    let unsigned = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
+    let magnitude = match unsigned {
+        "NaN" => f32::NAN,
+        "Infinity" => f32::INFINITY,
+        _ => return float::parse_f32(trimmed),
+    };
+    Some(if trimmed.starts_with('-') {
+        -magnitude
+    } else {
+        magnitude
+    })
+}
+
 /// Parses an integer as OpenTSDB does: an optional sign and 1 to 19 ASCII digits, with leading zeros allowed.
 ///
 /// # Errors
