@@ -8,7 +8,9 @@ use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::{Uid, UidKind};
 
 use crate::context::resource::{Limit, Resource};
+use crate::exec::rollup_row::RollupRowError;
 use crate::filter::FilterError;
+use crate::plan::rollup::RollupChoiceError;
 
 /// Why a query fails, possibly after a part of its result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -92,6 +94,19 @@ pub enum QueryError {
         /// The key and what is wrong with it.
         reason: String,
     },
+    /// A row of rollups that cannot be decoded, or that has two values for one interval.
+    #[error("table `{table}`, row `{row_key}`: {error}")]
+    RollupRow {
+        /// The table.
+        table: Box<str>,
+        /// The row key, as hex.
+        row_key: Box<str>,
+        /// The reason.
+        error: RollupRowError,
+    },
+    /// Rollups or pre-aggregates that do not exist.
+    #[error(transparent)]
+    RollupChoice(#[from] RollupChoiceError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -160,6 +175,15 @@ impl QueryError {
     pub(crate) fn row(row_key: &[u8], error: RowError) -> Self {
         let row_key = hex(row_key);
         Self::Row { row_key, error }
+    }
+
+    /// A row of rollups that cannot be decoded.
+    pub(crate) fn rollup_row(table: &str, row_key: &[u8], error: RollupRowError) -> Self {
+        Self::RollupRow {
+            table: table.into(),
+            row_key: hex(row_key),
+            error,
+        }
     }
 
     /// A row whose key cannot be decoded.

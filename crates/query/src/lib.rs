@@ -24,6 +24,7 @@ mod exec;
 pub mod expression;
 pub mod filter;
 pub mod function;
+mod histogram;
 pub mod java_regex;
 pub mod language;
 pub mod last;
@@ -32,6 +33,7 @@ pub mod plan;
 mod points;
 mod quirks;
 mod range_scan;
+mod rollup;
 mod row_scan;
 mod series_index;
 mod spec;
@@ -43,7 +45,9 @@ pub use function::aggregator::Aggregator;
 pub use function::calendar::{CalendarInterval, CalendarUnit};
 pub use function::downsample::{Downsample, Fill, Interval};
 pub use function::rate::RateOptions;
+pub use histogram::{HistogramPart, HistogramQueryError, HistogramResults, MAX_PERCENTILES};
 pub use quirks::Quirks;
+pub use rollup::{RollupRequest, RollupRules, RollupUsage, Rollups};
 pub use spec::{AnnotationSelection, QuerySpec, SeriesFilter, Source, SubQuery, without_identical};
 
 // Running queries, and what bounds them.
@@ -59,7 +63,8 @@ pub use exec::engine::{Engine, WholeResult};
 // Results.
 pub use error::{NameError, QueryError};
 pub use exec::frame::{Delivery, Frame, Group};
-pub use exec::statistics::{DamagedRow, Statistics};
+pub use exec::statistics::{DamagedRow, RollupUse, Statistics};
+pub use plan::rollup::RollupChoiceError;
 pub use points::{Number, Points, Values};
 
 // The store, names and lists of series, which the caller provides.

@@ -85,6 +85,12 @@ pub struct Quirks {
     /// Of global annotations only those are returned that also end in the range, by numbers of seconds: see
     /// [`crate::annotation::ends_within`]. Without the quirk the order is that of time.
     pub annotations_by_number: bool,
+    /// The histograms of a row are taken in the order of their qualifiers, which is not that of time if some are in
+    /// milliseconds, and two at one instant are both taken. Without the quirk they are taken in order of time, and of
+    /// two at one instant the newer one.
+    pub histograms_in_stored_order: bool,
+    /// Histograms with one window for the whole range have results without points.
+    pub histograms_of_whole_range_are_empty: bool,
     /// A result that is an integer literal, as of `a > 1 ? 1 : 0`, or a fraction literal, is an error.
     pub results_are_doubles_or_truths: bool,
 }
@@ -120,6 +126,8 @@ impl Quirks {
             fractions_of_four_bytes: on,
             series_without_points_have_no_names: on,
             annotations_by_number: on,
+            histograms_in_stored_order: on,
+            histograms_of_whole_range_are_empty: on,
             results_are_doubles_or_truths: on,
         }
     }

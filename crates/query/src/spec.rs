@@ -7,7 +7,9 @@ use crate::filter::{FilterError, MAX_REGEXPS, TagFilter};
 use crate::function::aggregator::Aggregator;
 use crate::function::downsample::Downsample;
 use crate::function::rate::RateOptions;
+use crate::histogram::HistogramResults;
 use crate::quirks::Quirks;
+use crate::rollup::RollupRequest;
 
 /// A query: a time range and its sub-queries.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +92,10 @@ pub struct SubQuery {
     pub downsample: Option<Downsample>,
     /// First derivative of each series, after downsampling; `None`: values as they are.
     pub rate: Option<RateOptions>,
+    /// Of histograms in place of points; see [`SubQuery::of_histograms`].
+    pub histogram: Option<HistogramResults>,
+    /// The tables to read.
+    pub rollup: RollupRequest,
 }
 
 /// A source of series.

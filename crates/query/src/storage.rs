@@ -8,6 +8,7 @@ use oxtsdb_schema::RowKeyLayout;
 
 use crate::names::NameDirectory;
 use crate::plan::selection::matches::MatchCache;
+use crate::rollup::Rollups;
 use crate::series_index::SeriesIndex;
 
 /// Points in columns, which the store of [`Storage`] shows as rows.
@@ -38,4 +39,6 @@ pub struct Storage {
     pub matches: MatchCache,
     /// Lists the series of metrics; `None`: no index.
     pub index: Option<Arc<dyn SeriesIndex>>,
+    /// Tables of rollups; `None`: there are none.
+    pub rollups: Option<Arc<Rollups>>,
 }

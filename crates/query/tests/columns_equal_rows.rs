@@ -151,7 +151,7 @@ async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
 
 /// The groups as text, because NaN is not equal to itself, or the error.
 async fn result(engine: &Engine, query: QuerySpec) -> Result<Vec<String>, String> {
-    let frames = engine.run_whole(query, RequestContext::default());
+    let frames = engine.run_whole(query, RequestContext::default()).await;
     let deliveries: Vec<_> = frames.try_collect().await.map_err(|error| error.to_string())?;
     let groups = deliveries
         .into_iter()

@@ -109,6 +109,23 @@ fn query(text: &str) -> QuerySpec {
     }
 }
 
+#[tokio::test]
+async fn small_queries_run_in_the_task_of_the_caller() {
+    let engine = engine(memory(64)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let frames = engine.run(query("sum:m{a=one}"), RequestContext::default()).await;
+    assert_eq!(tasks(), before);
+    assert!(frames.try_collect::<Vec<_>>().await.unwrap().len() > 1);
+    // More frames than may wait for the caller: the rest of the query has a task, which ends with the stream.
+    let frames = engine.run(query("none:m"), RequestContext::default()).await;
+    assert!(tasks() > before);
+    drop(frames);
+    while tasks() > before {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// The points of a result, whole or streamed; or the limit that it exceeds. What it reserved is checked against
 /// `most_mib`.
 async fn points(engine: &Engine, text: &str, whole: bool, most_mib: u64) -> Result<u64, (Resource, Limit)> {
@@ -119,7 +136,7 @@ async fn points(engine: &Engine, text: &str, whole: bool, most_mib: u64) -> Resu
             .await
             .map(|result| result.statistics.points_sent)
     } else {
-        let frames = engine.run(query, request);
+        let frames = engine.run(query, request).await;
         let sent = frames.try_fold(0, |sent, delivery| {
             let points = match delivery.frame {
                 oxtsdb_query::Frame::Group(group) => group.points.len(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
+use oxtsdb_row_store::FetchMemory;
 use parking_lot::Mutex;
 
 use crate::context::limits::Limits;
@@ -275,6 +276,17 @@ impl Budget {
     }
 }
 
+impl FetchMemory for Budget {
+    fn fetched(&self, bytes: u64) {
+        // Counted in any case. If it is too much, the next rows are rejected.
+        let _ = self.take(bytes);
+    }
+
+    fn returned(&self, bytes: u64) {
+        self.give_back(bytes);
+    }
+}
+
 /// Memory that a query holds; released when this is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it releases the memory"]
@@ -355,6 +367,16 @@ mod tests {
             memory: Limit::of_setting("--query-max-memory-mib", bytes),
             ..Limits::NONE
         }
+    }
+
+    #[test]
+    fn fetched_rows_count_and_fail_the_next_allocation() {
+        let budget = Budget::of_limits(limits(160));
+        budget.fetched(200);
+        assert_eq!(budget.usage().of(Resource::Memory), 200);
+        assert!(budget.hold(1).is_err());
+        budget.returned(200);
+        assert!(budget.hold(160).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use oxtsdb_point_store::{Columns, SeriesNumber, SeriesReader, TimeRange};
+use oxtsdb_point_store::{BlockSummary, Columns, SeriesNumber, SeriesReader, TimeRange};
 use oxtsdb_row_store::StoreError;
 
 use crate::context::budget::{Budget, Held};
@@ -10,6 +10,7 @@ use crate::error::QueryError;
 use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::SeriesBuilder;
 use crate::exec::worker::Progress;
+use crate::function::summary::Summarizer;
 
 /// Points that a command reads before it is interrupted, which takes about a millisecond.
 const POINTS_PER_JOB: usize = 256 << 10;
@@ -30,6 +31,8 @@ pub(super) struct ColumnRead {
     readers: Option<Readers>,
     /// Reused for each series, with its memory.
     columns: Columns,
+    /// The blocks between them that were not decoded.
+    blocks: Vec<BlockSummary>,
     tsuid: Vec<u8>,
     held: Held,
 }
@@ -46,6 +49,7 @@ impl ColumnRead {
             next: 0,
             readers: None,
             columns: Columns::default(),
+            blocks: Vec::new(),
             tsuid: Vec::new(),
             held: budget.hold(0)?,
         })
@@ -77,17 +81,25 @@ impl ColumnRead {
             }
             self.next += 1;
             cost += POINTS_OF_A_SERIES + self.columns.len();
-            readers.read(source, *series, &mut self.columns)?;
-            if self.columns.is_empty() {
+            let (columns, blocks) = (&mut self.columns, &mut self.blocks);
+            source.store.key(*series, &mut self.tsuid);
+            let summarizer = source.summarizer.as_ref().filter(|_| builder.takes_summaries());
+            readers.read(source, *series, summarizer, (columns, blocks))?;
+            if let Some(summarizer) = summarizer
+                && !blocks.is_empty()
+                && !builder.takes_blocks(summarizer, &self.tsuid, columns, blocks)
+            {
+                readers.read(source, *series, None, (columns, blocks))?;
+            }
+            if columns.is_empty() && blocks.is_empty() {
                 continue;
             }
-            let bytes = self.columns.byte_len() as u64;
+            let bytes = columns.byte_len() as u64;
             self.held.grow(bytes.saturating_sub(self.held.bytes()))?;
-            source.store.key(*series, &mut self.tsuid);
             if let Some(selection) = &source.unnamed {
                 selection.check_named(self.tsuid.get(metric_width..).unwrap_or_default())?;
             }
-            builder.add_columns(&self.tsuid, &self.columns)?;
+            builder.add_columns(&self.tsuid, columns, blocks)?;
         }
         builder.report()?;
         source.check_damage(span, self.range)?;
@@ -122,18 +134,24 @@ impl Readers {
         self.first.announce(series);
     }
 
-    /// Replaces `columns` by the points of a series that a query needs.
+    /// Replaces `columns` and `blocks` by the points of a series that a query needs.
     fn read(
         &mut self,
         source: &ColumnSource,
         series: SeriesNumber,
-        columns: &mut Columns,
+        summarizer: Option<&Summarizer>,
+        (columns, blocks): (&mut Columns, &mut Vec<BlockSummary>),
     ) -> Result<(), StoreError> {
-        source.read(&mut *self.first, series, columns)?;
+        if let Some(summarizer) = summarizer {
+            source.read_summarized(&mut *self.first, series, summarizer, (columns, blocks))?;
+        } else {
+            blocks.clear();
+            source.read(&mut *self.first, series, columns)?;
+        }
         let is_enough = |times_ms: &[i64]| {
             source
                 .lookahead
-                .is_some_and(|lookahead| lookahead.is_enough(times_ms))
+                .is_some_and(|lookahead| lookahead.is_enough(times_ms, blocks))
         };
         if let Some((reader, rest)) = &mut self.rest
             && !is_enough(&columns.times_ms)

@@ -4,12 +4,14 @@
 //! cancels the query: the scan stops with its next batch, and so do computations on other threads. While the
 //! client reads no frames, the query releases its permit to others.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::task::Poll;
 
 use futures::stream::{Stream, StreamExt as _};
 use oxtsdb_row_store::{RowStore, TableName};
-use oxtsdb_schema::{Annotation, RowKeyLayout};
+use oxtsdb_schema::{Annotation, HistogramCodecs, RowKeyLayout};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -28,6 +30,7 @@ use crate::names::NameDirectory;
 use crate::plan::estimate::{Estimate, estimate};
 use crate::plan::query_plan::Plan;
 use crate::plan::selection::matches::MatchCache;
+use crate::rollup::Rollups;
 use crate::series_index::SeriesIndex;
 use crate::spec::QuerySpec;
 use crate::storage::{PointStorage, Storage};
@@ -80,11 +83,13 @@ impl Engine {
             directory,
             matches: MatchCache::default(),
             index: None,
+            rollups: None,
         };
         let environment = Environment {
             storage,
             limits,
             resources,
+            histograms: None,
             emit_threshold: EMIT_THRESHOLD,
             skipped_cells: Arc::default(),
         };
@@ -106,10 +111,22 @@ impl Engine {
         self.with(|environment| environment.storage.index = index)
     }
 
+    /// Decodes histograms with these codecs.
+    #[must_use]
+    pub fn with_histograms(self, codecs: Option<HistogramCodecs>) -> Self {
+        self.with(|environment| environment.histograms = codecs)
+    }
+
     /// Reads points from where they are, if they are not in rows.
     #[must_use]
     pub fn with_points(self, points: Option<PointStorage>) -> Self {
         self.with(|environment| environment.storage.points = points)
+    }
+
+    /// Reads rollups where they answer a sub-query.
+    #[must_use]
+    pub fn with_rollups(self, rollups: Option<Arc<Rollups>>) -> Self {
+        self.with(|environment| environment.storage.rollups = rollups)
     }
 
     fn with(self, change: impl FnOnce(&mut Environment)) -> Self {
@@ -170,19 +187,23 @@ impl Engine {
         Ok(Admitted::new(reserved, deadline, registration))
     }
 
-    /// Runs a query. An error is the last item; frames before it are a part of a result and must not be taken
-    /// for the whole. Dropping the stream cancels the query.
+    /// Runs a query, and returns the stream of its frames when there is the first one. An error is the last item; frames
+    /// before it are a part of a result and must not be taken for the whole. Dropping the future or the stream cancels
+    /// the query.
     ///
-    /// Must be called within a Tokio runtime.
-    pub fn run(
+    /// Must be polled within a Tokio runtime.
+    pub async fn run(
         &self,
         query: QuerySpec,
         request: RequestContext,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
-        self.frames(query, request, ResultForm::Frames)
+        self.frames(query, request, ResultForm::Frames).await
     }
 
-    fn frames(
+    /// Runs a query in the task of the caller up to its first frame, and then, if it has not ended by then, in a task
+    /// of its own, because the caller may not poll the stream for long. Most queries end within the first task: a
+    /// hand-over costs about as much as a small query.
+    async fn frames(
         &self,
         query: QuerySpec,
         request: RequestContext,
@@ -190,7 +211,7 @@ impl Engine {
     ) -> ReceiverStream<Result<Delivery, QueryError>> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
         let engine = self.clone();
-        tokio::spawn(async move {
+        let mut run = Box::pin(async move {
             let result = tokio::select! {
                 result = engine.run_to(&query, request, &frames, form) => result,
                 () = frames.closed() => return,
@@ -200,6 +221,14 @@ impl Engine {
                 let _ = frames.send(Err(error)).await;
             }
         });
+        let has_ended = poll_fn(|context| match run.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending if receiver.is_empty() => Poll::Pending,
+            Poll::Pending => Poll::Ready(false),
+        });
+        if !has_ended.await {
+            tokio::spawn(run);
+        }
         ReceiverStream::new(receiver)
     }
 
@@ -239,7 +268,7 @@ impl Engine {
         let explained = async {
             let mut explained = Vec::with_capacity(query.sub_queries.len());
             for plan in plans(environment, query, context).await? {
-                let estimate = estimate(&plan, &environment.storage).await?;
+                let estimate = estimate(&plan, &plan.storage(&environment.storage)).await?;
                 explained.push((plan, estimate));
             }
             Ok(explained)
@@ -249,23 +278,23 @@ impl Engine {
 
     /// As [`Engine::run`], with whole groups: there is no [`Frame::More`], and no frame of a group follows one of the
     /// next. Fails if the points of a result exceed the memory of a query.
-    pub fn run_whole(
+    pub async fn run_whole(
         &self,
         query: QuerySpec,
         request: RequestContext,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
-        self.frames(query, request, ResultForm::WholeGroups)
+        self.frames(query, request, ResultForm::WholeGroups).await
     }
 
     /// As [`Engine::run_whole`], with groups encoded by the threads that compute them: [`Frame::Encoded`] in place of
     /// [`Frame::Group`] and [`Frame::GlobalAnnotations`].
-    pub fn run_encoded(
+    pub async fn run_encoded(
         &self,
         query: QuerySpec,
         request: RequestContext,
         encoder: Arc<dyn GroupEncoder>,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
-        self.frames(query, request, ResultForm::Encoded(encoder))
+        self.frames(query, request, ResultForm::Encoded(encoder)).await
     }
 
     /// As [`Engine::run_whole`], and waits for the whole result.
@@ -278,7 +307,7 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> Result<WholeResult, QueryError> {
-        collected(self.frames(query, request, ResultForm::WholeGroups)).await
+        collected(self.frames(query, request, ResultForm::WholeGroups).await).await
     }
 
     /// As [`Engine::collect`], within the context of a query that is admitted already.

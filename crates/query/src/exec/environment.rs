@@ -3,18 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use oxtsdb_schema::HistogramCodecs;
+
 use crate::context::admission::QueryResources;
 use crate::context::limits::Limits;
 use crate::storage::Storage;
 
 /// Storage, limits and resources of an engine.
 #[derive(Clone, Debug)]
-pub(super) struct Environment {
-    pub(super) storage: Storage,
+pub(crate) struct Environment {
+    pub(crate) storage: Storage,
     pub(super) limits: Limits,
-    pub(super) resources: QueryResources,
+    pub(crate) resources: QueryResources,
+    /// The codecs of histograms; `None`: their cells cannot be decoded.
+    pub(crate) histograms: Option<HistogramCodecs>,
     /// Points in memory from which on results are emitted before the scan ends.
     pub(super) emit_threshold: u64,
     /// Cells without points that all queries skipped.
-    pub(super) skipped_cells: Arc<AtomicU64>,
+    pub(crate) skipped_cells: Arc<AtomicU64>,
 }

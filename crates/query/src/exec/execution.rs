@@ -13,9 +13,10 @@ use crate::exec::environment::Environment;
 use crate::exec::frame::Frame;
 use crate::exec::output::{FrameOutput, FrameSender};
 use crate::exec::sub_query::SubQueryExecution;
+use crate::histogram::HistogramExecution;
 use crate::plan::estimate::estimate;
 use crate::plan::query_plan::Plan;
-use crate::spec::QuerySpec;
+use crate::spec::{QuerySpec, SubQuery};
 
 /// Runs a query and sends its frames.
 pub(super) async fn execute(
@@ -46,9 +47,27 @@ pub(super) async fn execute(
         }
     }
     for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
-        SubQueryExecution::new(environment, &context, query, (index, sub_query), plan)
+        if let Some(results) = &sub_query.histogram {
+            let sub_query = (index, sub_query, results);
+            HistogramExecution::new(environment, &context, query, sub_query, plan)
+                .run(&mut output)
+                .await?;
+            continue;
+        }
+        let is_done = SubQueryExecution::new(environment, &context, query, (index, sub_query), plan)
             .run(&mut output)
             .await?;
+        if !is_done {
+            fall_back(
+                environment,
+                &context,
+                query,
+                (index, sub_query),
+                plan,
+                &mut output,
+            )
+            .await?;
+        }
     }
     let mut statistics = std::mem::take(&mut output.statistics);
     // A context may be that of several queries.
@@ -58,6 +77,28 @@ pub(super) async fn execute(
     statistics.bytes = bytes - before[2];
     statistics.elapsed = started.elapsed();
     output.send(Frame::Statistics(statistics)).await
+}
+
+/// Runs a sub-query over the tables that are read in place of one that has no series.
+async fn fall_back(
+    environment: &Environment,
+    context: &QueryContext,
+    query: &QuerySpec,
+    (index, sub_query): (usize, &SubQuery),
+    first: &Plan,
+    output: &mut FrameOutput<'_>,
+) -> Result<(), QueryError> {
+    let (storage, compute) = (&environment.storage, &environment.resources.compute);
+    let mut reads = first.fallbacks.clone();
+    while let Some(read) = reads.pop_front() {
+        let reads = (read, reads.clone());
+        let plan = Plan::reading(query, sub_query, reads, storage, compute, context).await?;
+        let execution = SubQueryExecution::new(environment, context, query, (index, sub_query), &plan);
+        if execution.run(output).await? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The plans of all sub-queries.
@@ -85,7 +126,7 @@ pub(super) async fn plans(
 async fn check_rows(environment: &Environment, plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
     let mut rows = 0;
     for plan in plans.iter().filter(|_| limits.is_set(Resource::Rows)) {
-        let estimate = estimate(plan, &environment.storage).await?;
+        let estimate = estimate(plan, &plan.storage(&environment.storage)).await?;
         rows += estimate.rows.map_or(0, |rows| rows.at_least);
     }
     limits.check(Resource::Rows, rows)

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use oxtsdb_point_store::TimeRange;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{DamageLog, RowStore};
 use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
@@ -30,8 +31,8 @@ pub(crate) struct SeriesExtents {
 
 const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
 
-/// Series of columns that are looked up at a time.
-pub(super) const SERIES_AT_A_TIME: usize = 4096;
+/// Series of columns that are looked up at a time, which takes about a millisecond.
+pub(super) const SERIES_AT_A_TIME: usize = 1024;
 
 /// The key of the last row of each series.
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;
@@ -48,13 +49,13 @@ impl SeriesExtents {
         (rows, columns): (&Arc<dyn RowStore>, Option<&ColumnSource>),
         plan: &Plan,
         hours: Hours,
-        context: &QueryContext,
+        (context, compute): (&QueryContext, &ComputePool),
         skip_damaged: Option<&DamageLog>,
     ) -> Result<Self, QueryError> {
         let mut extents = Self::default();
         if let Some(columns) = columns {
             extents
-                .add_columns(columns, hours, &storage.layout, context.budget())
+                .add_columns(columns, compute, hours, &storage.layout, context.budget())
                 .await?;
         }
         let (layout, budget) = (&storage.layout, context.budget());
@@ -100,6 +101,7 @@ impl SeriesExtents {
     async fn add_columns(
         &mut self,
         columns: &ColumnSource,
+        compute: &ComputePool,
         hours: Hours,
         layout: &RowKeyLayout,
         budget: &Budget,
@@ -110,7 +112,7 @@ impl SeriesExtents {
         };
         let mut key = Vec::new();
         for series in columns.series.chunks(SERIES_AT_A_TIME) {
-            let last = columns.last(series, range).await?;
+            let last = columns.last(compute, series, range).await?;
             for (series, point) in series.iter().zip(last) {
                 let Some(point) = point else { continue };
                 budget.hold_series_overhead(1)?;
@@ -119,7 +121,6 @@ impl SeriesExtents {
                 let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
                 self.add(tsuid, point.time_ms - point.time_ms.rem_euclid(HOUR_MS));
             }
-            tokio::task::consume_budget().await;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use oxtsdb_point_store::TimeRange;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{Tsuid, UidWidths};
 
 use crate::context::budget::{Budget, POINT_BYTES};
@@ -47,7 +48,12 @@ impl FilledResult {
     /// # Errors
     ///
     /// [`QueryError::OverBudget`], and those of the store.
-    pub(super) async fn check(&self, columns: &ColumnSource, budget: &Budget) -> Result<(), QueryError> {
+    pub(super) async fn check(
+        &self,
+        columns: &ColumnSource,
+        compute: &ComputePool,
+        budget: &Budget,
+    ) -> Result<(), QueryError> {
         let check = |series: u64, groups: u64| {
             let held = match self.holds {
                 Holds::Slice => 0,
@@ -69,7 +75,7 @@ impl FilledResult {
         let (mut key, mut values) = (Vec::new(), Vec::new());
         let mut held = budget.hold(0)?;
         for series in columns.series.chunks(SERIES_AT_A_TIME) {
-            let last = columns.last(series, self.range).await?;
+            let last = columns.last(compute, series, self.range).await?;
             for (series, _) in series.iter().zip(last).filter(|(_, point)| point.is_some()) {
                 found += 1;
                 columns.store.key(*series, &mut key);
@@ -82,7 +88,6 @@ impl FilledResult {
                 }
             }
             check(found, groups.len() as u64)?;
-            tokio::task::consume_budget().await;
         }
         Ok(())
     }

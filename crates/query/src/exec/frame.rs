@@ -8,6 +8,7 @@ use crate::annotation;
 use crate::context::budget::Held;
 use crate::exec::encoded::EncodedGroups;
 use crate::exec::statistics::Statistics;
+use crate::histogram::HistogramPart;
 use crate::points::Points;
 
 /// An item of a result. The groups of a sub-query come first, then more points of those that are not whole,
@@ -106,6 +107,8 @@ pub struct Group {
     pub query: usize,
     /// Name of the metric.
     pub metric: Arc<str>,
+    /// Which part of its histograms it has; `None`: it has points. The metric ends with its name.
+    pub part: Option<HistogramPart>,
     /// Tags that have one value over all series that have the key, as key and value, by tag key UID.
     pub tags: Vec<(Arc<str>, Arc<str>)>,
     /// Keys of the tags that have several values, by tag key UID.
@@ -115,6 +118,8 @@ pub struct Group {
     /// Annotations of the series that begin in the range of the query, in order; `None` if no row of the series has an
     /// annotation, or if none are requested.
     pub annotations: Option<Vec<Arc<Annotation>>>,
+    /// The interval of the rollups that it is made of; `None`: points.
+    pub rollup: Option<Arc<str>>,
     /// The points in the range of the query; none if the series have points nearby only.
     pub points: Points,
 }

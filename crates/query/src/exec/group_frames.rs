@@ -18,6 +18,8 @@ use crate::quirks::Quirks;
 /// Builds the frames of the groups of a sub-query.
 #[derive(Debug)]
 pub(crate) struct GroupFrames {
+    /// The interval of the rollups that are read.
+    pub(crate) rollup: Option<Arc<str>>,
     /// The sub-query.
     pub(crate) query: usize,
     /// Number of its first group in the result.
@@ -80,9 +82,11 @@ impl GroupFrames {
             is_whole: false,
             query: self.query,
             metric,
+            part: None,
             tags,
             aggregate_tags: aggregate_tags.collect::<Result<_, _>>()?,
             annotations: None,
+            rollup: self.rollup.clone(),
             tsuids: named.map(|series| series.tsuid.clone()).collect(),
             points: Points::default(),
         })

@@ -16,17 +16,17 @@ use crate::exec::statistics::Statistics;
 pub(super) type FrameSender = mpsc::Sender<Result<Delivery, QueryError>>;
 
 /// Sends frames, and counts what the query read and sent.
-pub(super) struct FrameOutput<'a> {
+pub(crate) struct FrameOutput<'a> {
     frames: &'a FrameSender,
     admitted: &'a mut Admitted,
     /// What was read and sent so far.
-    pub(super) statistics: Statistics,
+    pub(crate) statistics: Statistics,
     /// Groups of all sub-queries so far.
-    pub(super) groups: usize,
+    pub(crate) groups: usize,
     /// What the protocol receives.
-    pub(super) form: ResultForm,
+    pub(crate) form: ResultForm,
     /// Global annotations, for groups that are encoded, with their memory.
-    pub(super) global: Option<(Arc<[Arc<Annotation>]>, Held)>,
+    pub(crate) global: Option<(Arc<[Arc<Annotation>]>, Held)>,
 }
 
 impl<'a> FrameOutput<'a> {
@@ -43,14 +43,14 @@ impl<'a> FrameOutput<'a> {
     }
 
     /// Sends a frame.
-    pub(super) async fn send(&mut self, frame: Frame) -> Result<(), QueryError> {
+    pub(crate) async fn send(&mut self, frame: Frame) -> Result<(), QueryError> {
         self.send_held(frame, None).await
     }
 
     /// Sends a frame, a part of whose memory may be held already. The memory stays held until the protocol
     /// has encoded the frame. While the client reads no frames, the query releases its permit to other
     /// queries. A client that disconnects is noticed elsewhere, and cancels the query.
-    pub(super) async fn send_held(&mut self, frame: Frame, held: Option<Held>) -> Result<(), QueryError> {
+    pub(crate) async fn send_held(&mut self, frame: Frame, held: Option<Held>) -> Result<(), QueryError> {
         let mut held = match held {
             Some(held) => held,
             None => self.admitted.budget().hold(0)?,

@@ -266,6 +266,14 @@ impl Source {
             .flatten()
     }
 
+    /// Whether a slice may have rows, as far as that is known without reading.
+    fn may_have_rows(&self, slice: Slice) -> bool {
+        self.ranges.iter().any(|range| {
+            let (start, stop) = slice.of_range(range);
+            self.store.may_have_rows(&self.table, &start, &stop)
+        })
+    }
+
     /// The rows of a slice; rows of one series are in order.
     ///
     /// The rows of an hour may come in any order, which the store can use to read them concurrently. A slice of many
@@ -276,6 +284,7 @@ impl Source {
         scan.batch_rows = BATCH_ROWS;
         scan.filter = self.filter.clone();
         scan.skip_damaged = self.skip_damaged.clone();
+        scan.memory = Some(Arc::new(self.budget.clone()));
         scan.any_order = slice.hours() <= HOURS_BY_THEMSELVES;
         let slices = if scan.any_order {
             slice.by_hour()

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_point_store::{Columns, PointKind, ValueKind};
+use oxtsdb_point_store::{BlockSummary, Columns, PointKind, TimeRange, ValueKind};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::annotation::is_annotation;
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{
-    Annotation, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid, Value,
+    Annotation, BaseTime, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid,
+    Value,
 };
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
@@ -21,11 +22,14 @@ use crate::context::budget::{Budget, POINT_BYTES};
 use crate::context::pending::{PendingUse, Used};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
+use crate::exec::rollup_row::RollupValues;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::aggregator::Function;
 use crate::function::downsample::{Downsampler, WindowRuns, Windows};
 use crate::function::rate::Rater;
+use crate::function::summary::Summarizer;
+use crate::plan::rollup::RollupRead;
 use crate::points::{Number, Points, Values};
 
 /// How rows become series.
@@ -33,6 +37,8 @@ use crate::points::{Number, Points, Values};
 pub(crate) struct SeriesOptions {
     /// How row keys are built.
     pub layout: RowKeyLayout,
+    /// Rows are those of a rollup table.
+    pub rollup: Option<Arc<RollupSource>>,
     /// How several values at one timestamp are resolved.
     pub duplicates: DuplicatePolicy,
     /// Skip rows whose cells do not decode, instead of failing.
@@ -47,6 +53,15 @@ pub(crate) struct SeriesOptions {
     pub annotations: bool,
     /// Whether a series without points names its group.
     pub names_without_points: bool,
+}
+
+/// A table of rollups.
+#[derive(Clone, Debug)]
+pub(crate) struct RollupSource {
+    /// What is read.
+    pub read: RollupRead,
+    /// Its name, for errors.
+    pub table: String,
 }
 
 /// Builds series from rows.
@@ -80,6 +95,14 @@ struct Series {
 enum Column {
     Raw(Points),
     Downsampled(Downsampler),
+    Averaged(Box<Averages>),
+}
+
+/// Averages of rollups: sums and counts of the same instants.
+#[derive(Debug)]
+struct Averages {
+    sums: Downsampler,
+    counts: Downsampler,
 }
 
 #[derive(Debug, Default)]
@@ -89,10 +112,13 @@ struct Scratch {
     times_ms: Vec<i64>,
     values: Vec<f64>,
     ints: Vec<i64>,
+    rollups: RollupValues,
     /// Of the series before.
     runs: WindowRuns,
-    /// Of the row that was decoded last.
+    /// Of the row that was decoded last, if they are requested.
     annotations: SeriesAnnotations,
+    /// Whether that row has any, requested or not.
+    has_annotations: bool,
 }
 
 impl SeriesBuilder {
@@ -128,9 +154,17 @@ impl SeriesBuilder {
         {
             return Ok(());
         }
-        let Some(points) = self.decode_cells(row, base_ms)? else {
+        let decoded = match self.options.rollup.clone() {
+            None => self.decode_cells(row, base_ms)?,
+            Some(source) => self.decode_rollups(row, key.base_time(), &source)?,
+        };
+        let Some(points) = decoded else {
             return Ok(());
         };
+        if points == 0 && !self.scratch.has_annotations {
+            // As in OpenTSDB, a row of histograms and unknown cells makes no series.
+            return Ok(());
+        }
         self.budget.use_points(points)?;
         self.statistics.points += points;
 
@@ -165,6 +199,16 @@ impl SeriesBuilder {
         let before = series.column.held_bytes();
         match &mut series.column {
             Column::Raw(own) => own.extend_from_row(base_ms, &scratch.row),
+            Column::Averaged(averages) => {
+                let rollups = &scratch.rollups;
+                let (sums, counts) = (&mut averages.sums, &mut averages.counts);
+                sums.feed(&rollups.times_ms, &rollups.values, &mut scratch.runs);
+                counts.feed(&rollups.times_ms, &rollups.counts, &mut scratch.runs);
+            }
+            Column::Downsampled(downsampler) if self.options.rollup.is_some() => {
+                let rollups = &scratch.rollups;
+                downsampler.feed(&rollups.times_ms, &rollups.values, &mut scratch.runs);
+            }
             Column::Downsampled(downsampler) => {
                 scratch.times_ms.clear();
                 scratch.values.clear();
@@ -181,16 +225,43 @@ impl SeriesBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
-    /// Adds points of a series, by its TSUID. What they use is reported to the budget later:
-    /// [`SeriesBuilder::report`].
+    /// Whether blocks may be summarized: not if series end before their points do.
+    pub(crate) const fn takes_summaries(&self) -> bool {
+        self.extents.is_none()
+    }
+
+    /// Whether blocks of a series can be added in place of their points.
+    pub(crate) fn takes_blocks(
+        &self,
+        summarizer: &Summarizer,
+        tsuid: &[u8],
+        columns: &Columns,
+        blocks: &[BlockSummary],
+    ) -> bool {
+        let state = match self.series.get(tsuid).map(|series| &series.column) {
+            Some(Column::Downsampled(downsampler)) => downsampler.state(),
+            Some(Column::Raw(_) | Column::Averaged(_)) | None => 0.0,
+        };
+        summarizer.is_exact(columns, blocks, state)
+    }
+
+    /// Adds points of a series, by its TSUID, and the blocks between them that were not decoded. What they use is reported
+    /// to the budget later: [`SeriesBuilder::report`].
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`], and the errors of its TSUID.
-    pub(crate) fn add_columns(&mut self, tsuid: &[u8], columns: &Columns) -> Result<(), QueryError> {
+    pub(crate) fn add_columns(
+        &mut self,
+        tsuid: &[u8],
+        columns: &Columns,
+        blocks: &[BlockSummary],
+    ) -> Result<(), QueryError> {
+        let of_blocks: usize = blocks.iter().map(|block| block.count).sum();
+        let hours_of_blocks: u64 = blocks.iter().map(|block| hours_between(block.range)).sum();
         let mut used = Used {
-            rows: hours_of(&columns.times_ms),
-            bytes: (tsuid.len() + columns.byte_len()) as u64,
+            rows: hours_of(&columns.times_ms) + hours_of_blocks,
+            bytes: (tsuid.len() + columns.byte_len() + size_of_val(blocks)) as u64,
             ..Used::default()
         };
         let count = match &self.extents {
@@ -200,14 +271,16 @@ impl SeriesBuilder {
                 columns.times_ms.partition_point(|time_ms| *time_ms < stop_ms)
             }
         };
-        let Some(first_ms) = columns.times_ms[..count].first() else {
+        let first_of_blocks = blocks.first().map(|block| block.range.first_ms);
+        let first_ms = columns.times_ms[..count].first().copied();
+        let Some(first_ms) = first_ms.into_iter().chain(first_of_blocks).min() else {
             return self.pending.add(used, &self.budget);
         };
-        used.points = count as u64;
-        self.statistics.points += count as u64;
+        used.points = (count + of_blocks) as u64;
+        self.statistics.points += used.points;
         let series = match self.series.get_mut(tsuid) {
             Some(series) => series,
-            None if *first_ms > self.options.begins_until_ms => {
+            None if first_ms > self.options.begins_until_ms => {
                 if self.late.insert(tsuid.into()) {
                     self.budget.hold_series_overhead(1)?;
                 }
@@ -224,7 +297,7 @@ impl SeriesBuilder {
         };
         series.is_named = true;
         let before = series.column.held_bytes();
-        series.column.extend(columns, count, &mut self.scratch);
+        series.column.extend(columns, count, blocks, &mut self.scratch);
         used.held_bytes = series.column.held_bytes().saturating_sub(before);
         self.pending.add(used, &self.budget)
     }
@@ -278,6 +351,7 @@ impl SeriesBuilder {
             }
             Err(error) => return Err(QueryError::row(row.key(), error)),
         };
+        scratch.has_annotations = stats.annotations > 0;
         self.statistics.duplicates += stats.duplicates as u64;
         let mut skipped = stats.annotations + stats.histograms + stats.unknown_cells;
         if self.options.annotations && stats.annotations > 0 {
@@ -287,6 +361,34 @@ impl SeriesBuilder {
         }
         self.statistics.skipped_cells += skipped as u64;
         Ok(Some(stats.points as u64))
+    }
+
+    /// Decodes the cells of a row of rollups and returns how many values they have; `None` if the row is skipped.
+    fn decode_rollups(
+        &mut self,
+        row: &Row,
+        base: BaseTime,
+        source: &RollupSource,
+    ) -> Result<Option<u64>, QueryError> {
+        let scratch = &mut self.scratch;
+        scratch.row.clear();
+        scratch.annotations.clear();
+        match scratch
+            .rollups
+            .decode(row, base, &source.read, self.options.duplicates)
+        {
+            Ok(stats) => {
+                self.statistics.duplicates += stats.duplicates;
+                self.statistics.skipped_cells += stats.skipped;
+                let values = scratch.rollups.times_ms.len() as u64;
+                Ok((values > 0).then_some(values))
+            }
+            Err(error) if self.options.skip_damaged_rows => {
+                self.add_damaged(row, base.millis(), error.to_string())?;
+                Ok(None)
+            }
+            Err(error) => Err(QueryError::rollup_row(&source.table, row.key(), error)),
+        }
     }
 
     /// Sets the series and hours of which rows will arrive. The builder adds those series that are its own.
@@ -359,6 +461,13 @@ fn is_int(kind: PointKind) -> bool {
     kind.value() == ValueKind::Int
 }
 
+/// The hours of a block, each of which has a row if the block has points in it.
+fn hours_between(range: TimeRange) -> u64 {
+    const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
+    let hours = range.last_ms.div_euclid(HOUR_MS) - range.first_ms.div_euclid(HOUR_MS) + 1;
+    hours.unsigned_abs()
+}
+
 /// The hours that have points: the rows that they would be.
 fn hours_of(times_ms: &[i64]) -> u64 {
     const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
@@ -373,8 +482,8 @@ fn hours_of(times_ms: &[i64]) -> u64 {
 }
 
 impl Column {
-    /// Appends the first points of columns.
-    fn extend(&mut self, columns: &Columns, count: usize, scratch: &mut Scratch) {
+    /// Appends the first points of columns, with the blocks between them.
+    fn extend(&mut self, columns: &Columns, count: usize, blocks: &[BlockSummary], scratch: &mut Scratch) {
         let (times_ms, kinds, bits) = (
             &columns.times_ms[..count],
             &columns.kinds[..count],
@@ -405,8 +514,21 @@ impl Column {
                     }
                 });
                 scratch.values.extend(values);
-                downsampler.feed(times_ms, &scratch.values, &mut scratch.runs);
+                let (values, runs) = (&scratch.values, &mut scratch.runs);
+                let mut from = 0;
+                for block in blocks {
+                    if from < block.after {
+                        downsampler.feed(&times_ms[from..block.after], &values[from..block.after], runs);
+                        from = block.after;
+                    }
+                    downsampler.feed_block(block);
+                }
+                if from < count || blocks.is_empty() {
+                    downsampler.feed(&times_ms[from..], &values[from..], runs);
+                }
             }
+            // Rollups are never in columns.
+            Self::Averaged(_) => {}
         }
     }
 }
@@ -431,6 +553,13 @@ impl Series {
     fn new(options: &SeriesOptions) -> Self {
         let column = match &options.downsample {
             None => Column::Raw(Points::default()),
+            Some((windows, function)) if options.averages() => {
+                let downsampler = Downsampler::new(windows.clone(), *function);
+                Column::Averaged(Box::new(Averages {
+                    sums: downsampler.clone(),
+                    counts: downsampler,
+                }))
+            }
             Some((windows, function)) => Column::Downsampled(Downsampler::new(windows.clone(), *function)),
         };
         Self {
@@ -454,6 +583,7 @@ impl Series {
         match &self.column {
             Column::Raw(_) => 0,
             Column::Downsampled(downsampler) => downsampler.filled_count(),
+            Column::Averaged(averages) => averages.sums.filled_count(),
         }
     }
 
@@ -461,7 +591,8 @@ impl Series {
     fn filled_until(&self, final_until_ms: i64) -> usize {
         match &self.column {
             Column::Downsampled(downsampler) if self.is_named => downsampler.filled_until(final_until_ms),
-            Column::Raw(_) | Column::Downsampled(_) => 0,
+            Column::Averaged(averages) if self.is_named => averages.sums.filled_until(final_until_ms),
+            Column::Raw(_) | Column::Downsampled(_) | Column::Averaged(_) => 0,
         }
     }
 
@@ -469,7 +600,8 @@ impl Series {
         let points = match &mut self.column {
             Column::Raw(points) => std::mem::take(points),
             Column::Downsampled(downsampler) if self.is_named => downsampler.take(final_until_ms),
-            Column::Downsampled(_) => return Points::default(),
+            Column::Averaged(averages) if self.is_named => averages.take(final_until_ms),
+            Column::Downsampled(_) | Column::Averaged(_) => return Points::default(),
         };
         match &mut self.rater {
             None => points,
@@ -483,8 +615,31 @@ impl Column {
     const fn held_bytes(&self) -> u64 {
         match self {
             Self::Raw(points) => points.held_bytes(),
+            Self::Averaged(averages) => averages.sums.held_bytes() + averages.counts.held_bytes(),
             Self::Downsampled(downsampler) => downsampler.held_bytes(),
         }
+    }
+}
+
+impl Averages {
+    /// Sums by counts; 0 where nothing was counted, as in OpenTSDB.
+    fn take(&mut self, until_ms: i64) -> Points {
+        let mut sums = self.sums.take(until_ms);
+        let counts = self.counts.take(until_ms);
+        let (_, sum_values) = sums.columns_mut();
+        if let (Values::Doubles(sums), Values::Doubles(counts)) = (sum_values, counts.values()) {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum = if *count == 0.0 { 0.0 } else { *sum / count };
+            }
+        }
+        sums
+    }
+}
+
+impl SeriesOptions {
+    fn averages(&self) -> bool {
+        let source = self.rollup.as_ref();
+        source.is_some_and(|source| source.read.count.is_some())
     }
 }
 

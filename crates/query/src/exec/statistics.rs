@@ -1,5 +1,6 @@
 //! Statistics of a query, and the damage that it skipped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_row_store::{DamageLog, DamagedRange};
@@ -25,7 +26,7 @@ pub struct DamagedRow {
 
 impl DamagedRow {
     /// A row that cannot be decoded.
-    pub(super) const fn of_row(tsuid: Tsuid, hour_ms: i64, reason: String) -> Self {
+    pub(crate) const fn of_row(tsuid: Tsuid, hour_ms: i64, reason: String) -> Self {
         Self {
             tsuid: Some(tsuid),
             from_ms: hour_ms,
@@ -78,6 +79,17 @@ impl Statistics {
     }
 }
 
+/// Rollups that a sub-query read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollupUse {
+    /// The sub-query, from 0.
+    pub query: usize,
+    /// The interval of the rollups.
+    pub interval: Arc<str>,
+    /// Their table.
+    pub table: Arc<str>,
+}
+
 /// What a query read, and what its result is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -99,6 +111,8 @@ pub struct Statistics {
     pub damaged_rows: u64,
     /// The first of them, at most [`MAX_DAMAGED_ROWS`].
     pub damaged: Vec<DamagedRow>,
+    /// The sub-queries that rollups answered, ascending; the others read points.
+    pub rollups: Vec<RollupUse>,
     /// From the start of the query to its last frame.
     pub elapsed: Duration,
 }

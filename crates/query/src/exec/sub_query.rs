@@ -4,6 +4,7 @@
 //! it reads the extents of the remaining series, and from then on it aggregates after each time slice: it emits all
 //! results up to the watermark, or keeps them if the client needs whole groups, and frees the points.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,8 +30,9 @@ use crate::exec::incremental::IncrementalAggregator;
 use crate::exec::output::FrameOutput;
 use crate::exec::scan::columns::ColumnSource;
 use crate::exec::scan::{self, ScanItem};
-use crate::exec::series_builder::SeriesOptions;
+use crate::exec::series_builder::{RollupSource, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
+use crate::exec::statistics::RollupUse;
 use crate::function::rate::Rater;
 use crate::names::Names;
 use crate::plan::access_path::AccessPath;
@@ -38,7 +40,7 @@ use crate::plan::hours::Hours;
 use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
 use crate::spec::{QuerySpec, SubQuery};
-use crate::storage::PointStorage;
+use crate::storage::{PointStorage, Storage};
 
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
@@ -51,7 +53,9 @@ pub(super) struct SubQueryExecution<'a> {
     environment: &'a Environment,
     context: &'a QueryContext,
     query: &'a QuerySpec,
-    sub_query: &'a SubQuery,
+    sub_query: Cow<'a, SubQuery>,
+    /// The storage of the table that is read.
+    storage: Cow<'a, Storage>,
     /// Its number in the query.
     index: usize,
     plan: &'a Plan,
@@ -82,18 +86,23 @@ impl<'a> SubQueryExecution<'a> {
             environment,
             context,
             query,
-            sub_query,
+            can_emit_early: can_emit_early(query, sub_query, plan),
+            sub_query: match &plan.read.rollup {
+                Some(rollup) => rollup.sub_query(sub_query),
+                None => Cow::Borrowed(sub_query),
+            },
+            storage: plan.storage(&environment.storage),
             index,
             plan,
             columns: None,
-            can_emit_early: can_emit_early(query, sub_query, plan),
             groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
         }
     }
 
-    /// Runs it and sends its frames.
-    pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<(), QueryError> {
+    /// Runs it and sends its frames. Returns whether that was all of its result: not if there are no series, and another
+    /// table is to be read in place of this one.
+    pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
         self.columns = self.columns();
         self.check_result(output).await?;
         let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
@@ -106,7 +115,7 @@ impl<'a> SubQueryExecution<'a> {
             .fetch_add(counted.skipped_cells, Ordering::Relaxed);
         output.statistics.add_read(counted);
         if let Some(damage) = &self.skip_damaged {
-            let layout = &self.environment.storage.layout;
+            let layout = &self.storage.layout;
             output.statistics.add_damage(damage, layout, &self.plan.hours);
         }
         if self.groups.is_none() {
@@ -117,7 +126,18 @@ impl<'a> SubQueryExecution<'a> {
         // What series take beside their points.
         budget.release_all_series();
         let query = self.index;
-        output.send(Frame::Done { query, groups }).await
+        if groups == 0 && !self.plan.fallbacks.is_empty() {
+            return Ok(false);
+        }
+        if let Some(rollup) = &self.plan.read.rollup {
+            output.statistics.rollups.push(RollupUse {
+                query,
+                interval: rollup.interval.name().into(),
+                table: self.storage.table.to_string().into(),
+            });
+        }
+        output.send(Frame::Done { query, groups }).await?;
+        Ok(true)
     }
 
     fn grouping(&self) -> Grouping {
@@ -143,19 +163,24 @@ impl<'a> SubQueryExecution<'a> {
                 last_ms: self.plan.begins_until_ms.min(self.plan.hours.stop_ms() - 1),
             },
             grouping: self.grouping(),
-            widths: self.environment.storage.layout.widths,
+            widths: self.storage.layout.widths,
             holds: match (self.can_emit_early, !output.form.is_early()) {
                 (false, _) => Holds::Series,
                 (true, true) => Holds::Groups,
                 (true, false) => Holds::Slice,
             },
         };
-        result.check(columns, self.context.budget()).await
+        let compute = &self.environment.resources.compute;
+        result.check(columns, compute, self.context.budget()).await
     }
 
     fn series_options(&self) -> SeriesOptions {
         SeriesOptions {
-            layout: self.environment.storage.layout,
+            layout: self.storage.layout,
+            rollup: self.plan.read.rollup.clone().map(|read| {
+                let table = self.storage.table.to_string();
+                Arc::new(RollupSource { read, table })
+            }),
             duplicates: self.query.duplicates,
             skip_damaged_rows: self.query.skip_damaged_rows,
             begins_until_ms: self.plan.begins_until_ms,
@@ -171,13 +196,14 @@ impl<'a> SubQueryExecution<'a> {
 
     /// The columns that the plan reads.
     fn columns(&self) -> Option<(&'a PointStorage, ColumnSource)> {
+        // No other table is in columns.
         let points = self.environment.storage.points.as_ref()?;
         let AccessPath::Columns(series) = &self.plan.access_path else {
             return None;
         };
-        let (storage, skip_damaged) = (&self.environment.storage, self.skip_damaged.as_ref());
+        let (storage, skip_damaged) = (&*self.storage, self.skip_damaged.as_ref());
         let windows = self.plan.downsample.as_ref().map(|(windows, _)| windows);
-        let lookahead = Lookahead::of(self.query, self.sub_query, windows);
+        let lookahead = Lookahead::of(self.query, &self.sub_query, windows);
         let source = ColumnSource::of(storage, points, self.plan, series, lookahead, skip_damaged);
         Some((points, source))
     }
@@ -188,7 +214,7 @@ impl<'a> SubQueryExecution<'a> {
         collector: &mut Collector,
         output: &mut FrameOutput<'_>,
     ) -> Result<(), QueryError> {
-        let (storage, budget) = (&self.environment.storage, self.context.budget());
+        let (storage, budget) = (&*self.storage.clone(), self.context.budget());
         let skip_damaged = self.skip_damaged.as_ref();
         let mut items = match &self.columns {
             Some((points, source)) => {
@@ -275,7 +301,7 @@ impl<'a> SubQueryExecution<'a> {
         series: &[SeriesPoints],
         watermark_ms: i64,
     ) -> Result<Arc<SeriesExtents>, QueryError> {
-        let storage = &self.environment.storage;
+        let storage = &*self.storage;
         let seconds = u32::try_from(watermark_ms / 1000).unwrap_or(u32::MAX);
         let rest = Hours {
             start: BaseTime::of_seconds(seconds),
@@ -286,7 +312,15 @@ impl<'a> SubQueryExecution<'a> {
             None => (&storage.store, None),
         };
         let skip_damaged = self.skip_damaged.as_ref();
-        let extents = SeriesExtents::read(storage, places, self.plan, rest, self.context, skip_damaged);
+        let compute = &self.environment.resources.compute;
+        let extents = SeriesExtents::read(
+            storage,
+            places,
+            self.plan,
+            rest,
+            (self.context, compute),
+            skip_damaged,
+        );
         let mut extents = extents.await?;
         extents.add_read(series, watermark_ms);
         Ok(Arc::new(extents))
@@ -300,7 +334,7 @@ impl<'a> SubQueryExecution<'a> {
         extents: Option<Arc<SeriesExtents>>,
         output: &mut FrameOutput<'_>,
     ) -> Result<Groups, QueryError> {
-        let storage = &self.environment.storage;
+        let storage = &*self.storage;
         let is_early = extents.is_some() && output.form.is_early();
         let widths = storage.layout.widths;
         let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
@@ -312,6 +346,12 @@ impl<'a> SubQueryExecution<'a> {
         };
         let (aggregator, uids) = self.for_series(count, group).await?;
         let frames = GroupFrames {
+            rollup: self
+                .plan
+                .read
+                .rollup
+                .as_ref()
+                .map(|rollup| rollup.interval.name().into()),
             query: self.index,
             first_group: output.groups,
             metric: self.plan.metric.clone(),
@@ -333,7 +373,7 @@ impl<'a> SubQueryExecution<'a> {
         let compute = self.environment.resources.compute.clone();
         let (query, hours) = (self.query, &self.plan.hours);
         let aggregation =
-            AggregationContext::new(query, self.sub_query, hours, self.context, compute, frames);
+            AggregationContext::new(query, &self.sub_query, hours, self.context, compute, frames);
         Ok(Groups {
             aggregator,
             aggregation: Arc::new(aggregation),
@@ -403,7 +443,7 @@ impl<'a> SubQueryExecution<'a> {
 
 /// Whether results can be emitted before the scan ends: not with one value for the whole range, nor with windows
 /// that depend on each series, nor where a quirk lets series contribute before their first point. These need
-/// the first point of every series.
+/// the first point of every series. Rows of rollups are longer than the hours that extents are made of.
 fn can_emit_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool {
     let contributes_before_it_begins = match (sub_query.rate, &plan.downsample) {
         (Some(_), _) => query.quirks.rates_begin_at_the_epoch,
@@ -415,5 +455,5 @@ fn can_emit_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool 
         .downsample
         .as_ref()
         .is_none_or(|(windows, _)| windows.final_until(0).is_some());
-    !contributes_before_it_begins && has_fixed_windows
+    !contributes_before_it_begins && has_fixed_windows && plan.read.rollup.is_none()
 }

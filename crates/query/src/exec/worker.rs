@@ -79,7 +79,10 @@ pub(super) type Reply<T> = Option<oneshot::Sender<T>>;
 impl Worker {
     /// A worker for a share of the series.
     pub(super) fn new(share: Share, builder: SeriesBuilder, compute: ComputePool) -> Self {
-        let is_inline = share.columns.as_ref().is_some_and(ColumnSource::is_read_inline);
+        let is_inline = share
+            .columns
+            .as_ref()
+            .is_some_and(|columns| columns.is_read_inline);
         Self {
             share,
             compute,

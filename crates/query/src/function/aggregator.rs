@@ -11,6 +11,8 @@
 //!
 //! Source: OpenTSDB 2.4, `Aggregators`.
 
+use oxtsdb_point_store::{BlockSummary, Statistics};
+
 use crate::quirks::Quirks;
 
 /// A function from many numbers to one.
@@ -332,6 +334,30 @@ impl Accumulator {
         }
         self.state = state;
         self.count = count;
+    }
+
+    /// Takes the values of a block, of a function that [`Summarizer`](super::summary::Summarizer) accepts.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "as the values themselves are converted"
+    )]
+    pub(crate) fn feed_block(&mut self, block: &BlockSummary) {
+        let (min, max, sum) = match block.statistics {
+            Statistics::Int { min, max, sum } => (min as f64, max as f64, sum as f64),
+            Statistics::Float { min, max, sum } => (min, max, sum),
+        };
+        match self.function {
+            Function::Sum | Function::Avg => self.state += sum,
+            Function::Min if min < self.state => self.state = min,
+            Function::Max if max > self.state => self.state = max,
+            _ => {}
+        }
+        self.count += block.count as u64;
+    }
+
+    /// What has come together so far.
+    pub(crate) const fn state(&self) -> f64 {
+        self.state
     }
 
     /// The result, after which there is nothing again.

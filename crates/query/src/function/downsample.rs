@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
+use oxtsdb_point_store::BlockSummary;
 
 use crate::function::aggregator::{Accumulator, Aggregator, Function};
 use crate::function::calendar::{CalendarInterval, CalendarUnit, CalendarWindows};
@@ -271,7 +272,7 @@ impl WindowLayout {
     }
 
     /// Start of the window that holds an instant, counted on from one that begins at `start_ms`.
-    fn advance(&self, start_ms: i64, time_ms: i64) -> i64 {
+    pub(crate) fn advance(&self, start_ms: i64, time_ms: i64) -> i64 {
         match self {
             Self::Calendar(calendar) => calendar.advance(start_ms, time_ms),
             // Mostly it is the next one, which takes no division.
@@ -453,20 +454,7 @@ impl Downsampler {
 
     fn feed_inside(&mut self, mut times_ms: &[i64], mut values: &[f64]) {
         while let Some(&first) = times_ms.first() {
-            let end = match self.open {
-                Some((_, end)) if first < end => end,
-                previous => {
-                    self.close();
-                    let layout = &self.windows.layout;
-                    let start = match previous {
-                        Some((start, _)) => layout.advance(start, first),
-                        None => layout.floor(first),
-                    };
-                    let end = layout.next(start);
-                    self.open = Some((start, end));
-                    end
-                }
-            };
+            let end = self.open_at(first);
             // Not a binary search: windows are short.
             let inside = times_ms
                 .iter()
@@ -475,6 +463,34 @@ impl Downsampler {
             self.fold.feed(&values[..inside]);
             (times_ms, values) = (&times_ms[inside..], &values[inside..]);
         }
+    }
+
+    /// Opens the window of an instant, unless it is open; returns the start of the one behind it.
+    fn open_at(&mut self, time_ms: i64) -> i64 {
+        let previous = match self.open {
+            Some((_, end)) if time_ms < end => return end,
+            previous => previous,
+        };
+        self.close();
+        let layout = &self.windows.layout;
+        let start = match previous {
+            Some((start, _)) => layout.advance(start, time_ms),
+            None => layout.floor(time_ms),
+        };
+        let end = layout.next(start);
+        self.open = Some((start, end));
+        end
+    }
+
+    /// Takes the points of a block, which [`Summarizer`](super::summary::Summarizer) accepts.
+    pub(crate) fn feed_block(&mut self, block: &BlockSummary) {
+        self.open_at(block.range.first_ms);
+        self.fold.feed_block(block);
+    }
+
+    /// What the function has of the window that is being filled.
+    pub(crate) const fn state(&self) -> f64 {
+        self.fold.state()
     }
 
     fn close(&mut self) {

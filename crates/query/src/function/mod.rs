@@ -5,3 +5,4 @@ pub mod aggregator;
 pub mod calendar;
 pub mod downsample;
 pub mod rate;
+pub(crate) mod summary;

@@ -4,12 +4,13 @@ use std::fmt;
 
 use crate::filter::FilterError;
 use crate::function::downsample::DownsampleError;
+use crate::histogram::HistogramQueryError;
 
 /// Hex digits of the metric that OpenTSDB expects in TSUIDs.
 pub(super) const METRIC_DIGITS: usize = 6;
 
 /// A text is not a valid sub-query.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LanguageError {
     /// Fewer than two parts; as in OpenTSDB the message says `m` also for `tsuid`.
     #[error("Invalid parameter m={text} (not enough :-separated parts)")]
@@ -72,6 +73,21 @@ pub enum LanguageError {
         /// The text.
         text: String,
     },
+    /// Percentiles that are not in brackets.
+    #[error("Malformated percentile query paramater: {text}")]
+    Percentiles {
+        /// The text.
+        text: String,
+    },
+    /// A percentile that is no number.
+    #[error("{}", not_a_float(text))]
+    PercentileNumber {
+        /// The text.
+        text: String,
+    },
+    /// A sub-query that cannot be one of histograms.
+    #[error(transparent)]
+    Histogram(#[from] HistogramQueryError),
     /// Nothing at all.
     #[error("The query string was empty")]
     Empty,
@@ -131,12 +147,14 @@ pub enum LanguageError {
         /// The text.
         text: String,
     },
-    /// A part that OpenTSDB supports and this server does not.
-    #[error("Not supported: {part}")]
-    NotSupported {
-        /// The part.
-        part: String,
-    },
+}
+
+/// Java's message for a text that is not a float.
+fn not_a_float(text: &str) -> String {
+    if text.is_empty() {
+        return "empty String".to_owned();
+    }
+    format!("For input string: \"{text}\"")
 }
 
 /// A pair of braces after a metric.

@@ -5,14 +5,13 @@
 //!   tsuid = AGGREGATOR [":" PART]... ":" HEX ["," HEX]...
 //!   PART  = "rate" ["{" ("counter" | "dropcounter") ["," [max] ["," reset]] "}"]
 //!         | DOWNSAMPLE, which begins with a digit
-//!         | "explicit_tags"
+//!         | "explicit_tags" | "percentiles[" NUMBER ["," NUMBER]... "]" | "show-histogram-buckets"
+//!         | "pre-agg" | "rollup_" USAGE
 //! ```
 //!
 //! Parts may have any order; unknown parts are ignored. With one pair of braces its tags group the result; with two
-//! pairs the first groups and the second only filters. Parts for features that this server does not implement
-//! (`pre-agg`, `rollup_...` except `rollup_raw`, `percentiles[...]`, `show-histogram-buckets`) are rejected, because
-//! the result without them would be wrong. Errors are found in OpenTSDB's order: first in the braces after the metric,
-//! then in the parts, then in aggregator and downsampling.
+//! pairs the first groups and the second only filters. Errors are found in OpenTSDB's order: first in the braces after
+//! the metric, then in the parts, then in aggregator and downsampling.
 //!
 //! Error messages are OpenTSDB's.
 //!
@@ -25,11 +24,14 @@ pub mod text;
 pub mod time;
 
 use jiff::tz::TimeZone;
+use oxtsdb_schema::value::parse_java_float;
 
 use crate::filter::TagFilter;
 use crate::function::aggregator::Aggregator;
 use crate::function::downsample::Downsample;
 use crate::function::rate::RateOptions;
+use crate::histogram::HistogramResults;
+use crate::rollup::{RollupRequest, RollupUsage};
 use crate::spec::{SeriesFilter, Source, SubQuery};
 pub use error::{Block, LanguageError};
 pub use hex::{parse_tsuids, parse_uids};
@@ -54,6 +56,12 @@ pub struct Expression {
     pub with_rate_options: bool,
     /// Only series with exactly the tags of the filters.
     pub explicit_tags: bool,
+    /// Percentiles of histograms.
+    pub percentiles: Vec<f32>,
+    /// Whether to return buckets of histograms.
+    pub histogram_buckets: bool,
+    /// The tables to read.
+    pub rollup: RollupRequest,
 }
 
 /// The series of an expression.
@@ -120,6 +128,9 @@ impl Expression {
             rate: None,
             with_rate_options: false,
             explicit_tags: false,
+            percentiles: Vec::new(),
+            histogram_buckets: false,
+            rollup: RollupRequest::default(),
         };
         for part in middle {
             expression.part(part)?;
@@ -129,7 +140,6 @@ impl Expression {
 
     fn part(&mut self, part: &str) -> Result<(), LanguageError> {
         let lower = part.to_ascii_lowercase();
-        let unsupported = ["pre-agg", "rollup_", "percentiles", "show-histogram-buckets"];
         if part.is_empty() {
             return Err(LanguageError::EmptyPart);
         } else if lower.starts_with("rate") {
@@ -141,14 +151,16 @@ impl Expression {
             });
         } else if part.starts_with(|c: char| c.is_ascii_digit()) {
             self.downsample = Some(part.to_owned());
-        } else if lower == "rollup_raw" {
-            // Only raw data exists.
+        } else if lower.starts_with("pre-agg") {
+            self.rollup.pre_aggregate = true;
+        } else if lower.starts_with("rollup_") {
+            self.rollup.usage = Some(RollupUsage::parse(part));
         } else if lower.starts_with("explicit_tags") {
             self.explicit_tags = true;
-        } else if unsupported.iter().any(|start| lower.starts_with(start)) {
-            return Err(LanguageError::NotSupported {
-                part: part.to_owned(),
-            });
+        } else if lower.starts_with("percentiles") {
+            self.percentiles = parse_percentiles(part)?;
+        } else if lower.starts_with("show-histogram-buckets") {
+            self.histogram_buckets = true;
         }
         Ok(())
     }
@@ -164,7 +176,7 @@ impl Expression {
             return Err(LanguageError::NoSource);
         }
         let downsample = self.downsample.map(|text| Downsample::parse(&text, zone, false));
-        Ok(SubQuery {
+        let sub_query = SubQuery {
             aggregator,
             downsample: downsample.transpose()?,
             source: match self.series {
@@ -176,8 +188,30 @@ impl Expression {
                 explicit_tags: self.explicit_tags,
             },
             rate: self.rate,
-        })
+            histogram: None,
+            rollup: self.rollup,
+        };
+        match HistogramResults::of(self.percentiles, self.histogram_buckets) {
+            Some(results) => Ok(sub_query.of_histograms(results)?),
+            None => Ok(sub_query),
+        }
     }
+}
+
+/// Parses `percentiles[50,99.9]`. As in OpenTSDB, text around the brackets is ignored.
+fn parse_percentiles(text: &str) -> Result<Vec<f32>, LanguageError> {
+    let numbers = text
+        .split_once('[')
+        .and_then(|(_, rest)| Some(rest.split_once(']')?.0));
+    let numbers = numbers.ok_or_else(|| LanguageError::Percentiles {
+        text: text.to_owned(),
+    })?;
+    let numbers = numbers.split(',').map(|number| {
+        parse_java_float(number).ok_or_else(|| LanguageError::PercentileNumber {
+            text: number.trim().to_owned(),
+        })
+    });
+    numbers.collect()
 }
 
 /// Parses a parameter `m`; calendars are those of `zone`.

@@ -154,8 +154,27 @@ fn rejects_invalid_queries_with_opentsdbs_messages() {
         ),
         ("sum:", "Metric cannot be null or empty"),
         ("sum:1m-foo:m", "No such downsampling function: foo"),
-        ("sum:percentiles[50]:m", "Not supported: percentiles[50]"),
-        ("sum:rollup_fallback:m", "Not supported: rollup_fallback"),
+        (
+            "sum:percentiles50:m",
+            "Malformated percentile query paramater: percentiles50",
+        ),
+        (
+            "sum:percentiles[50:m",
+            "Malformated percentile query paramater: percentiles[50",
+        ),
+        ("sum:percentiles[]:m", "empty String"),
+        ("sum:percentiles[50,]:m", "empty String"),
+        ("sum:percentiles[x]:m", "For input string: \"x\""),
+        ("sum:percentiles[101]:m", "Invalid percentile parameters: 101.0"),
+        ("sum:percentiles[-1]:m", "Invalid percentile parameters: -1.0"),
+        (
+            "avg:percentiles[50]:m",
+            "Only NONE or SUM aggregation function supported for histogram query",
+        ),
+        (
+            "sum:1m-avg:show-histogram-buckets:m",
+            "Only SUM downsampling aggregation supported for histogram query",
+        ),
     ] {
         assert_eq!(error(text), expected);
     }

@@ -20,6 +20,16 @@ impl fmt::Display for SubQuery {
             }
             f.write_char(':')?;
         }
+        if let Some(results) = &self.histogram {
+            if !results.percentiles.is_empty() {
+                let percentiles: Vec<String> =
+                    results.percentiles.iter().map(|one| one.to_string()).collect();
+                write!(f, "percentiles[{}]:", percentiles.join(","))?;
+            }
+            if results.buckets {
+                f.write_str("show-histogram-buckets:")?;
+            }
+        }
         if self.filter.explicit_tags {
             f.write_str("explicit_tags:")?;
         }
@@ -90,6 +100,10 @@ mod tests {
                 "sum:0all-sum:explicit_tags:m{a=literal_or(b)}",
             ),
             ("sum:2nc-sum:m", "sum:2nc-sum:m"),
+            (
+                "sum:1m-sum-zero:show-histogram-buckets:percentiles[99.9, 50]:m",
+                "sum:60s-sum:percentiles[50,99.9]:show-histogram-buckets:m",
+            ),
         ] {
             let sub_query = parse_metric_query(text, &TimeZone::UTC).unwrap();
             assert_eq!(sub_query.to_string(), shown);

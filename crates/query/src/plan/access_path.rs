@@ -122,6 +122,8 @@ pub(super) struct AccessPathChooser<'a> {
     pub(super) hours: Hours,
     pub(super) deadline: Option<Instant>,
     pub(super) compute: &'a ComputePool,
+    /// Whether the rows of a series are those of its hours, so that their keys are known.
+    pub(super) has_rows_of_hours: bool,
 }
 
 impl AccessPathChooser<'_> {
@@ -137,7 +139,10 @@ impl AccessPathChooser<'_> {
             return Ok(columns(series, self.hours.ranges(&self.storage.layout, metric)));
         }
         let limit = MAX_NAMED_ROWS / self.hours.count().max(1);
-        if explicit_tags && let Some(tsuids) = all_series(selection, metric, limit) {
+        if explicit_tags
+            && self.has_rows_of_hours
+            && let Some(tsuids) = all_series(selection, metric, limit)
+        {
             return Ok((self.rows(tsuids), IndexUse::Named));
         }
         let (index_use, few) = matching(metric, selection, self.storage, self.deadline).await?;
@@ -147,7 +152,7 @@ impl AccessPathChooser<'_> {
                 index_use,
             ));
         };
-        let access_path = if few.len().saturating_mul(self.hours.count()) <= MAX_SINGLE_ROWS {
+        let access_path = if self.has_few_rows(few.len(), MAX_SINGLE_ROWS) {
             self.rows(few)
         } else {
             self.jumps(&few, selection)
@@ -166,7 +171,7 @@ impl AccessPathChooser<'_> {
             let ranges = series_ranges(tsuids, &self.storage.layout, self.hours);
             return Ok((columns(series, ranges).0, IndexUse::Named));
         }
-        let access_path = if tsuids.len().saturating_mul(self.hours.count()) <= MAX_NAMED_ROWS {
+        let access_path = if self.has_few_rows(tsuids.len(), MAX_NAMED_ROWS) {
             self.rows(tsuids)
         } else {
             self.jumps(tsuids, selection)
@@ -182,6 +187,10 @@ impl AccessPathChooser<'_> {
             widths: &self.storage.layout.widths,
             deadline: self.deadline,
         }
+    }
+
+    fn has_few_rows(&self, series: usize, most: usize) -> bool {
+        self.has_rows_of_hours && series.saturating_mul(self.hours.count()) <= most
     }
 
     fn rows(&self, tsuids: impl Into<Arc<[Tsuid]>>) -> AccessPath {

@@ -14,7 +14,7 @@
 //! A series that has no points in the query is read as a whole: it names its group, and its first rate may count
 //! (see [`crate::Quirks`]).
 
-use oxtsdb_point_store::TimeRange;
+use oxtsdb_point_store::{BlockSummary, TimeRange};
 
 use crate::function::downsample::Windows;
 use crate::spec::{QuerySpec, SubQuery};
@@ -75,11 +75,19 @@ impl Lookahead {
         is_inside.then_some((first, rest))
     }
 
-    /// Whether the points of the first range, ascending, are enough.
-    pub(crate) fn is_enough(&self, times_ms: &[i64]) -> bool {
+    /// Whether the points of the first range, ascending, and the blocks between them are enough. Each of these is in one
+    /// window.
+    pub(crate) fn is_enough(&self, times_ms: &[i64], blocks: &[BlockSummary]) -> bool {
         let after = times_ms.partition_point(|time_ms| *time_ms < self.after_ms);
         let last_inside = after.checked_sub(1).and_then(|last| times_ms.get(last));
-        after < times_ms.len() && last_inside.is_some_and(|last| *last >= self.begin_ms)
+        let is_after = |block: &BlockSummary| block.range.first_ms >= self.after_ms;
+        let mut ends = blocks
+            .iter()
+            .filter(|block| !is_after(block))
+            .map(|block| block.range.last_ms);
+        (after < times_ms.len() || blocks.iter().any(is_after))
+            && (last_inside.is_some_and(|last| *last >= self.begin_ms)
+                || ends.any(|last_ms| last_ms >= self.begin_ms))
     }
 }
 
@@ -125,7 +133,7 @@ mod tests {
             (vec![30 * MINUTE + 1000, 30 * MINUTE + 1001], true),
             (vec![0, MINUTE, 35 * MINUTE, 36 * MINUTE], true),
         ] {
-            assert_eq!(lookahead.is_enough(&times_ms), is_enough, "{times_ms:?}");
+            assert_eq!(lookahead.is_enough(&times_ms, &[]), is_enough, "{times_ms:?}");
         }
     }
 
@@ -139,12 +147,12 @@ mod tests {
         let (first, rest) = lookahead.divide(range).unwrap();
         assert_eq!((first.first_ms, first.last_ms), (0, 49 * MINUTE - 1));
         assert_eq!((rest.first_ms, rest.last_ms), (49 * MINUTE, range.last_ms));
-        let is_enough = |times: [i64; 2]| lookahead.is_enough(&times.map(|time| time * MINUTE));
+        let is_enough = |times: [i64; 2]| lookahead.is_enough(&times.map(|time| time * MINUTE), &[]);
         assert!(!is_enough([29, 34]), "both in the last window of the query");
         assert!(is_enough([34, 35]));
         lookahead.begin_ms = 7 * MINUTE;
         assert!(
-            !lookahead.is_enough(&[0, 40 * MINUTE]),
+            !lookahead.is_enough(&[0, 40 * MINUTE], &[]),
             "in no window of the query"
         );
     }

@@ -15,6 +15,7 @@ pub mod hours;
 pub(crate) mod lookahead;
 pub mod metric_series;
 pub mod query_plan;
+pub mod rollup;
 pub mod selection;
 pub mod single_rows;
 pub mod tsuids;

@@ -1,5 +1,7 @@
 //! The plan of one sub-query.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use oxtsdb_resources::ComputePool;
@@ -13,6 +15,7 @@ use crate::function::downsample::Windows;
 use crate::plan::access_path::{AccessPath, AccessPathChooser, IndexUse};
 use crate::plan::hours::Hours;
 use crate::plan::metric_series::{MetricSeries, name_tests};
+use crate::plan::rollup::{TableRead, choices};
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::tsuids::check_tsuids;
 use crate::plan::windows::windows;
@@ -36,6 +39,10 @@ pub struct Plan {
     pub selection: Selection,
     /// The tag keys that series are grouped by, ascending.
     pub group_by: Vec<TagkUid>,
+    /// The table that is read.
+    pub read: TableRead,
+    /// The tables to read in its place if it has no series.
+    pub(crate) fallbacks: VecDeque<TableRead>,
     /// How each series is downsampled.
     pub downsample: Option<(Windows, Function)>,
     /// The memory of the list of series, and of the windows of a fill policy.
@@ -56,6 +63,21 @@ impl Plan {
         compute: &ComputePool,
         context: &QueryContext,
     ) -> Result<Self, QueryError> {
+        let mut reads = choices(sub_query, storage)?;
+        let read = reads.pop_front().unwrap_or_default();
+        Self::reading(query, sub_query, (read, reads), storage, compute, context).await
+    }
+
+    /// As [`Plan::new`], of a table, with those to read in its place.
+    pub(crate) async fn reading(
+        query: &QuerySpec,
+        sub_query: &SubQuery,
+        (read, fallbacks): (TableRead, VecDeque<TableRead>),
+        storage: &Storage,
+        compute: &ComputePool,
+        context: &QueryContext,
+    ) -> Result<Self, QueryError> {
+        let storage = &*read.storage(storage);
         let (layout, deadline) = (&storage.layout, context.deadline());
         let quirks = query.quirks;
         let hours = Hours::of_query(
@@ -64,11 +86,17 @@ impl Plan {
             sub_query.downsample.as_ref(),
             quirks,
         );
+        let hours = match &read.rollup {
+            Some(rollup) => rollup.hours(hours, sub_query),
+            None => hours,
+        };
         let range_hours = hours;
         let filter = &sub_query.filter;
         let names_all_keys = filter.explicit_tags && !filter.tags.is_empty();
         let (hours, begins_until_ms) = match &sub_query.source {
-            Source::Metric(_) if names_all_keys && quirks.explicit_tags_read_an_hour_more => {
+            Source::Metric(_)
+                if names_all_keys && quirks.explicit_tags_read_an_hour_more && read.rollup.is_none() =>
+            {
                 (hours.one_more(), hours.stop_ms())
             }
             Source::Metric(_) | Source::Tsuids(_) => (hours, i64::MAX),
@@ -78,6 +106,7 @@ impl Plan {
             hours,
             deadline,
             compute,
+            has_rows_of_hours: read.rollup.is_none(),
         };
         let mut plan = match &sub_query.source {
             Source::Metric(metric) => {
@@ -98,6 +127,8 @@ impl Plan {
                     index_use,
                     selection,
                     group_by,
+                    read,
+                    fallbacks,
                     downsample: None,
                     _held: None,
                 }
@@ -127,6 +158,8 @@ impl Plan {
                     index_use,
                     selection,
                     group_by,
+                    read,
+                    fallbacks,
                     downsample: None,
                     _held: None,
                 }
@@ -143,12 +176,21 @@ impl Plan {
         if let Some(downsample) = &sub_query.downsample {
             let (windows, of_windows) =
                 windows(query, downsample, &range_hours, context.budget(), compute).await?;
-            plan.downsample = Some((windows, downsample.function.under(quirks)));
+            let function = match &plan.read.rollup {
+                Some(rollup) => rollup.function(downsample, query),
+                None => downsample.function.under(quirks),
+            };
+            plan.downsample = Some((windows, function));
             if let Some(of_windows) = of_windows {
                 held.merge(of_windows);
             }
         }
         plan._held = Some(Arc::new(held));
         Ok(plan)
+    }
+
+    /// The storage that has the table.
+    pub(crate) fn storage<'a>(&self, storage: &'a Storage) -> Cow<'a, Storage> {
+        self.read.storage(storage)
     }
 }

@@ -11,6 +11,7 @@ use crate::exec::series_builder::tests::{T, row};
 
 fn shape() -> SeriesOptions {
     SeriesOptions {
+        rollup: None,
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
         skip_damaged_rows: false,
@@ -130,8 +131,10 @@ async fn columns(points: i64) -> ColumnSource {
     store.append(batch).await.unwrap();
     ColumnSource {
         estimate: store.estimate(&[series], TimeRange::ALL),
+        is_read_inline: crate::exec::scan::columns::is_read_inline(&store, &[series], TimeRange::ALL),
         store: Arc::new(store),
         series: [series].into(),
+        summarizer: None,
         lookahead: None,
         unnamed: None,
         table: "t".parse().unwrap(),
@@ -166,7 +169,7 @@ async fn reads_few_points_in_memory_inline() {
         None
     );
     let mut in_files = columns(10).await;
-    in_files.estimate.files = 1;
+    in_files.is_read_inline = false;
     assert_eq!(read_beside_a_busy_pool(in_files, Vec::new()).await, None);
     assert_eq!(
         read_beside_a_busy_pool(columns(10).await, rows()).await,

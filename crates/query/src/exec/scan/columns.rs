@@ -12,8 +12,10 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_point_store::logical_table::check_damage;
 use oxtsdb_point_store::{
-    Columns, Point, PointStore, PointStoreError, ReadEstimate, SeriesNumber, SeriesReader, TimeRange,
+    BlockSummary, Columns, Point, PointStore, PointStoreError, ReadEstimate, SeriesNumber, SeriesReader,
+    TimeRange,
 };
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{DamageLog, StoreError, TableName};
 
 use super::slices::{Slice, Slices};
@@ -22,6 +24,7 @@ use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
 use crate::exec::collect::MAX_WORKERS;
 use crate::exec::scan::density::Density;
+use crate::function::summary::Summarizer;
 use crate::plan::access_path::ColumnSeries;
 use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
@@ -36,6 +39,11 @@ pub(crate) struct ColumnSource {
     pub(crate) series: Arc<[SeriesNumber]>,
     /// What reading all of them would decode.
     pub(crate) estimate: ReadEstimate,
+    /// Whether they are in memory and so few that reading them takes less than a hand-over to a worker. Files are never
+    /// read inline: that may block.
+    pub(crate) is_read_inline: bool,
+    /// Which blocks need not be decoded; `None`: all have to.
+    pub(crate) summarizer: Option<Summarizer>,
     /// What series need of the points after the query; `None`: all of them.
     pub(crate) lookahead: Option<Lookahead>,
     /// If a value was found that needs a name and has none: the selection, to check series with points.
@@ -64,10 +72,37 @@ impl ColumnSource {
             store: Arc::clone(&points.columns),
             series: Arc::clone(&series.series),
             estimate: points.columns.estimate(&series.series, range),
+            is_read_inline: is_read_inline(&*points.columns, &series.series, range),
+            summarizer: plan
+                .downsample
+                .as_ref()
+                .and_then(|(windows, function)| Summarizer::of(windows, *function)),
             lookahead,
             unnamed: plan.selection.has_unnamed().then(|| plan.selection.clone()),
             table: storage.table.clone(),
             skip_damaged: skip_damaged.cloned(),
+        }
+    }
+
+    /// As [`ColumnSource::read`], with blocks that need not be decoded.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub(crate) fn read_summarized(
+        &self,
+        reader: &mut dyn SeriesReader,
+        series: SeriesNumber,
+        summarizer: &Summarizer,
+        (columns, blocks): (&mut Columns, &mut Vec<BlockSummary>),
+    ) -> Result<(), StoreError> {
+        let accepts = |block: &BlockSummary| summarizer.accepts(block);
+        let mut attempts = 0;
+        loop {
+            match reader.read_summarized(series, &accepts, columns, blocks) {
+                Err(error) if self.skips(&error, &mut attempts) => {}
+                read => return Ok(read?),
+            }
         }
     }
 
@@ -92,23 +127,31 @@ impl ColumnSource {
         }
     }
 
-    /// The newest point of each series in a range; damage is treated as by [`ColumnSource::read`].
+    /// The newest point of each series in a range, searched by a computation thread; damage is treated as by
+    /// [`ColumnSource::read`].
     ///
     /// # Errors
     ///
     /// Those of the store.
     pub(crate) async fn last(
         &self,
+        compute: &ComputePool,
         series: &[SeriesNumber],
         range: TimeRange,
-    ) -> Result<Vec<Option<Point>>, StoreError> {
-        let mut attempts = 0;
-        loop {
-            match self.store.last(series, range).await {
-                Err(error) if self.skips(&error, &mut attempts) => {}
-                last => return Ok(last?),
+    ) -> Result<Vec<Option<Point>>, QueryError> {
+        let (source, series) = (self.clone(), series.to_vec());
+        let search = move || {
+            let mut attempts = 0;
+            loop {
+                let mut reader = source.store.reader(range)?;
+                let last: Result<Vec<_>, _> = series.iter().map(|series| reader.last(*series)).collect();
+                match last {
+                    Err(error) if source.skips(&error, &mut attempts) => {}
+                    last => return Ok::<_, StoreError>(last?),
+                }
             }
-        }
+        };
+        Ok(compute.run(search).await??)
     }
 
     /// Whether a read is repeated after an error.
@@ -142,15 +185,6 @@ impl ColumnSource {
         usize::try_from(cost + 1).map_or(MAX_WORKERS, |cost| cost.min(MAX_WORKERS))
     }
 
-    /// Whether the columns are in memory and so few that reading them takes less than a hand-over to a worker. Files are
-    /// never read inline: that may block.
-    pub(crate) fn is_read_inline(&self) -> bool {
-        let ReadEstimate {
-            files, most_points, ..
-        } = self.estimate;
-        files == 0 && most_points <= POINTS_INLINE && self.series.len() <= SERIES_INLINE
-    }
-
     /// Bytes that a query holds if it reads all columns at once: the points or windows of all series, and the points
     /// of some series while they are decoded.
     fn held_bytes(&self, plan: &Plan) -> u64 {
@@ -172,6 +206,12 @@ impl ColumnSource {
     }
 }
 
+/// See [`ColumnSource::is_read_inline`].
+pub(crate) fn is_read_inline(store: &dyn PointStore, series: &[SeriesNumber], range: TimeRange) -> bool {
+    let points = || store.points_in_memory(series, range);
+    series.len() <= SERIES_INLINE && points().is_some_and(|points| points <= POINTS_INLINE)
+}
+
 /// Series that workers decode at a time.
 const DECODED_SERIES: u64 = MAX_WORKERS as u64;
 
@@ -182,8 +222,7 @@ const DAMAGED_PARTS: usize = 1000;
 const POINTS_OF_A_WORKER: u64 = 16 << 10;
 const SERIES_OF_A_WORKER: u64 = 256;
 
-/// Points, and series, that are read from memory and downsampled in less than 50 µs. The store bounds the points in
-/// memory of so few series; it does not estimate them.
+/// Points, and series, that are decoded and downsampled in less than 50 µs.
 const POINTS_INLINE: u64 = 4096;
 const SERIES_INLINE: usize = 16;
 
@@ -219,7 +258,13 @@ pub(crate) fn items(
             last_ms: slice.stop_ms() - 1,
         };
         let columns = stream::iter([Ok(ScanItem::Columns(range))]);
-        let rows = read_ahead(cells.open(slice), &budget).map_ok(ScanItem::Rows);
+        let rows = if cells.may_have_rows(slice) {
+            read_ahead(cells.open(slice), &budget)
+                .map_ok(ScanItem::Rows)
+                .boxed()
+        } else {
+            stream::empty().boxed()
+        };
         let end = stream::iter([Ok(ScanItem::Watermark(slice.stop_ms()))]);
         futures::future::ready(columns.chain(rows).chain(end))
     };

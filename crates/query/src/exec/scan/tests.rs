@@ -97,6 +97,7 @@ async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
         directory: Arc::new(Numbers),
         matches: MatchCache::default(),
         index: None,
+        rollups: None,
     };
     let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));
     let compute = ComputePool::new(1).unwrap();

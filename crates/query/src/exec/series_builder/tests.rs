@@ -38,6 +38,7 @@ fn builder(downsample: Option<&str>) -> SeriesBuilder {
         )
     });
     let shape = SeriesOptions {
+        rollup: None,
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
         skip_damaged_rows: false,

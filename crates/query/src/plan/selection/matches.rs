@@ -91,6 +91,12 @@ impl Matches {
         }
     }
 
+    /// Whether at least half of the resolved values match; false if none is resolved.
+    pub(super) fn pass_most(&self) -> bool {
+        let resolved = self.0.read();
+        !resolved.matched.is_empty() && resolved.matched.len() >= resolved.rejected.len()
+    }
+
     /// Whether a value has no name.
     pub(super) fn has_unnamed(&self) -> bool {
         !self.0.read().unnamed.is_empty()

@@ -160,6 +160,7 @@ impl Selection {
             filter
                 .with_seek(move |key| seek.seek_after(key))
                 .with_parts(self.key_parts())
+                .keeping_most(self.1.is_none() && self.0.tests.iter().all(TagTest::passes_most))
         })
     }
 

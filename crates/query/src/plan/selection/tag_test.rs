@@ -52,6 +52,15 @@ impl TagTest {
         }
     }
 
+    /// Whether most values are expected to pass, by those that are resolved.
+    pub(super) fn passes_most(&self) -> bool {
+        match &self.test {
+            ValueTest::Any | ValueTest::NotIn(_) => true,
+            ValueTest::In(_) => false,
+            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => test.matches.pass_most(),
+        }
+    }
+
     /// Whether a row passes that does not have the key.
     pub(super) fn passes_without(&self) -> bool {
         matches!(self.test, ValueTest::NameIfPresent(_))

@@ -45,6 +45,30 @@ fn filters_require_their_key() {
 }
 
 #[test]
+fn filters_declare_whether_most_rows_match() {
+    let keeps_most = |test| {
+        let tests = vec![TagTest { tagk: tagk(1), test }];
+        let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+        selection.row_filter().unwrap().keeps_most()
+    };
+    assert!(keeps_most(ValueTest::NotIn(values(&[5]))));
+    assert!(!keeps_most(ValueTest::In(values(&[5]))));
+    let by_name = |matched: &[u64], rejected: &[u64]| {
+        let test = NameTest::new(Box::new(|_| true), Arc::default());
+        let uids = |numbers: &[u64], passes| {
+            values(numbers)
+                .into_iter()
+                .map(move |value| (Uid::from(value), Some(passes)))
+        };
+        test.matches.add(uids(matched, true).chain(uids(rejected, false)));
+        keeps_most(ValueTest::Name(test))
+    };
+    assert!(by_name(&[1, 2], &[3]));
+    assert!(!by_name(&[1], &[2, 3]));
+    assert!(!by_name(&[], &[]), "no name is resolved");
+}
+
+#[test]
 fn explicit_tags_reject_other_keys() {
     let tests = || {
         vec![TagTest {

@@ -1,0 +1,129 @@
+//! Sub-queries of histograms: percentiles, and the counts of buckets.
+//!
+//! ```text
+//!   plan ─► rows ─► histograms by series ─► windows: sums ─► groups: sums ─► percentiles, buckets ─► results
+//! ```
+//!
+//! Each percentile and each bucket of a group is a result of its own, whose metric has a suffix. Rates, fill policies and
+//! interpolation do not apply. Cells that do not decode are left out, counted and reported: OpenTSDB leaves them out too.
+//!
+//! Source: OpenTSDB 2.4, `TsdbQuery.HistogramGroupByAndAggregateCB`, `TSSubQuery.checkHistogramQuery`.
+
+mod merge;
+mod read;
+mod run;
+
+use std::fmt;
+
+use oxtsdb_schema::histogram::Bounds;
+use oxtsdb_schema::java;
+
+use crate::function::aggregator::Function;
+use crate::function::downsample::Fill;
+use crate::spec::SubQuery;
+pub(crate) use run::HistogramExecution;
+
+/// Most percentiles of a sub-query.
+pub const MAX_PERCENTILES: usize = 100;
+
+/// What a sub-query of histograms returns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HistogramResults {
+    /// The percentiles, 0 to 100, ascending.
+    pub percentiles: Vec<f32>,
+    /// Whether to return the counts of buckets.
+    pub buckets: bool,
+}
+
+/// Why a sub-query cannot be one of histograms. Has OpenTSDB's messages.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum HistogramQueryError {
+    /// An aggregator other than `sum` and `none`.
+    #[error("Only NONE or SUM aggregation function supported for histogram query")]
+    Aggregator,
+    /// Downsampling other than by `sum`.
+    #[error("Only SUM downsampling aggregation supported for histogram query")]
+    Downsampling,
+    /// A percentile that is not between 0 and 100.
+    #[error("Invalid percentile parameters: {}", java::float_to_string(*percentile))]
+    Percentile {
+        /// The rejected number.
+        percentile: f32,
+    },
+    /// More percentiles than a sub-query may have.
+    #[error("sub-query has {count} percentiles, at most {MAX_PERCENTILES} are allowed")]
+    TooManyPercentiles {
+        /// Their number.
+        count: usize,
+    },
+}
+
+impl HistogramResults {
+    /// The percentiles in any order, and whether to return buckets; `None` if nothing is requested.
+    pub fn of(mut percentiles: Vec<f32>, buckets: bool) -> Option<HistogramResults> {
+        // As Java sorts: NaN comes last.
+        percentiles.sort_by(|left, right| match (left.is_nan(), right.is_nan()) {
+            (false, false) => left.total_cmp(right),
+            (left, right) => left.cmp(&right),
+        });
+        (buckets || !percentiles.is_empty()).then_some(HistogramResults { percentiles, buckets })
+    }
+}
+
+impl SubQuery {
+    /// The sub-query of histograms. Its fill policy has no effect.
+    ///
+    /// # Errors
+    ///
+    /// [`HistogramQueryError`].
+    pub fn of_histograms(mut self, results: HistogramResults) -> Result<SubQuery, HistogramQueryError> {
+        if !matches!(self.aggregator.name(), "sum" | "none") {
+            return Err(HistogramQueryError::Aggregator);
+        }
+        if let Some(downsample) = &mut self.downsample {
+            if downsample.name != "sum" || downsample.function != Function::Sum {
+                return Err(HistogramQueryError::Downsampling);
+            }
+            downsample.fill = Fill::None;
+        }
+        let count = results.percentiles.len();
+        if count > MAX_PERCENTILES {
+            return Err(HistogramQueryError::TooManyPercentiles { count });
+        }
+        let is_wrong = |percentile: &&f32| **percentile < 0.0 || **percentile > 100.0;
+        if let Some(percentile) = results.percentiles.iter().find(is_wrong) {
+            let percentile = *percentile;
+            return Err(HistogramQueryError::Percentile { percentile });
+        }
+        self.histogram = Some(results);
+        Ok(self)
+    }
+}
+
+/// Which part of its histograms a result has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HistogramPart {
+    /// The values at a percentile.
+    Percentile(f32),
+    /// The counts of values below all buckets.
+    Underflow,
+    /// The counts of a bucket.
+    Bucket(Bounds),
+    /// The counts of values above all buckets.
+    Overflow,
+}
+
+impl fmt::Display for HistogramPart {
+    /// The suffix of the metric: `_pct_99.9`, `_UNDERFLOW`, `_0.0_1.75`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percentile(percentile) => write!(f, "_pct_{}", java::float_to_string(*percentile)),
+            Self::Underflow => f.write_str("_UNDERFLOW"),
+            Self::Bucket(Bounds { lower, upper }) => {
+                let (lower, upper) = (java::float_to_string(*lower), java::float_to_string(*upper));
+                write!(f, "_{lower}_{upper}")
+            }
+            Self::Overflow => f.write_str("_OVERFLOW"),
+        }
+    }
+}

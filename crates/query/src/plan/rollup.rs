@@ -1,0 +1,211 @@
+//! Which table answers a sub-query: points, pre-aggregates, or rollups of an interval.
+//!
+//! ```text
+//!   sub-query                                          tables, each if the one before has no series
+//!   no downsampling, or by no multiple of an interval  points
+//!   ROLLUP_RAW, histograms                             points
+//!   the longest interval is the default one            points
+//!   ROLLUP_NOFALLBACK                                  the longest interval
+//!   ROLLUP_FALLBACK                                    the intervals from the longest on; points for the default one
+//!   ROLLUP_FALLBACK_RAW                                the longest interval, points
+//! ```
+//!
+//! Pre-aggregates, which a sub-query requests by a flag or by a literal value of their tag, are in a second table of
+//! each interval; without rollups they are the points of the default interval's second table.
+//!
+//! OpenTSDB falls back to points with windows of the rollup's interval; here the windows are those of the request.
+//!
+//! Source: OpenTSDB 2.4, `TsdbQuery.transformDownSamplerToRollupQuery`, `TsdbQuery.tableToBeScanned`,
+//! `FallbackRollupOnEmptyResult`, `TsdbQuery.getScanStartTimeSeconds`.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use oxtsdb_row_store::TableName;
+use oxtsdb_schema::rollup::NoIdError;
+use oxtsdb_schema::{BaseTime, RollupInterval};
+
+use crate::function::aggregator::{Aggregator, Function};
+use crate::function::downsample::{Downsample, Interval};
+use crate::plan::hours::Hours;
+use crate::rollup::{RollupUsage, Rollups};
+use crate::spec::{QuerySpec, SubQuery};
+use crate::storage::Storage;
+
+/// Why a sub-query cannot be answered from rollups or pre-aggregates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RollupChoiceError {
+    /// The function of the downsampling has no id.
+    #[error(transparent)]
+    NoId(#[from] NoIdError),
+    /// Pre-aggregates without rollups, and no default interval.
+    #[error("pre-aggregates need rollups with a default interval (--rollups-config)")]
+    NoPreAggregates,
+}
+
+/// What a sub-query reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableRead {
+    /// The table; `None`: that of points.
+    pub table: Option<TableName>,
+    /// How its cells are read, if they are rollups.
+    pub rollup: Option<RollupRead>,
+}
+
+/// Which rollups are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollupRead {
+    /// Their interval.
+    pub interval: RollupInterval,
+    /// The name and id of the aggregate that is read; of an average that of the sums.
+    pub value: (String, u8),
+    /// The name and id of the counts that sums are divided by, for an average.
+    pub count: Option<(String, u8)>,
+}
+
+/// What a sub-query reads, in order: each if the one before has no series. There is at least one.
+pub(crate) fn choices(
+    sub_query: &SubQuery,
+    storage: &Storage,
+) -> Result<VecDeque<TableRead>, RollupChoiceError> {
+    if sub_query.histogram.is_some() {
+        return Ok(VecDeque::from([TableRead::default()]));
+    }
+    let Some(rollups) = storage.rollups.as_deref() else {
+        return match sub_query.rollup.pre_aggregate {
+            true => Err(RollupChoiceError::NoPreAggregates),
+            false => Ok(VecDeque::from([TableRead::default()])),
+        };
+    };
+    let pre_aggregate = sub_query.rollup.pre_aggregate || names_pre_aggregates(sub_query, rollups);
+    let points = || {
+        let table = match pre_aggregate {
+            true => {
+                let interval = rollups.config().default_interval();
+                let interval = interval.ok_or(RollupChoiceError::NoPreAggregates)?;
+                rollups.table(interval.pre_aggregation_table()).cloned()
+            }
+            false => None,
+        };
+        Ok::<_, RollupChoiceError>(TableRead { table, rollup: None })
+    };
+    let usage = sub_query.rollup.usage.unwrap_or_default();
+    let downsample = sub_query.downsample.as_ref();
+    let intervals = downsample
+        .filter(|_| usage != RollupUsage::Raw)
+        .and_then(seconds)
+        .map(|seconds| rollups.config().intervals_of(seconds))
+        .unwrap_or_default();
+    let mut choices = VecDeque::new();
+    for interval in intervals {
+        if interval.is_default() {
+            choices.push_back(points()?);
+            break;
+        }
+        // Only downsampling has intervals.
+        let function = downsample.map_or("", |downsample| downsample.name);
+        let table = match pre_aggregate {
+            true => interval.pre_aggregation_table(),
+            false => interval.table(),
+        };
+        choices.push_back(TableRead {
+            table: rollups.table(table).cloned(),
+            rollup: Some(RollupRead::new(interval.clone(), function, rollups)?),
+        });
+        match usage {
+            RollupUsage::Fallback => {}
+            RollupUsage::FallbackRaw => {
+                choices.push_back(points()?);
+                break;
+            }
+            RollupUsage::Raw | RollupUsage::NoFallback => break,
+        }
+    }
+    if choices.is_empty() {
+        choices.push_back(points()?);
+    }
+    Ok(choices)
+}
+
+/// Whether a filter names values of the tag of pre-aggregates.
+fn names_pre_aggregates(sub_query: &SubQuery, rollups: &Rollups) -> bool {
+    let mut filters = sub_query.filter.tags.iter();
+    filters.any(|filter| {
+        filter.key == rollups.rules().aggregate_tag
+            && filter.echo.0 == "literal_or"
+            && filter.echo.1 != rollups.rules().raw_value
+    })
+}
+
+/// The length of a window in whole seconds.
+fn seconds(downsample: &Downsample) -> Option<u32> {
+    let length_ms = match &downsample.interval {
+        Interval::Fixed { length_ms } => *length_ms,
+        Interval::Calendar(interval) => interval.nominal_ms(),
+        Interval::WholeRange => return None,
+    };
+    u32::try_from(length_ms / 1000).ok()
+}
+
+impl RollupRead {
+    fn new(interval: RollupInterval, function: &str, rollups: &Rollups) -> Result<Self, NoIdError> {
+        let of = |name: &str| Ok::<_, NoIdError>((name.to_owned(), rollups.config().id(name)?));
+        let (value, count) = match function {
+            "avg" => (of("sum")?, Some(of("count")?)),
+            "zimsum" => (of("sum")?, None),
+            "mimmax" => (of("max")?, None),
+            "mimmin" => (of("min")?, None),
+            name => (of(name)?, None),
+        };
+        Ok(Self {
+            interval,
+            value,
+            count,
+        })
+    }
+
+    /// The function over the stored values of a window.
+    pub(crate) fn function(&self, downsample: &Downsample, query: &QuerySpec) -> Function {
+        match self.value.0.as_str() {
+            _ if self.count.is_some() => Function::Sum,
+            "count" => Function::Sum,
+            _ => downsample.function.under(query.quirks),
+        }
+    }
+
+    /// The sub-query over rollups: counts of series are added, not counted.
+    pub(crate) fn sub_query<'a>(&self, sub_query: &'a SubQuery) -> Cow<'a, SubQuery> {
+        match (sub_query.aggregator.name(), Aggregator::parse("sum")) {
+            ("count", Some(sum)) => Cow::Owned(SubQuery {
+                aggregator: sum,
+                ..sub_query.clone()
+            }),
+            _ => Cow::Borrowed(sub_query),
+        }
+    }
+
+    /// The base times of the rows to read for the hours that points would be read for: whole rows, and one more before
+    /// them for the first rate.
+    pub(crate) fn hours(&self, hours: Hours, sub_query: &SubQuery) -> Hours {
+        let mut start = self.interval.base_time(hours.start.seconds());
+        if sub_query.rate.is_some() && start > BaseTime::MIN {
+            start = self.interval.base_time(start.seconds() - 1);
+        }
+        Hours { start, ..hours }
+    }
+}
+
+impl TableRead {
+    /// The storage that has the table.
+    pub(crate) fn storage<'a>(&self, storage: &'a Storage) -> Cow<'a, Storage> {
+        match &self.table {
+            None => Cow::Borrowed(storage),
+            Some(table) => Cow::Owned(Storage {
+                points: None,
+                index: None,
+                table: table.clone(),
+                ..storage.clone()
+            }),
+        }
+    }
+}
