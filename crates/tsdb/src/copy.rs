@@ -1,0 +1,18 @@
+//! Copies of all tables: `tsdb export`, `tsdb import --into` and `tsdb compare`.
+//!
+//! ```text
+//!   store ── scan ──► rows ──► segments, manifest ──► rows ── put ──► store        each store: HBase or embedded
+//!                      └──────────────── compare ──────┴───────────────┘
+//! ```
+//!
+//! These commands open stores themselves and call no server. The format is described in `docs/export.md`.
+
+pub(crate) mod compare;
+pub(crate) mod export;
+mod import;
+mod manifest;
+mod place;
+mod segment;
+mod source;
+
+pub(crate) use import::{IntoArgs, run as run_import};

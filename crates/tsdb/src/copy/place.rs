@@ -1,0 +1,279 @@
+//! Where tables are: HBase, a data folder, or an export.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use data_service::DataSettings;
+use data_service::settings::TableSettings;
+use oxtsdb_resources::{FixedShare, MemoryAccount};
+use oxtsdb_row_store::{RowStore, TableDef, TableName};
+use oxtsdb_schema::{RowKeyLayout, UidWidth, UidWidths};
+use oxtsdb_server::store::{Gateways, HbaseSettings, StoreKind, StoreSettings};
+use uid_service::UidSettings;
+use uid_service::settings::UidTableSettings;
+
+use super::manifest::{Manifest, TableHeader};
+
+/// Memory that the stores of a copy share: caches, and points that are in no file yet.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// The table of points.
+pub(super) const DATA: &str = "data";
+
+/// Where tables are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// HBase, through these gateways.
+    Hbase(Gateways),
+    /// A data folder of the embedded store.
+    Embedded(PathBuf),
+    /// A folder of `tsdb export`.
+    Export(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("hbase", gateways)) => gateways.parse().map(Self::Hbase),
+            Some(("embedded", folder)) if !folder.is_empty() => Ok(Self::Embedded(folder.into())),
+            Some(("export", folder)) if !folder.is_empty() => Ok(Self::Export(folder.into())),
+            _ => Err(format!(
+                "`{text}` is not hbase:HOST:PORT[,HOST:PORT...], embedded:DIR or export:DIR"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hbase(gateways) => write!(f, "hbase:{gateways}"),
+            Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
+            Self::Export(folder) => write!(f, "export:{}", folder.display()),
+        }
+    }
+}
+
+/// Names of tables, the layout of their keys, and connections, as for `serve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TableArgs {
+    #[command(flatten)]
+    uid_tables: UidTableSettings,
+
+    #[command(flatten)]
+    data_tables: TableSettings,
+
+    #[command(flatten)]
+    hbase: HbaseSettings,
+}
+
+impl TableArgs {
+    /// The layout of row keys.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range.
+    pub(super) fn layout(&self) -> anyhow::Result<RowKeyLayout> {
+        let uids = &self.uid_tables;
+        Ok(RowKeyLayout {
+            salt: self.data_tables.salt()?,
+            widths: UidWidths {
+                metric: UidWidth::new(uids.uid_width_metric).context("--uid-width-metric")?,
+                tagk: UidWidth::new(uids.uid_width_tagk).context("--uid-width-tagk")?,
+                tagv: UidWidth::new(uids.uid_width_tagv).context("--uid-width-tagv")?,
+            },
+        })
+    }
+}
+
+/// A table of an open store.
+#[derive(Clone, Debug)]
+pub(super) struct OpenTable {
+    /// Which of OpenTSDB's tables it is.
+    pub(super) role: &'static str,
+    pub(super) def: TableDef,
+    pub(super) store: Arc<dyn RowStore>,
+}
+
+impl OpenTable {
+    pub(super) fn name(&self) -> &TableName {
+        &self.def.name
+    }
+
+    /// Its families' names.
+    pub(super) fn families(&self) -> Vec<String> {
+        let families = self.def.families.iter();
+        families.map(|family| family.name.clone()).collect()
+    }
+
+    pub(super) fn header(&self) -> TableHeader {
+        TableHeader {
+            role: self.role.to_owned(),
+            name: self.name().to_string(),
+            families: self.families(),
+        }
+    }
+}
+
+/// The tables of a store, names first.
+#[derive(Debug)]
+pub(super) struct OpenStore {
+    pub(super) tables: Vec<OpenTable>,
+    stores: [Arc<dyn RowStore>; 2],
+}
+
+impl OpenStore {
+    /// Makes everything durable and closes the files.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub(super) async fn close(self) -> anyhow::Result<()> {
+        for store in self.stores {
+            store.close().await?;
+        }
+        Ok(())
+    }
+}
+
+/// An open place.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Store(OpenStore),
+    Export(Manifest),
+}
+
+impl Opened {
+    pub(super) async fn close(self) -> anyhow::Result<()> {
+        match self {
+            Self::Store(store) => store.close().await,
+            Self::Export(_) => Ok(()),
+        }
+    }
+}
+
+impl Place {
+    /// Opens it for reading; an export must be complete.
+    ///
+    /// # Errors
+    ///
+    /// As [`Place::open_store`]; those of the manifest.
+    pub(super) async fn open(&self, args: &TableArgs) -> anyhow::Result<Opened> {
+        match self {
+            Self::Export(folder) => {
+                let manifest = Manifest::complete(folder)?;
+                let fits = manifest.header.check_layout(&args.layout()?);
+                fits.with_context(|| folder.display().to_string())?;
+                Ok(Opened::Export(manifest))
+            }
+            Self::Hbase(_) | Self::Embedded(_) => Ok(Opened::Store(self.open_store(args, false).await?)),
+        }
+    }
+
+    /// Opens the tables of a store. With `writes`, a data folder and our own tables are created if they are missing.
+    ///
+    /// # Errors
+    ///
+    /// It is an export, HBase or the folder cannot be used, a server uses the folder, or the table of points has another
+    /// layout of keys.
+    pub(super) async fn open_store(&self, args: &TableArgs, writes: bool) -> anyhow::Result<OpenStore> {
+        self.open_tables(args, writes)
+            .await
+            .with_context(|| self.to_string())
+    }
+
+    async fn open_tables(&self, args: &TableArgs, writes: bool) -> anyhow::Result<OpenStore> {
+        let mut hbase = args.hbase.clone();
+        let (store, data_dir) = match self {
+            Self::Hbase(gateways) => {
+                hbase.hbase_thrift = Some(gateways.clone());
+                (StoreKind::Hbase, PathBuf::new())
+            }
+            Self::Embedded(folder) => {
+                hbase.hbase_thrift = None;
+                // A misspelled folder would be an empty store.
+                let is_store = folder.join("data").is_dir();
+                ensure!(writes || is_store, "no data folder of an embedded store");
+                (StoreKind::Embedded, folder.clone())
+            }
+            Self::Export(_) => anyhow::bail!("an export, expected hbase:… or embedded:…"),
+        };
+        let settings = StoreSettings {
+            store,
+            data_dir,
+            hbase,
+        };
+        let uids = UidSettings {
+            tables: args.uid_tables.clone(),
+            ..UidSettings::default()
+        };
+        let data = DataSettings {
+            tables: args.data_tables.clone(),
+            ..DataSettings::default()
+        };
+        let limit = MemoryAccount::default_limit_bytes().min(MEMORY_BYTES);
+        let mut uid_part = uid_service::store_part(&uids)?;
+        let data_part = data_service::store_part(&data, limit)?;
+        let own = uid_part.own.clone();
+        if store == StoreKind::Hbase && !writes {
+            uid_part.own.clear();
+        }
+        let share = FixedShare::new(settings.memory_bytes(&[&uid_part, &data_part]), limit);
+        let memory = MemoryAccount::new(limit, share.total_bytes());
+        let [uid_store, data_store] = settings.open([&uid_part, &data_part], &share).await?;
+        let points = data_service::points_part(&settings, &data_part, &data, &memory, &share);
+        let data_store = data_service::open_tables(data_store, points, args.layout()?, &data).await?;
+        let uid_tables = uid_store.tables().await?;
+        let data_tables = data_store.tables().await?;
+        let own = own.first().map(|def| ("uid-state", &def.name));
+        let [meta, tree] = &data_part.others[..] else {
+            anyhow::bail!("the data service has other tables");
+        };
+        let roles = [("uid", &uid_part.table.def.name)].into_iter().chain(own);
+        let uid_roles = roles.map(|(role, name)| (role, name, &uid_store, &uid_tables));
+        let roles = [
+            ("meta", &meta.def.name),
+            ("tree", &tree.def.name),
+            (DATA, &data_part.table.def.name),
+        ];
+        let data_roles = roles.map(|(role, name)| (role, name, &data_store, &data_tables));
+        // The table of OxTSDB may be missing.
+        let tables = uid_roles
+            .chain(data_roles)
+            .filter_map(|(role, name, store, defs)| {
+                Some(OpenTable {
+                    role,
+                    def: defs.iter().find(|def| def.name == *name)?.clone(),
+                    store: Arc::clone(store),
+                })
+            });
+        Ok(OpenStore {
+            tables: tables.collect(),
+            stores: [uid_store, data_store],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_parsed_and_printed() {
+        for text in ["hbase:h:9090,i:9091", "embedded:/d", "export:x"] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        }
+        for text in ["", "/d", "embedded:", "other:x"] {
+            let error = text.parse::<Place>().unwrap_err();
+            assert!(error.starts_with(&format!("`{text}` is not hbase:")), "{error}");
+        }
+        let error = "hbase:h".parse::<Place>().unwrap_err();
+        assert!(error.starts_with("`h` is no gateway"), "{error}");
+    }
+}
