@@ -110,6 +110,8 @@ async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Dur
             aggregator: Aggregator::NONE,
             downsample: None,
             rate: None,
+            histogram: None,
+            rollup: oxtsdb_query::RollupRequest::default(),
         }],
         duplicates: DuplicatePolicy::KeepNewest,
         max_scanned_points: None,

@@ -17,7 +17,7 @@ use oxtsdb_query::Limits;
 use oxtsdb_query::{Engine, QueryResources};
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};
-use oxtsdb_schema::data_table;
+use oxtsdb_schema::{RowKeyLayout, data_table};
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreSettings, StoreTable};
 use oxtsdb_server::{FrontEnd, Host, Shutdown};
@@ -161,10 +161,19 @@ pub fn store_part(settings: &DataSettings, memory_limit_bytes: u64) -> Result<St
         default_name: data_table::TREE_TABLE,
         def: TableDef::new(settings.tables.tree_table_name()?, &["t"]),
     };
+    let mut others = vec![meta, tree];
+    if let Some(rollups) = settings.rollups.rollups()? {
+        let is_new = |name: &&oxtsdb_row_store::TableName| **name != table.def.name;
+        others.extend(rollups.tables().filter(is_new).map(|name| StoreTable {
+            setting: "--rollups-config",
+            default_name: "",
+            def: TableDef::new(name.clone(), &["t"]),
+        }));
+    }
     Ok(StorePart {
         folder: "data",
         table,
-        others: vec![meta, tree],
+        others,
         own: Vec::new(),
         memory_bytes: ROWS_BYTES,
         points_bytes: settings.point_store.head_bytes(memory_limit_bytes)
@@ -281,6 +290,8 @@ pub async fn assemble(
         resources,
     )
     .with_points(points)
+    .with_histograms(writer.histograms())
+    .with_rollups(settings.rollups.rollups()?)
     .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
     let text_search = match &settings.text_search.text_search {
         None => None,
@@ -306,6 +317,29 @@ pub async fn assemble(
         text_search,
         memory: memory.clone(),
     })
+}
+
+/// Opens the tables of the service as rows, without the service: for copies of a store that no server uses.
+///
+/// # Errors
+///
+/// The points cannot be opened, or the table of points was written with another layout.
+pub async fn open_tables(
+    store: Arc<dyn RowStore>,
+    points: Option<PointsPart>,
+    layout: RowKeyLayout,
+    settings: &DataSettings,
+) -> anyhow::Result<Arc<dyn RowStore>> {
+    let table = settings.tables.data_table_name()?;
+    let store = match points {
+        None => store,
+        Some(points) => {
+            let tables = (table.clone(), settings.tables.meta_table_name()?);
+            points.open(store, layout, tables, &settings.point_store).await?.0
+        }
+    };
+    layout_check::check(&*store, &table, &layout).await?;
+    Ok(store)
 }
 
 /// What queries share, with their part of the memory account.

@@ -2,5 +2,6 @@
 
 pub(crate) mod build_info;
 pub(crate) mod counters;
+pub(crate) mod histogram_text;
 pub(crate) mod plain_number;
 pub(crate) mod point_text;

@@ -21,6 +21,7 @@ mod lookup;
 pub(crate) mod meta;
 mod points;
 mod references;
+mod rollup;
 pub mod series_index;
 pub mod settings;
 pub mod store_admin;
@@ -34,7 +35,7 @@ pub mod tree;
 pub mod uids;
 pub mod write;
 
-pub use assemble::{DataService, assemble, points_part, store_part};
+pub use assemble::{DataService, assemble, open_tables, points_part, store_part};
 pub use grpc::{DataServer, DataServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler};
 pub use listener::HttpTelnetServer;
 pub use points::PointsPart;

@@ -49,6 +49,11 @@ impl TestStack {
 
     /// As [`TestStack::start`], with points in columns.
     pub(crate) async fn with_points() -> Self {
+        Self::with_points_and(DataSettings::default()).await
+    }
+
+    /// As [`TestStack::with`], with points in columns.
+    pub(crate) async fn with_points_and(settings: DataSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let points = PointsPart {
             folder: folder.path().join("points"),
@@ -59,7 +64,7 @@ impl TestStack {
         };
         let store = MemoryStore::new();
         let same: Arc<dyn RowStore> = Arc::new(store.clone());
-        let settings = (DataSettings::default(), UidSettings::default());
+        let settings = (settings, UidSettings::default());
         let memory = MemoryAccount::unlimited();
         let mut stack =
             Self::assembled(store, (Arc::clone(&same), same), Some(points), settings, &memory).await;

@@ -108,7 +108,7 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
 
 /// The groups, and in how many parts their points came.
 async fn collect(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize) {
-    let mut frames = engine.run(spec(text, quirks), RequestContext::default());
+    let mut frames = engine.run(spec(text, quirks), RequestContext::default()).await;
     let (mut groups, mut parts) = (Vec::<Group>::new(), 0);
     while let Some(frame) = frames.next().await {
         match frame.unwrap().frame {
@@ -218,7 +218,9 @@ async fn emitted_groups_get_their_annotations_when_the_scan_ended() {
     let tsdb = dense().await;
     for (text, groups, of_each) in [("sum:m", 1, 40), ("none:m", 20, 2)] {
         let engine = tsdb.engine().with_emit_threshold(100);
-        let mut frames = engine.run(spec(text, Quirks::NONE), RequestContext::default());
+        let mut frames = engine
+            .run(spec(text, Quirks::NONE), RequestContext::default())
+            .await;
         let (mut with_points, mut counts) = (0, Vec::new());
         while let Some(frame) = frames.next().await {
             match frame.unwrap().frame {

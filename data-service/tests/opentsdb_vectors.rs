@@ -78,6 +78,8 @@ fn sub_query(json: &Json, zone: &TimeZone, use_calendar: bool) -> SubQuery {
         aggregator: language::parse_aggregator(json["aggregator"].as_str().unwrap()).unwrap(),
         downsample,
         rate,
+        histogram: None,
+        rollup: oxtsdb_query::RollupRequest::default(),
     }
 }
 
@@ -256,6 +258,8 @@ fn a_query(source: Source, tags: Vec<TagFilter>) -> QuerySpec {
             aggregator,
             downsample: None,
             rate: None,
+            histogram: None,
+            rollup: oxtsdb_query::RollupRequest::default(),
         }],
         duplicates: DuplicatePolicy::Error,
         max_scanned_points: None,

@@ -124,7 +124,7 @@ async fn a_thousand_queries_share_one_thread() {
 async fn rejects_queries_when_the_queue_is_full() {
     let tsdb = filled().await;
     let engine = tsdb.engine_of(limits(2 << 20), resources(1, 0));
-    let mut unread = engine.run(query("none:m", T), RequestContext::default());
+    let mut unread = engine.run(query("none:m", T), RequestContext::default()).await;
     let first = unread.next().await.unwrap().unwrap();
     let error = group_count(&engine, "sum:m", T).await.unwrap_err();
     assert!(
@@ -140,7 +140,7 @@ async fn a_stalled_client_does_not_block_other_queries() {
     let tsdb = filled().await;
     let engine = tsdb.engine_of(limits(2 << 20), resources(1, 100));
     // 40 groups are more frames than the buffer of a client holds.
-    let mut unread = engine.run(query("none:m", T), RequestContext::default());
+    let mut unread = engine.run(query("none:m", T), RequestContext::default()).await;
     for _ in 0..20 {
         assert_eq!(group_count(&engine, "sum:m", T).await.unwrap(), 1);
     }
@@ -171,7 +171,7 @@ async fn the_query_timeout_applies_without_a_deadline() {
         ..resources(1, 100)
     };
     let engine = tsdb.engine_of(limits(2 << 20), resources);
-    let mut unread = engine.run(query("none:m", T), RequestContext::default());
+    let mut unread = engine.run(query("none:m", T), RequestContext::default()).await;
     tokio::time::sleep(Duration::from_millis(400)).await;
     let mut last = None;
     while let Some(delivery) = unread.next().await {

@@ -56,8 +56,7 @@ pub fn sub_query(metric: &str, aggregator: AggregateFunction) -> SubQuery {
             explicit_tags: false,
         })),
         aggregator: Some(aggregator.into()),
-        downsample: None,
-        rate: None,
+        ..SubQuery::default()
     }
 }
 

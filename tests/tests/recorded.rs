@@ -259,16 +259,11 @@ const INTENDED: &[(&str, &str, &str, &str)] = &[
     ("small", "pages", "stats query after a query", QUERY_STATS),
     ("small", "pages", "favicon", JSON_TYPE),
     ("small", "pages", "static", JSON_TYPE),
-    ("small", "methods", "HEAD /api/rollup", ROLLUP),
-    ("small", "methods", "HEAD /api/histogram", ROLLUP),
-    ("small", "methods", "PUT /api/rollup", ROLLUP),
-    ("small", "methods", "PUT /api/histogram", ROLLUP),
-    ("small", "methods", "DELETE /api/rollup", ROLLUP),
-    ("small", "methods", "DELETE /api/histogram", ROLLUP),
-    ("small", "methods", "PATCH /api/rollup", ROLLUP),
-    ("small", "methods", "PATCH /api/histogram", ROLLUP),
-    ("small", "methods", "TRACE /api/rollup", ROLLUP),
-    ("small", "methods", "TRACE /api/histogram", ROLLUP),
+    ("small", "methods", "HEAD /api/histogram", HISTOGRAM),
+    ("small", "methods", "PUT /api/histogram", HISTOGRAM),
+    ("small", "methods", "DELETE /api/histogram", HISTOGRAM),
+    ("small", "methods", "PATCH /api/histogram", HISTOGRAM),
+    ("small", "methods", "TRACE /api/histogram", HISTOGRAM),
     ("small", "cors_unset", "GET from h*", FOREIGN),
     ("small", "cors_unset", "GET from H*", FOREIGN),
     ("small", "cors_unset", "GET from null", FOREIGN),
@@ -354,7 +349,7 @@ const LOGS: &str = "the log is on standard error, without logback";
 const REGION_CLIENTS: &str = "there are no region clients";
 const QUERY_STATS: &str = "sub-queries are texts, and there are no headers of requests";
 const JSON_TYPE: &str = "an error in JSON has the content type of JSON";
-const ROLLUP: &str = "rollups and histograms are not served";
+const HISTOGRAM: &str = "methods are checked before the setting of histograms";
 const FOREIGN: &str = "pages of another origin are rejected unless --cors-domains allows them";
 const HELP: &str = "there are no rollup, histogram and diediedie";
 const DIE: &str = "refused, as with tsd.no_diediedie";

@@ -3,12 +3,13 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, health, import, queries, query, scan, search, serve, store, tables, tree, uid,
+    annotate, backup, copy, health, import, queries, query, scan, search, serve, store, tables, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
-/// Every command except `serve`, `tables` and `restore` is a client of running servers. Exit status: 0 done; 1 failed, or
+/// Every command except `serve`, `tables`, `restore`, `export`, `compare` and `import --into` is a client of running
+/// servers. Exit status: 0 done; 1 failed, or
 /// something was not found or was rejected; 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "tsdb", version, max_term_width = 110)]
@@ -28,7 +29,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(Box<serve::ServeArgs>),
     Tables(tables::TablesArgs),
-    Import(import::ImportArgs),
+    Import(Box<import::ImportArgs>),
+    Export(Box<copy::export::ExportArgs>),
+    Compare(Box<copy::compare::CompareArgs>),
     Query(query::QueryArgs),
     Queries(queries::QueriesArgs),
     Scan(scan::ScanArgs),

@@ -24,6 +24,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oxtsdb_client::{Error, StreamOptions, StreamWriter};
 use tokio::sync::mpsc;
 
+use crate::copy::{IntoArgs, run_import};
 use crate::target::DataTarget;
 use points::Batch;
 use progress::Progress;
@@ -45,6 +46,9 @@ const BATCHES_AHEAD: usize = 4;
 /// `FILE:LINE: reason`. All counted points are durable. After a broken connection, points that are not
 /// acknowledged are sent again, which does not change points that are already stored.
 ///
+/// With --into, writes a folder of `tsdb export` into a store instead. The store's tables must be empty; a data folder
+/// must not be in use. Cells keep their timestamps. An import that was interrupted is resumed by the same command.
+///
 /// Exit status: 0 if all lines are stored, 1 if a line was rejected or a file could not be read.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
@@ -62,6 +66,9 @@ pub(crate) struct ImportArgs {
     /// Files to read, plain or gzip (detected by their first bytes); `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    into: IntoArgs,
 }
 
 /// Imports all files.
@@ -70,6 +77,15 @@ pub(crate) struct ImportArgs {
 ///
 /// If the data service fails for good. What was stored until then is printed before.
 pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
+    if args.into.into.is_some() {
+        return run_import(args.into, &args.files).await;
+    }
+    if let Some(folder) = args.files.iter().find(|path| path.is_dir()) {
+        anyhow::bail!(
+            "{}: is a folder; name the store of an export with --into",
+            folder.display()
+        );
+    }
     let server = args.target.data()?;
     let progress = Progress::new(Report::new(args.files.clone(), args.errors.as_ref())?);
     let bar = progress_bar(&args.files);

@@ -5,6 +5,7 @@
 mod annotate;
 mod backup;
 mod cli;
+mod copy;
 mod health;
 mod import;
 mod queries;
@@ -55,7 +56,9 @@ fn run() -> anyhow::Result<ExitCode> {
         match command {
             Command::Serve(args) => serve::run(*args, opentsdb_conf).await,
             Command::Tables(args) => tables::run(args).await,
-            Command::Import(args) => import::run(args).await,
+            Command::Import(args) => import::run(*args).await,
+            Command::Export(args) => copy::export::run(*args).await,
+            Command::Compare(args) => copy::compare::run(*args).await,
             Command::Query(args) => query::run(args).await,
             Command::Queries(args) => queries::run(args).await,
             Command::Scan(args) => scan::run(args).await,

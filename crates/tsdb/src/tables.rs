@@ -90,6 +90,10 @@ struct Names {
     #[arg(long, env = "OXTSDB_TREE_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tables.tree_table)]
     tree_table: String,
 
+    /// Rollups, of which the tables are made (tsd.rollups.config)
+    #[arg(long, env = "OXTSDB_ROLLUPS_CONFIG", value_name = "JSON|FILE")]
+    rollups_config: Option<String>,
+
     /// Bytes of salt before a row key, for --presplit (tsd.storage.salt.width)
     #[arg(long, env = "OXTSDB_SALT_WIDTH", value_name = "BYTES", default_value_t = DataSettings::default().tables.salt_width)]
     salt_width: usize,
@@ -167,6 +171,7 @@ fn requested_tables(args: &CreateArgs) -> anyhow::Result<Vec<RequestedTable>> {
     data.tables.data_table = names.data_table.clone();
     data.tables.meta_table = names.meta_table.clone();
     data.tables.tree_table = names.tree_table.clone();
+    data.rollups.rollups_config.clone_from(&names.rollups_config);
     data.tables.salt_width = names.salt_width;
     data.tables.salt_buckets = names.salt_buckets;
     let plain = |table: &StoreTable| RequestedTable {

@@ -37,16 +37,21 @@ pub(crate) fn bad_timestamp<'t>(
     tags: impl Iterator<Item = (&'t str, &'t str)>,
     value: &Value,
 ) -> String {
-    let bytes: Vec<String> = value
-        .encoded()
-        .as_bytes()
-        .iter()
-        .map(|byte| byte.cast_signed().to_string())
-        .collect();
+    bad_timestamp_of(timestamp, metric, tags, value.encoded().as_bytes(), value.flags())
+}
+
+/// As [`bad_timestamp`], of the bytes of a value.
+pub(crate) fn bad_timestamp_of<'t>(
+    timestamp: i64,
+    metric: &str,
+    tags: impl Iterator<Item = (&'t str, &'t str)>,
+    value: &[u8],
+    flags: u8,
+) -> String {
+    let bytes: Vec<String> = value.iter().map(|byte| byte.cast_signed().to_string()).collect();
     format!(
-        "bad timestamp={timestamp} when trying to add value=[{}]/{} to metric={metric}, tags={}",
+        "bad timestamp={timestamp} when trying to add value=[{}]/{flags} to metric={metric}, tags={}",
         bytes.join(", "),
-        value.flags(),
         tag_map(tags)
     )
 }
@@ -177,6 +182,7 @@ impl Rejection {
             | R::NotWholeSecond { .. }
             | R::DeltaTimestamps(_)
             | R::InvalidValue(_)
+            | R::InvalidHistogram(_)
             | R::Shape(_) => Rejection::Rule(reason.to_string()),
         }
     }

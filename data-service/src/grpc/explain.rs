@@ -4,6 +4,7 @@ use oxtsdb_proto::data::v1::query_plan::{
     AccessPath as AccessPathMessage, Accuracy, Condition, Estimate as EstimateMessage, Filter, KeyRange,
 };
 use oxtsdb_proto::data::v1::{ExplainRequest, ExplainResponse, QueryPlan};
+use oxtsdb_row_store::TableName;
 use oxtsdb_schema::TagvUid;
 use prost::bytes::Bytes;
 use rustc_hash::FxHashSet;
@@ -32,13 +33,16 @@ pub(super) async fn explain(
     let explained = engine.explain(&query, context).await;
     let explained =
         explained.map_err(|error| of_query(&error, "queries.", &engine.storage().table.to_string()))?;
-    let plans = explained.iter().map(|(plan, estimate)| message(plan, estimate));
+    let points = &engine.storage().table;
+    let plans = explained
+        .iter()
+        .map(|(plan, estimate)| message(plan, estimate, points));
     Ok(Response::new(ExplainResponse {
         plans: plans.collect(),
     }))
 }
 
-fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
+fn message(plan: &Plan, estimate: &Estimate, points: &TableName) -> QueryPlan {
     let ranges = match &plan.access_path {
         AccessPath::Ranges(ranges) => ranges.as_slice(),
         AccessPath::Rows(_) | AccessPath::Columns(_) => &[],
@@ -77,6 +81,13 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
         memory_points: estimate.columns.map(|columns| figure(columns.memory_points)),
         blocks: estimate.columns.map(|columns| figure(columns.blocks)),
         files: estimate.columns.map(|columns| figure(columns.files)),
+        table: plan.read.table.as_ref().unwrap_or(points).to_string(),
+        rollup_interval: plan
+            .read
+            .rollup
+            .as_ref()
+            .map(|rollup| rollup.interval.name().to_owned())
+            .unwrap_or_default(),
     }
 }
 
@@ -92,7 +103,7 @@ fn access_path(plan: &Plan) -> AccessPathMessage {
     let seeks = plan
         .selection
         .row_filter()
-        .is_some_and(|filter| filter.has_seek());
+        .is_some_and(|filter| filter.has_seek() && !filter.keeps_most());
     if seeks {
         AccessPathMessage::SkipScan
     } else {

@@ -4,6 +4,7 @@ mod annotation;
 mod explain;
 mod expressions;
 mod handler;
+mod histograms;
 mod last;
 mod query;
 mod references;

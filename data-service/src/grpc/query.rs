@@ -15,11 +15,12 @@ use tonic::{Code, Request, Response, Status};
 use super::results::{context_of, result_stream};
 use super::status::{kind_name, of_store, overloaded};
 use oxtsdb_query::Delivery;
+use oxtsdb_query::RollupChoiceError;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, NameError, QueryError};
 
 /// Runs a query. The call's deadline and a disconnecting client cancel it.
-pub(super) fn query(
+pub(super) async fn query(
     engine: &Engine,
     request: Request<QueryRequest>,
 ) -> Result<Response<BoxStream<'static, Result<QueryResponse, Status>>>, Status> {
@@ -30,6 +31,7 @@ pub(super) fn query(
     let table = engine.storage().table.to_string();
     let messages = engine
         .run(query, context)
+        .await
         .flat_map(move |delivery| match delivery {
             Ok(Delivery { frame, held }) => stream::iter(encoder.frames(frame))
                 .map(move |message| {
@@ -169,6 +171,13 @@ pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
             ],
         ),
         // The sum of finite values can be infinite: the data is valid.
+        QueryError::RollupRow { row_key, .. } => {
+            of_series(Code::DataLoss, ErrorReason::CorruptCell, &[("row_key", row_key)])
+        }
+        QueryError::RollupChoice(error) => match error {
+            RollupChoiceError::NoId(_) => bad_field("downsample.aggregator", ErrorReason::InvalidField),
+            RollupChoiceError::NoPreAggregates => bad_field("pre_aggregate", ErrorReason::InvalidField),
+        },
         QueryError::Infinite { .. } => of_call(Code::OutOfRange, ErrorReason::InvalidValue, &[]),
         QueryError::Store(error) => Failure::Call(of_store(error)),
         QueryError::Names(error) => Failure::Call(of_names(error)),

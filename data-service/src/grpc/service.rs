@@ -9,13 +9,14 @@ use oxtsdb_proto::data::v1::{
     ExplainResponse, ExportSeriesRequest, ExportSeriesResponse, ListQueriesRequest, ListQueriesResponse,
     LookupSeriesRequest, LookupSeriesResponse, QueryExpressionsRequest, QueryExpressionsResponse,
     QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse,
-    ScanTableRequest, ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteRequest,
-    WriteResponse, WriteStreamRequest, WriteStreamResponse,
+    ScanTableRequest, ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest,
+    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    DataServiceHandler, explain, expressions, last, query, running, scan, series, write, write_stream,
+    DataServiceHandler, explain, expressions, histograms, last, query, running, scan, series, write,
+    write_stream,
 };
 
 #[tonic::async_trait]
@@ -31,6 +32,13 @@ impl DataService for DataServiceHandler {
         write::write_columns(self, request).await
     }
 
+    async fn write_histograms(
+        &self,
+        request: Request<WriteHistogramsRequest>,
+    ) -> Result<Response<WriteHistogramsResponse>, Status> {
+        histograms::write_histograms(self, request).await
+    }
+
     type WriteStreamStream = BoxStream<'static, Result<WriteStreamResponse, Status>>;
 
     async fn write_stream(
@@ -43,7 +51,7 @@ impl DataService for DataServiceHandler {
     type QueryStream = BoxStream<'static, Result<QueryResponse, Status>>;
 
     async fn query(&self, request: Request<QueryRequest>) -> Result<Response<Self::QueryStream>, Status> {
-        query::query(&self.engine, request)
+        query::query(&self.engine, request).await
     }
 
     async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {

@@ -189,7 +189,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             )
         }
         E::ImplausibleTimestamp { .. } => invalid(ErrorReason::ImplausibleTimestamp),
-        E::InvalidValue(_) => invalid(ErrorReason::InvalidValue),
+        E::InvalidValue(_) | E::InvalidHistogram(_) => invalid(ErrorReason::InvalidValue),
     }
 }
 

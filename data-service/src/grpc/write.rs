@@ -26,7 +26,7 @@ use self::convert::{series_blocks, series_point_count};
 use self::encode::in_pool;
 pub(super) use self::encode::run_encoder;
 pub(super) use self::failures::RemainingFailures;
-use self::failures::failures_message;
+pub(super) use self::failures::failures_message;
 pub(super) use self::options::WriteOptions;
 use self::received::Received;
 use self::resolve::{known, resolve};

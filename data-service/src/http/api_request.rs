@@ -9,6 +9,7 @@ use crate::http::config::Config;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
+use crate::rollup::RollupWriter;
 use crate::text_search::TextSearch;
 use crate::tree::Trees;
 use crate::uids::Uids;
@@ -19,6 +20,7 @@ use oxtsdb_query::{Engine, RequestContext};
 #[derive(Debug)]
 pub(crate) struct ApiParts {
     pub(crate) writer: Writer,
+    pub(crate) rollups: RollupWriter,
     pub(crate) engine: Engine,
     /// Whether results are sent after they are complete.
     pub(crate) buffers_results: bool,

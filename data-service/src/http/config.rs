@@ -57,6 +57,7 @@ impl Config {
             connections,
             tables,
             writing,
+            histograms,
             series_index,
             queries,
             http,
@@ -128,6 +129,9 @@ impl Config {
             ("tsd.storage.hbase.tree_table", &tables.tree_table),
         ] {
             self.set(name, value);
+        }
+        if let Some(config) = &histograms.histograms_config {
+            self.set("tsd.core.histograms.config", config);
         }
     }
 

@@ -36,6 +36,7 @@ mod dropcaches;
 mod endpoint;
 mod error;
 mod filters;
+mod histogram;
 mod json;
 mod json_body;
 mod pages;
@@ -44,6 +45,7 @@ mod put;
 mod query;
 mod reply;
 mod request_body;
+mod rollup;
 mod search;
 mod stats;
 mod suggest;
@@ -73,6 +75,7 @@ use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::request_body::{BodyLimits, RequestBody};
+use crate::rollup::RollupWriter;
 use crate::settings::DataSettings;
 use crate::text_search::TextSearch;
 use crate::tree::Trees;
@@ -83,6 +86,11 @@ use oxtsdb_query::{Engine, RequestContext};
 /// All endpoints; the first that matches a path handles it.
 static ENDPOINTS: &[Endpoint] = &[
     at("/api/put", &[post(BodyUse::Ingest, handler!(put::put))]),
+    at(
+        "/api/histogram",
+        &[post(BodyUse::Ingest, handler!(histogram::put))],
+    ),
+    at("/api/rollup", &[post(BodyUse::Ingest, handler!(rollup::rollup))]),
     at_and_below(
         "/api/query/last",
         &[
@@ -240,6 +248,11 @@ impl HttpApi {
     ) -> HttpApi {
         HttpApi(Arc::new(Inner {
             parts: ApiParts {
+                rollups: RollupWriter::new(
+                    Arc::clone(&engine.storage().store),
+                    writer.clone(),
+                    engine.storage().rollups.clone(),
+                ),
                 writer,
                 engine,
                 buffers_results: settings.http.http_buffer_results,

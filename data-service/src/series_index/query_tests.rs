@@ -64,6 +64,8 @@ fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)
             aggregator: Aggregator::NONE,
             downsample: None,
             rate: None,
+            histogram: None,
+            rollup: oxtsdb_query::RollupRequest::default(),
         }],
         duplicates: DuplicatePolicy::KeepNewest,
         max_scanned_points: None,

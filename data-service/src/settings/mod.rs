@@ -8,10 +8,12 @@
 //! This module converts and checks values and knows no other part of the service.
 
 mod connections;
+mod histograms;
 mod memory;
 mod naming;
 mod point_store;
 mod queries;
+mod rollups;
 mod series_index;
 mod tables;
 mod text_search;
@@ -19,10 +21,12 @@ mod trees;
 mod writing;
 
 pub use connections::{ConnectionSettings, HttpSettings, TelnetSettings};
+pub use histograms::HistogramSettings;
 pub use memory::MemorySettings;
 pub use naming::NamingSettings;
 pub use point_store::PointStoreSettings;
 pub use queries::QuerySettings;
+pub use rollups::RollupSettings;
 pub use series_index::SeriesIndexSettings;
 pub use tables::TableSettings;
 pub use text_search::TextSearchSettings;
@@ -50,6 +54,9 @@ pub struct DataSettings {
     /// Writes of all protocols.
     #[command(flatten)]
     pub writing: WriteSettings,
+    /// Histograms.
+    #[command(flatten)]
+    pub histograms: HistogramSettings,
     /// Write streams of gRPC.
     #[command(flatten)]
     pub streams: StreamSettings,
@@ -59,6 +66,9 @@ pub struct DataSettings {
     /// The index of the series of each metric.
     #[command(flatten)]
     pub series_index: SeriesIndexSettings,
+    /// Rollups and pre-aggregates.
+    #[command(flatten)]
+    pub rollups: RollupSettings,
     /// Trees.
     #[command(flatten)]
     pub trees: TreeSettings,
@@ -100,9 +110,11 @@ impl DataSettings {
         self.tables.check()?;
         self.naming.check()?;
         self.writing.check()?;
+        self.histograms.check()?;
         self.streams.check()?;
         self.point_store.check()?;
         self.series_index.check()?;
+        self.rollups.check()?;
         self.text_search.check()?;
         self.queries.check()?;
         self.http.check()?;

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
+//!   histogram METRIC TIMESTAMP [ID] HISTOGRAM TAGK=TAGV [TAGK=TAGV ...]
 //!   version | help | stats | dropcaches | exit
 //! ```
 //!
@@ -16,8 +17,9 @@ use std::ops::Range;
 use memchr::memchr;
 use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
 use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
-use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
 
+use super::histogram::{self, HistogramLine};
 use crate::front::point_text;
 
 /// Tags that are parsed of one point. The writer rejects points with fewer tags than that.
@@ -72,6 +74,8 @@ pub(crate) enum Command<'a> {
     Stats,
     /// `dropcaches`.
     DropCaches,
+    /// A valid `histogram`.
+    Histogram(HistogramLine<'a>),
     /// A `put` whose timestamp or value is not a number; the reply.
     InvalidValue(String),
     /// A `put` that breaks another rule; the reply.
@@ -82,7 +86,14 @@ pub(crate) enum Command<'a> {
 
 /// Parses whole lines until `max_points` points, `exit`, a line of more than `max_line_bytes` characters, or the
 /// end. `text` ends in a newline.
-pub(crate) fn parse(text: &str, max_line_bytes: usize, max_points: usize) -> Batch<'_> {
+///
+/// Histograms are decoded by `histograms`; `None`: they are rejected.
+pub(crate) fn parse<'a>(
+    text: &'a str,
+    max_line_bytes: usize,
+    max_points: usize,
+    histograms: Option<&HistogramCodecs>,
+) -> Batch<'a> {
     let mut batch = Batch::default();
     // A line with a point has about 64 characters; a wrong guess only costs a copy.
     let guess = (text.len() / 64).min(max_points);
@@ -107,6 +118,10 @@ pub(crate) fn parse(text: &str, max_line_bytes: usize, max_points: usize) -> Bat
         let command = match word {
             "put" => match batch.parse_put(words) {
                 Ok(()) => continue,
+                Err(command) => command,
+            },
+            "histogram" => match histogram::parse(words, histograms) {
+                Ok(histogram) => Command::Histogram(histogram),
                 Err(command) => command,
             },
             "version" => Command::Version,
@@ -242,7 +257,7 @@ fn parse_tag<'a>(tags: &mut Vec<(&'a str, &'a str)>, start: usize, tag: &'a str)
 }
 
 /// The first word of a line, and the rest behind its space.
-fn split_word(text: &str) -> (&str, Option<&str>) {
+pub(super) fn split_word(text: &str) -> (&str, Option<&str>) {
     match memchr(b' ', text.as_bytes()) {
         Some(space) => {
             let (word, rest) = text.split_at(space);
@@ -252,7 +267,7 @@ fn split_word(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn next_word(words: Option<&str>) -> (Option<&str>, Option<&str>) {
+pub(super) fn next_word(words: Option<&str>) -> (Option<&str>, Option<&str>) {
     match words {
         Some(words) => {
             let (word, rest) = split_word(words);

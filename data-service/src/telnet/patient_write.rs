@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::write::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
+use crate::write::{NewHistogram, NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
 
 /// How long points wait for an unavailable store or UID service.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -63,6 +63,30 @@ pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<Wr
                 }));
                 return Ok(outcome);
             }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
+
+/// As [`write`], of histograms. All are written again if some failed for a transient reason: writing a histogram twice
+/// stores it once.
+pub(super) async fn write_histograms(
+    writer: &Writer,
+    histograms: &[NewHistogram<'_>],
+) -> Result<WriteOutcome, WriteError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let written = writer
+            .write_histograms(histograms, Some(deadline.into_std()))
+            .await;
+        let is_transient = match &written {
+            Ok(outcome) => outcome.errors.iter().any(|error| error.reason.is_transient()),
+            Err(error) => error.is_transient(),
+        };
+        if !is_transient || Instant::now() + pause >= deadline {
+            return written;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(MAX_PAUSE);

@@ -1,24 +1,29 @@
 //! Replies to lines, in OpenTSDB's texts, and the counters that go with them.
 
+use std::collections::BTreeMap;
+
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::front::point_text::{self, Rejection};
+use crate::telnet::histogram::HistogramLine;
 use crate::telnet::lines::{self, Command, OtherLine};
 use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
 
-const HELP: &str = "available commands: stats dropcaches version exit help put \n";
+const HELP: &str = "available commands: stats dropcaches version exit help put histogram \n";
 
-/// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected.
+/// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected. `histograms` has
+/// the replies to those that were not stored, by their places among `others`.
 pub(super) fn reply_to_lines(
     replies: &mut Vec<u8>,
     counters: &Counters,
     points: &[NewPoint<'_>],
     mut rejected: Vec<PointError>,
     others: &[OtherLine<'_>],
+    histograms: &BTreeMap<usize, String>,
 ) {
     rejected.sort_by_key(|error| error.index);
     let mut rejected = rejected.iter().peekable();
-    for other in others {
+    for (place, other) in others.iter().enumerate() {
         while let Some(error) = rejected.next_if(|error| error.index < other.points_before) {
             reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
         }
@@ -35,6 +40,10 @@ pub(super) fn reply_to_lines(
                 };
                 Counters::count(counter);
                 replies.extend_from_slice(text.as_bytes());
+            }
+            Command::Histogram(_) => {
+                let reply = histograms.get(&place).map_or("", String::as_str);
+                replies.extend_from_slice(reply.as_bytes());
             }
             Command::Unknown(command) => {
                 let text = format!("unknown command: {command}.  Try `help'.\n");
@@ -68,6 +77,26 @@ fn reply_to_rejected_point(
     };
     Counters::count(counter);
     replies.extend_from_slice(text.as_bytes());
+}
+
+/// The reply to a histogram that was not stored.
+pub(super) fn reply_to_rejected_histogram(
+    counters: &Counters,
+    line: &HistogramLine<'_>,
+    reason: &PointErrorReason,
+) -> String {
+    // OpenTSDB resolves names while it stores, so that all errors are those of the store.
+    let (counter, text) = match Rejection::of(reason, &line.tags) {
+        Rejection::NoTags => (&counters.illegal_arguments, point_text::no_tags(line.metric)),
+        Rejection::Rule(text) => (&counters.illegal_arguments, text),
+        Rejection::UnknownName { kind, name } => (
+            &counters.unknown_metrics,
+            format!("No such name for '{kind}': '{name}'"),
+        ),
+        Rejection::Storage(text) => (&counters.storage_errors, text),
+    };
+    Counters::count(counter);
+    format!("histogram: HBase error: {text}\n")
 }
 
 /// Replies to a write that failed as a whole.

@@ -1,6 +1,7 @@
 //! One telnet connection: reads lines, keeps batches in flight, and sends replies.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -18,9 +19,12 @@ use super::in_flight::{BatchResult, InFlight};
 use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
 use super::puts::{self, Puts};
-use super::replies::{reply_to_failed_write, reply_to_lines, reply_to_long_line};
+use super::replies::{
+    reply_to_failed_write, reply_to_lines, reply_to_long_line, reply_to_rejected_histogram,
+};
 use crate::front::counters::Counters;
-use crate::write::{NewPoint, WriteError, Writer};
+use crate::uids::series::SeriesRef;
+use crate::write::{NewHistogram, NewPoint, WriteError, Writer};
 
 /// The smallest and the largest read.
 const MIN_READ_BYTES: usize = 4 << 10;
@@ -239,7 +243,7 @@ impl<'a> Session<'a> {
         while !text.is_empty() {
             let puts = puts::parse(text, max_line_bytes, batch_points, |series| writer.known(series));
             if puts.points.is_empty() {
-                let batch = lines::parse(text, max_line_bytes, batch_points);
+                let batch = lines::parse(text, max_line_bytes, batch_points, writer.histograms().as_ref());
                 Counters::add(&counters.telnet_lines, batch.lines);
                 Counters::add(&counters.puts, batch.points.len());
                 self.settle().await;
@@ -338,7 +342,13 @@ impl<'a> Session<'a> {
     /// Stores lines that are all points, with retries, while nothing is in flight.
     async fn store_again(&mut self, mut text: &str) {
         while !text.is_empty() {
-            let batch = lines::parse(text, self.options.max_line_bytes, self.options.batch_points);
+            let SessionOptions {
+                max_line_bytes,
+                batch_points,
+                ..
+            } = self.options;
+            let histograms = self.writer.histograms();
+            let batch = lines::parse(text, max_line_bytes, batch_points, histograms.as_ref());
             self.store(&points_of(&batch), &batch.others).await;
             text = text.get(batch.read..).unwrap_or_default();
         }
@@ -346,6 +356,7 @@ impl<'a> Session<'a> {
 
     /// Stores points with retries while nothing is in flight, and replies to their lines and to `others`.
     async fn store(&mut self, points: &[NewPoint<'_>], others: &[OtherLine<'_>]) {
+        let histograms = self.store_histograms(others).await;
         let (replies, counters) = (&mut self.replies, self.counters);
         let (rejected, failure) = match patient_write::write(self.writer, points).await {
             Ok(outcome) => (outcome.errors, None),
@@ -357,9 +368,55 @@ impl<'a> Session<'a> {
         if others.iter().any(|other| other.command == Command::DropCaches) {
             self.writer.drop_caches().await;
         }
-        reply_to_lines(replies, counters, points, rejected, others);
+        reply_to_lines(replies, counters, points, rejected, others, &histograms);
         if let Some(error) = failure {
             reply_to_failed_write(replies, counters, points.len(), &error);
+        }
+    }
+
+    /// Stores the histograms of lines with retries; returns the replies to those that are not stored, by their places.
+    async fn store_histograms(&mut self, others: &[OtherLine<'_>]) -> BTreeMap<usize, String> {
+        let lines = || {
+            others
+                .iter()
+                .enumerate()
+                .filter_map(|(place, other)| match &other.command {
+                    Command::Histogram(line) => Some((place, line)),
+                    _ => None,
+                })
+        };
+        let new: Vec<NewHistogram<'_>> = lines()
+            .map(|(_, line)| NewHistogram {
+                series: SeriesRef::Names {
+                    metric: line.metric,
+                    tags: &line.tags,
+                },
+                timestamp: line.timestamp,
+                value: &line.value,
+            })
+            .collect();
+        if new.is_empty() {
+            return BTreeMap::new();
+        }
+        Counters::add(&self.counters.puts, new.len());
+        match patient_write::write_histograms(self.writer, &new).await {
+            Ok(outcome) => {
+                Counters::add(&self.counters.points_added, new.len() - outcome.errors.len());
+                let lines: Vec<_> = lines().collect();
+                let failed = outcome.errors.iter().filter_map(|error| {
+                    let (place, line) = lines.get(error.index)?;
+                    Some((
+                        *place,
+                        reply_to_rejected_histogram(self.counters, line, &error.reason),
+                    ))
+                });
+                failed.collect()
+            }
+            Err(error) => {
+                Counters::add(&self.counters.storage_errors, new.len());
+                let reply = |(place, _)| (place, format!("histogram: HBase error: {error}\n"));
+                lines().map(reply).collect()
+            }
         }
     }
 

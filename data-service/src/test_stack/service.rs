@@ -65,6 +65,14 @@ impl Service {
         Service::of(TestStack::with(settings, uid_settings).await).await
     }
 
+    /// A service with codec 42 for histograms.
+    pub(crate) async fn with_histograms() -> Service {
+        let mut settings = DataSettings::default();
+        let config = r#"{"net.opentsdb.core.SimpleHistogramDecoder":42}"#;
+        settings.histograms.histograms_config = Some(config.to_owned());
+        Service::start_with(settings, UidSettings::default()).await
+    }
+
     /// A service with the points in the first line of recorded vectors, and the vectors.
     pub(crate) async fn with_vectors(recorded: &str) -> (Service, Vec<serde_json::Value>) {
         let (points, vectors) = recorded.split_once('\n').unwrap();

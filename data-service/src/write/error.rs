@@ -6,7 +6,7 @@ use std::time::Duration;
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::value::ValueError;
-use oxtsdb_schema::{NameError, Uid, UidKind};
+use oxtsdb_schema::{HistogramError, NameError, Uid, UidKind};
 
 use super::TimeUnit;
 use crate::uids::{UidRejection, UidsError};
@@ -156,6 +156,9 @@ pub enum PointErrorReason {
     /// NaN or an infinity.
     #[error(transparent)]
     InvalidValue(ValueError),
+    /// A histogram that cannot be stored.
+    #[error(transparent)]
+    InvalidHistogram(HistogramError),
     /// Columns that do not fit each other; none of their points is stored.
     #[error(transparent)]
     Shape(ShapeError),

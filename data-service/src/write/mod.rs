@@ -18,6 +18,7 @@ mod caches;
 pub(crate) mod columns;
 pub(crate) mod encoded;
 mod error;
+mod histogram;
 mod point;
 mod resolve;
 mod time;
@@ -26,6 +27,7 @@ pub(crate) mod tracking;
 mod writer;
 
 pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
+pub(crate) use histogram::NewHistogram;
 pub(crate) use point::PointRef;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub(crate) use resolve::{Resolution, Resolved};

@@ -8,8 +8,8 @@ use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use oxtsdb_point_store::rows::largest_point_bytes;
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_resources::{ComputePool, MemoryPool};
-use oxtsdb_row_store::{RowStore, StoreError};
-use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_row_store::{RowStore, StoreError, TableName};
+use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
 use oxtsdb_server::settings::SettingError;
 
 use super::budget::{WriteBudget, WritePermit};
@@ -49,16 +49,21 @@ impl IngestResources {
 
 /// Writes points. Cloning is cheap, clones share the caches and the limit.
 #[derive(Clone, Debug)]
-pub struct Writer(Arc<Inner>);
+pub struct Writer(pub(super) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
-    points: Arc<dyn PointStore>,
+pub(super) struct Inner {
+    pub(super) points: Arc<dyn PointStore>,
+    /// The table of points, for other cells than these.
+    pub(super) store: Arc<dyn RowStore>,
+    pub(super) data_table: TableName,
+    /// The codecs of histograms; `None`: histograms are rejected.
+    histograms: Option<HistogramCodecs>,
     /// Points that were older than the retention.
-    too_old: Arc<AtomicU64>,
+    pub(super) too_old: Arc<AtomicU64>,
     resolver: Resolver,
     meta_table: MetaTable,
-    tracker: Tracker,
+    pub(super) tracker: Tracker,
     /// Memory for batches that the store has not confirmed.
     budget: WriteBudget,
     resources: IngestResources,
@@ -83,13 +88,21 @@ impl Writer {
     ) -> Result<Self, SettingError> {
         let layout = *uids.layout();
         let meta_table = settings.tables.meta_table_name()?;
-        let meta_table = MetaTable::new(store, meta_table, layout.widths, uids.meta_changes().clone());
+        let meta_table = MetaTable::new(
+            Arc::clone(&store),
+            meta_table,
+            layout.widths,
+            uids.meta_changes().clone(),
+        );
         let tracker = Tracker::new(meta_table.clone(), &settings.series_index, index);
         let cache_bytes = settings.memory.series_cache_mib << 20;
         let cache = Arc::new(SeriesCache::new(cache_bytes, settings.naming.cache_ttl()));
         uids.keep_coherent(&cache);
         Ok(Self(Arc::new(Inner {
             points,
+            store,
+            data_table: settings.tables.data_table_name()?,
+            histograms: settings.histograms.codecs()?,
             too_old: Arc::default(),
             meta_table,
             tracker,
@@ -251,6 +264,11 @@ impl Writer {
         self.0.too_old.load(Ordering::Relaxed)
     }
 
+    /// The codecs of histograms; `None`: histograms are rejected.
+    pub(crate) fn histograms(&self) -> Option<HistogramCodecs> {
+        self.0.histograms
+    }
+
     /// The table of series' metadata.
     pub(crate) fn meta_table(&self) -> &MetaTable {
         &self.0.meta_table
@@ -317,7 +335,15 @@ impl Writer {
         points: usize,
         deadline: Option<Instant>,
     ) -> Result<WritePermit, WriteError> {
-        let bytes = self.batch_bytes(points);
+        self.permit_of_bytes(self.batch_bytes(points), deadline).await
+    }
+
+    /// As [`Writer::permit_in_time`], of so many bytes.
+    pub(super) async fn permit_of_bytes(
+        &self,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Result<WritePermit, WriteError> {
         self.0.budget.permit_in_time(bytes, deadline).await
     }
 

@@ -31,6 +31,19 @@ pub struct Statistics {
     pub damaged_rows: u64,
     /// The first 100 of them.
     pub damaged: Vec<DamagedRow>,
+    /// The sub-queries that rollups answered; the others read points.
+    pub rollups: Vec<RollupUse>,
+}
+
+/// Rollups that a sub-query read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollupUse {
+    /// The sub-query, from 0.
+    pub query: u32,
+    /// Their interval.
+    pub interval: String,
+    /// Their table.
+    pub table: String,
 }
 
 /// Hours of a series whose points are not, or not all, in the result.
@@ -60,6 +73,15 @@ impl From<Message> for Statistics {
             bytes: statistics.bytes,
             damaged_rows: statistics.damaged_rows,
             damaged: statistics.damaged.into_iter().map(Into::into).collect(),
+            rollups: statistics
+                .rollups
+                .into_iter()
+                .map(|rollup| RollupUse {
+                    query: rollup.query,
+                    interval: rollup.interval,
+                    table: rollup.table,
+                })
+                .collect(),
         }
     }
 }

@@ -106,7 +106,13 @@ fn command(needed: &[&StoreTable], flags: &str) -> String {
     let mut command = format!("tsdb tables create {flags}");
     for table in needed {
         let name = table.def.name.to_string();
-        if name != table.default_name {
+        if table.default_name.is_empty() {
+            // One setting has several tables.
+            let setting = format!(" {} JSON|FILE", table.setting);
+            if !command.ends_with(&setting) {
+                command.push_str(&setting);
+            }
+        } else if name != table.default_name {
             // Writing to a string cannot fail.
             let _ = write!(command, " {} {name}", table.setting);
         }

@@ -4,12 +4,14 @@ use anyhow::{Context as _, anyhow, bail};
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1 as pb;
+use oxtsdb_proto::data::v1::sub_query::RollupUsage as Usage;
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 use oxtsdb_query::function::aggregator::{Estimate, Function};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::language::time::parse_time;
 use oxtsdb_query::{
-    Aggregator, CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter,
+    Aggregator, CalendarUnit, Downsample, Fill, Interval, RateOptions, RollupUsage, Source, SubQuery,
+    TagFilter,
 };
 
 /// The request of `START [END] EXPRESSION...`.
@@ -98,7 +100,19 @@ fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
         aggregator: Some(aggregator(query.aggregator)?),
         downsample: query.downsample.map(downsample).transpose()?,
         rate: query.rate.map(rate).transpose()?,
+        histograms: None,
+        rollup_usage: query.rollup.usage.map_or(Usage::Unspecified, rollup_usage).into(),
+        pre_aggregate: query.rollup.pre_aggregate,
     })
+}
+
+const fn rollup_usage(usage: RollupUsage) -> Usage {
+    match usage {
+        RollupUsage::Raw => Usage::Raw,
+        RollupUsage::NoFallback => Usage::NoFallback,
+        RollupUsage::Fallback => Usage::Fallback,
+        RollupUsage::FallbackRaw => Usage::FallbackRaw,
+    }
 }
 
 fn named_aggregator(name: &str) -> anyhow::Result<pb::Aggregator> {

@@ -40,6 +40,7 @@ const KNOWN: &[(&str, &str, Form)] = &[
     ("tsd.core.auto_create_tagks", "auto_create_tagks", Form::Boolean),
     ("tsd.core.auto_create_tagvs", "auto_create_tagvs", Form::Boolean),
     ("tsd.core.connections.limit", "max_connections", Form::AsIs),
+    ("tsd.core.histograms.config", "histograms_config", Form::AsIs),
     (
         "tsd.core.meta.enable_realtime_ts",
         "enable_realtime_ts",
@@ -89,6 +90,19 @@ const KNOWN: &[(&str, &str, Form)] = &[
         "write_form",
         Form::Choice("appends", "auto"),
     ),
+    ("tsd.rollups.agg_tag_key", "rollups_agg_tag_key", Form::AsIs),
+    (
+        "tsd.rollups.block_derived",
+        "rollups_block_derived",
+        Form::Boolean,
+    ),
+    ("tsd.rollups.config", "rollups_config", Form::AsIs),
+    (
+        "tsd.rollups.raw_agg_tag_value",
+        "rollups_raw_agg_tag_value",
+        Form::AsIs,
+    ),
+    ("tsd.rollups.tag_raw", "rollups_tag_raw", Form::Boolean),
     ("tsd.storage.fix_duplicates", "fix_duplicates", Form::Boolean),
     ("tsd.storage.hbase.data_table", "data_table", Form::AsIs),
     ("tsd.storage.hbase.meta_table", "meta_table", Form::AsIs),
@@ -137,6 +151,10 @@ const FILTER_CLASS: &str = "tsd.uidfilter.plugin";
 const WHITELIST: &str = "tsd.uidfilter.whitelist.";
 const WHITELIST_CLASS: &str = "UniqueIdWhitelistFilter";
 
+/// Whether rollups are on; without it their configuration is not used.
+const ROLLUPS: &str = "tsd.rollups.enable";
+const ROLLUPS_CONFIG: &str = "tsd.rollups.config";
+
 /// Reads a file.
 ///
 /// # Errors
@@ -155,8 +173,17 @@ fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
         .get(FILTER_CLASS)
         .map_or(WHITELIST_CLASS, |class| class.trim());
     let whitelists = filters && class.ends_with(WHITELIST_CLASS);
+    let rolls_up = found.get(ROLLUPS).is_some_and(|value| boolean(value.trim()));
     for (key, value) in &found {
         let value = value.trim();
+        if key == ROLLUPS {
+            outcome.used.push(key.clone());
+            continue;
+        }
+        if !rolls_up && key == ROLLUPS_CONFIG {
+            outcome.unused.push(key.clone());
+            continue;
+        }
         if whitelists && [FILTER, FILTER_CLASS].contains(&key.as_str()) {
             outcome.used.push(key.clone());
             continue;

@@ -4,7 +4,9 @@ use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::downsample::Calendar;
 use oxtsdb_proto::data::v1::downsample::calendar::Unit;
-use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as SourceMessage, TsuidSource};
+use oxtsdb_proto::data::v1::sub_query::{
+    MetricSource, RollupUsage as RollupUsageMessage, Source as SourceMessage, TsuidSource,
+};
 use oxtsdb_proto::data::v1::tag_filter::FilterType as FilterTypeMessage;
 use oxtsdb_proto::data::v1::{
     Downsample as DownsampleMessage, FillPolicy, QueryRequest, Rate, SubQuery as SubQueryMessage,
@@ -20,8 +22,9 @@ use super::field_error::{count, missing, no_such};
 use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
-    AnnotationSelection, CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks,
-    RateOptions, SeriesFilter, Source, SubQuery, TagFilter, TagMatcher,
+    AnnotationSelection, CalendarInterval, CalendarUnit, Downsample, Fill, HistogramResults, Interval,
+    QuerySpec, Quirks, RateOptions, RollupRequest, RollupUsage, SeriesFilter, Source, SubQuery, TagFilter,
+    TagMatcher,
 };
 
 const MAX_QUERIES: usize = 50;
@@ -127,7 +130,7 @@ pub(in crate::grpc) fn sub_query(field: &str, query: &SubQueryMessage) -> Result
     };
     let downsample = query.downsample.as_ref();
     let rate = query.rate.as_ref();
-    Ok(SubQuery {
+    let sub_query = SubQuery {
         source,
         filter,
         aggregator: aggregator(&format!("{field}.aggregator"), query.aggregator.as_ref())?,
@@ -137,7 +140,33 @@ pub(in crate::grpc) fn sub_query(field: &str, query: &SubQueryMessage) -> Result
         rate: rate
             .map(|message| self::rate(&format!("{field}.rate"), message))
             .transpose()?,
-    })
+        histogram: None,
+        rollup: RollupRequest {
+            usage: rollup_usage(&format!("{field}.rollup_usage"), query.rollup_usage)?,
+            pre_aggregate: query.pre_aggregate,
+        },
+    };
+    let Some(message) = &query.histograms else {
+        return Ok(sub_query);
+    };
+    let results = HistogramResults::of(message.percentiles.clone(), message.buckets);
+    let wrong = |description: String| invalid_field(&format!("{field}.histograms"), description);
+    let results = results.ok_or_else(|| wrong("has neither percentiles nor buckets".to_owned()))?;
+    sub_query
+        .of_histograms(results)
+        .map_err(|error| wrong(error.to_string()))
+}
+
+/// The use of rollups.
+fn rollup_usage(field: &str, number: i32) -> Result<Option<RollupUsage>, Status> {
+    match RollupUsageMessage::try_from(number) {
+        Ok(RollupUsageMessage::Unspecified) => Ok(None),
+        Ok(RollupUsageMessage::Raw) => Ok(Some(RollupUsage::Raw)),
+        Ok(RollupUsageMessage::NoFallback) => Ok(Some(RollupUsage::NoFallback)),
+        Ok(RollupUsageMessage::Fallback) => Ok(Some(RollupUsage::Fallback)),
+        Ok(RollupUsageMessage::FallbackRaw) => Ok(Some(RollupUsage::FallbackRaw)),
+        Err(_) => Err(invalid_field(field, format!("is {number}, expected 0 to 4"))),
+    }
 }
 
 /// Metric and filter.

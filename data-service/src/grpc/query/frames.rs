@@ -6,16 +6,21 @@ use std::sync::Arc;
 
 use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::common::v1::time_range::{End, Start};
-use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRowMessage, Resolution};
-use oxtsdb_proto::data::v1::query_response::{
-    Annotations, Done, Frame as FrameMessage, Points as PointsMessage, Series,
+use oxtsdb_proto::data::v1::query_response::histogram_part::Part;
+use oxtsdb_proto::data::v1::query_response::statistics::{
+    DamagedRow as DamagedRowMessage, Resolution, RollupUse as RollupUseMessage,
 };
-use oxtsdb_proto::data::v1::{DeltaTimestamps, QueryRequest, QueryResponse, query_response};
+use oxtsdb_proto::data::v1::query_response::{
+    Annotations, Done, Frame as FrameMessage, HistogramPart as HistogramPartMessage, Points as PointsMessage,
+    Series,
+};
+use oxtsdb_proto::data::v1::{DeltaTimestamps, HistogramBounds, QueryRequest, QueryResponse, query_response};
 use oxtsdb_schema::Annotation;
+use oxtsdb_schema::histogram::Bounds;
 
 use crate::grpc::annotation::annotation_message;
-use oxtsdb_query::DamagedRow;
-use oxtsdb_query::{Frame, Group, Number, Points, Statistics, Values};
+use oxtsdb_query::{DamagedRow, RollupUse};
+use oxtsdb_query::{Frame, Group, HistogramPart, Number, Points, Statistics, Values};
 
 /// Points in a message, unless the request sets another number.
 const FRAME_POINTS: u32 = 4096;
@@ -91,6 +96,7 @@ impl Encoder {
                 .iter()
                 .map(|tsuid| tsuid.as_bytes().to_vec().into())
                 .collect(),
+            histogram_part: group.part.map(histogram_part),
         };
         let annotations = annotation_messages(Some(series), group.annotations.unwrap_or_default());
         let blocks = self.points(group.number, group.points);
@@ -105,6 +111,16 @@ impl Encoder {
         blocks(number(group), points, (self.frame_points, self.delta_timestamps))
             .map(|block| message(FrameMessage::Points(block)))
     }
+}
+
+fn histogram_part(part: HistogramPart) -> HistogramPartMessage {
+    let part = match part {
+        HistogramPart::Percentile(percentile) => Part::Percentile(percentile),
+        HistogramPart::Underflow => Part::Underflow(true),
+        HistogramPart::Bucket(Bounds { lower, upper }) => Part::Bucket(HistogramBounds { lower, upper }),
+        HistogramPart::Overflow => Part::Overflow(true),
+    };
+    HistogramPartMessage { part: Some(part) }
 }
 
 /// Annotations in messages of about [`ANNOTATION_BYTES`], each encoded when the stream is polled.
@@ -214,6 +230,14 @@ fn points_message(
     }
 }
 
+fn rollup_message(rollup: &RollupUse) -> RollupUseMessage {
+    RollupUseMessage {
+        query: u32::try_from(rollup.query).unwrap_or(u32::MAX),
+        interval: rollup.interval.to_string(),
+        table: rollup.table.to_string(),
+    }
+}
+
 pub(in crate::grpc) fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
     query_response::Statistics {
         series: statistics.series,
@@ -221,7 +245,12 @@ pub(in crate::grpc) fn statistics_message(statistics: &Statistics) -> query_resp
         bytes: statistics.bytes,
         damaged_rows: statistics.damaged_rows,
         damaged: statistics.damaged.iter().map(damaged_row).collect(),
-        resolution: Resolution::Raw as i32,
+        resolution: match statistics.rollups.as_slice() {
+            [] => Resolution::Raw,
+            _ => Resolution::Rollup,
+        }
+        .into(),
+        rollups: statistics.rollups.iter().map(rollup_message).collect(),
         points: statistics.points,
         points_sent: statistics.points_sent,
         elapsed: prost_types::Duration::try_from(statistics.elapsed).ok(),
@@ -264,10 +293,12 @@ mod tests {
             is_whole: true,
             query: 3,
             metric: Arc::from("m"),
+            part: None,
             tags: Vec::new(),
             aggregate_tags: Vec::new(),
             tsuids: Vec::new(),
             annotations: None,
+            rollup: None,
             points,
         };
         let mut messages = encoder(frame_points).frames(Frame::Group(group));

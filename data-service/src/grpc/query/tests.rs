@@ -95,7 +95,7 @@ async fn run(engine: &Engine, request: QueryRequest) -> Result<Vec<Frame>, Statu
 }
 
 async fn run_with(engine: &Engine, request: Request<QueryRequest>) -> Result<Vec<Frame>, Status> {
-    let frames: Vec<QueryResponse> = query(engine, request)?.into_inner().try_collect().await?;
+    let frames: Vec<QueryResponse> = query(engine, request).await?.into_inner().try_collect().await?;
     Ok(frames
         .into_iter()
         .map(|response| response.frame.expect("every message has a frame"))
@@ -200,13 +200,12 @@ async fn a_disconnecting_client_cancels_the_scan() {
     let stack = stack().await;
     let (store, mut open_scans) = Stuck::over(stack.store.clone());
     let engine = engine_over(&stack, store);
-    let response = query(
-        &engine,
-        Request::new(request("sys.cpu.nice", AggregateFunction::Sum)),
-    )
-    .unwrap();
-    open_scans.wait_for(|open| *open > 0).await.unwrap();
-    drop(response);
+    let request = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
+    let call = async { drop(query(&engine, request).await) };
+    tokio::select! {
+        () = call => panic!("the store is stuck"),
+        open = open_scans.wait_for(|open| *open > 0) => drop(open.unwrap()),
+    }
     open_scans.wait_for(|open| *open == 0).await.unwrap();
 }
 
@@ -217,7 +216,10 @@ async fn lists_and_cancels_a_running_query() {
     let engine = engine_over(&stack, store);
     assert!(running::list(&engine).queries.is_empty());
     let request = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
-    let response = query(&engine, request).unwrap().into_inner();
+    let response = tokio::spawn({
+        let engine = engine.clone();
+        async move { query(&engine, request).await.unwrap().into_inner() }
+    });
     open_scans.wait_for(|open| *open > 0).await.unwrap();
 
     let listed = running::list(&engine).queries;
@@ -232,7 +234,7 @@ async fn lists_and_cancels_a_running_query() {
     assert_eq!(reason_of(&unknown), Some(ErrorReason::QueryNotFound));
 
     running::cancel(&engine, &CancelQueryRequest { id }).unwrap();
-    let status = response.try_collect::<Vec<_>>().await.unwrap_err();
+    let status = response.await.unwrap().try_collect::<Vec<_>>().await.unwrap_err();
     assert_eq!(status.code(), Code::Aborted);
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryCancelled));
     open_scans.wait_for(|open| *open == 0).await.unwrap();

@@ -7,7 +7,7 @@ use crate::uids::UidRejection;
 use crate::write::{PointErrorReason, WriteError};
 
 /// The status of a write that failed as a whole: 507 for a full disk, 503 if a retry may succeed, else 500.
-pub(super) fn status_of_write(error: &WriteError) -> StatusCode {
+pub(in crate::http) fn status_of_write(error: &WriteError) -> StatusCode {
     match error {
         WriteError::Store(StoreError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
         error if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
@@ -17,7 +17,7 @@ pub(super) fn status_of_write(error: &WriteError) -> StatusCode {
 
 /// As [`status_of_write`], for a valid point whose names could not be assigned; `None` for points that are invalid
 /// or need an operator.
-pub(super) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
+pub(in crate::http) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
     let rejection = match reason {
         PointErrorReason::Unresolved(_) => return Some(StatusCode::SERVICE_UNAVAILABLE),
         PointErrorReason::NoUid { rejection, .. } => rejection,

@@ -8,12 +8,12 @@
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
 
 mod body;
-mod failure;
+pub(in crate::http) mod failure;
+pub(in crate::http) mod outcome;
 mod scan;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -28,17 +28,14 @@ use crate::front::point_text::{self, NameOf, Rejection};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::parameters::Parameters;
 use crate::http::put::body::{PutBody, PutBodyError, PutPoint, PutTags};
+use crate::http::put::outcome::{Flags, Outcome, is_timeout, rejection_text, reply};
 use crate::http::reply::Reply;
 use crate::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
-use crate::write::{WriteError, Writer};
+use crate::write::Writer;
 
 /// Points in one call of the writer.
 const WRITE_POINTS: usize = 10_000;
-
-/// How long a request may wait for the store, unless `sync_timeout` is set.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// No valid point is shorter:
 /// `{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}`. A body can therefore not
@@ -52,41 +49,8 @@ const INLINE_BYTES: usize = 64 << 10;
 /// one character each are 50 bytes as JSON.
 const PARSED_MEMORY: usize = 4;
 
-/// The most errors that `details` lists. All are counted.
-const MOST_DETAILS: usize = 10_000;
-
-/// The flags of the query string.
-#[derive(Debug, Default, Clone, Copy)]
-struct Flags {
-    summary: bool,
-    details: bool,
-    /// The limit of the wait if more than 0.
-    timeout_ms: Option<u64>,
-}
-
 /// Tags as the writer takes them.
 type Tags<'a> = Vec<(&'a str, &'a str)>;
-
-/// The outcome of the points of a body.
-#[derive(Debug, Default)]
-struct Outcome {
-    success: usize,
-    timeouts: usize,
-    failed: usize,
-    /// The first failed points in the order of the body, with OpenTSDB's messages; only if requested.
-    details: Vec<(usize, String)>,
-    /// The status, if a point failed that has no fault of its own.
-    failure: Option<StatusCode>,
-}
-
-impl Outcome {
-    fn fail(&mut self, flags: Flags, place: usize, text: String) {
-        self.failed += 1;
-        if flags.details && self.details.len() < MOST_DETAILS {
-            self.details.push((place, text));
-        }
-    }
-}
 
 self_cell!(
     /// A body and its points, which borrow from it.
@@ -118,7 +82,10 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         return Err(HttpError::bad_request("No datapoints found in content"));
     }
     let outcome = store(writer, counters, points, flags).await?;
-    reply(&outcome, points, flags)
+    let write_point = |out: &mut Vec<u8>, place: usize| {
+        write_point(out, points.points.get(place).and_then(Option::as_ref), points);
+    };
+    reply(&outcome, flags, write_point)
 }
 
 /// Parses a body; a large one in the computation pool.
@@ -145,26 +112,6 @@ async fn parse(compute: &ComputePool, content: Bytes) -> Result<ParsedBody, Http
                 .with_details(error.to_string())
         }
     })
-}
-
-impl Flags {
-    fn parse(parameters: &Parameters) -> Result<Flags, HttpError> {
-        let timeout_ms = match parameters.get("sync_timeout") {
-            None => None,
-            Some(text) => {
-                let number: i32 = text.parse().map_err(|_| {
-                    let message = format!("For input string: \"{text}\"");
-                    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-                })?;
-                u64::try_from(number).ok().filter(|number| *number > 0)
-            }
-        };
-        Ok(Flags {
-            summary: parameters.has("summary"),
-            details: parameters.has("details"),
-            timeout_ms,
-        })
-    }
 }
 
 /// A valid point.
@@ -201,8 +148,7 @@ async fn store(
     body: &PutBody<'_>,
     flags: Flags,
 ) -> Result<Outcome, HttpError> {
-    let timeout = flags.timeout_ms.map_or(WRITE_TIMEOUT, Duration::from_millis);
-    let deadline = Instant::now() + timeout;
+    let deadline = flags.deadline();
     let mut outcome = Outcome::default();
     for (chunk, points) in body.points.chunks(WRITE_POINTS).enumerate() {
         let texts: Vec<SeriesText<'_>> = points.iter().flatten().filter_map(series_text).collect();
@@ -266,7 +212,7 @@ async fn store(
             }
             Err(error) => {
                 Counters::add(&counters.storage_errors, good.len());
-                return Err(failure(&error, outcome.success));
+                return Err(outcome::failure(&error, outcome.success));
             }
         }
     }
@@ -361,88 +307,6 @@ fn parse_value(text: &str) -> Result<Value, ValueTextError> {
         Some(PlainNumber::Decimal(number)) => Ok(Value::double(number)?),
         None => parse_http(text),
     }
-}
-
-fn rejection_text(rejection: Rejection, counters: &Counters) -> String {
-    let (counter, text) = match rejection {
-        Rejection::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
-        Rejection::Rule(text) => (&counters.illegal_arguments, text),
-        Rejection::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
-        Rejection::Storage(text) => (&counters.storage_errors, text),
-    };
-    Counters::count(counter);
-    text
-}
-
-fn is_timeout(error: &WriteError) -> bool {
-    matches!(
-        error,
-        WriteError::DeadlineExceeded
-            | WriteError::Overloaded { .. }
-            | WriteError::Uids(crate::uids::UidsError::DeadlineExceeded)
-    )
-}
-
-fn failure(error: &WriteError, stored: usize) -> HttpError {
-    HttpError::new(failure::status_of_write(error), error.to_string())
-        .with_details(format!(
-            "{stored} points were stored before; sending all of them again is safe"
-        ))
-        .with_causes(error)
-}
-
-/// The response in the form that the flags request.
-fn reply(outcome: &Outcome, body: &PutBody<'_>, flags: Flags) -> Result<Reply, HttpError> {
-    let Outcome {
-        success,
-        timeouts,
-        failed,
-        details,
-        failure,
-    } = outcome;
-    let all_good = *failed == 0 && *timeouts == 0;
-    let bad = failure.unwrap_or(StatusCode::BAD_REQUEST);
-    if !flags.summary && !flags.details {
-        if all_good {
-            return Ok(Reply::empty());
-        }
-        let message = if *timeouts > 0 {
-            format!(
-                "The put call has timed out with {success} points stored, {failed} failed and \
-                 {timeouts} not confirmed"
-            )
-        } else {
-            "One or more data points had errors".to_owned()
-        };
-        return Err(HttpError::new(bad, message)
-            .with_details("Please see the TSD logs or append \"details\" to the put request"));
-    }
-    let mut out = Vec::with_capacity(64);
-    out.extend_from_slice(b"{\"success\":");
-    json::write_integer(&mut out, *success);
-    if flags.timeout_ms.is_some() {
-        out.extend_from_slice(b",\"timeouts\":");
-        json::write_integer(&mut out, *timeouts);
-    }
-    out.extend_from_slice(b",\"failed\":");
-    json::write_integer(&mut out, *failed);
-    if flags.details {
-        out.extend_from_slice(b",\"errors\":[");
-        for (number, (place, text)) in details.iter().enumerate() {
-            if number > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(b"{\"datapoint\":");
-            write_point(&mut out, body.points.get(*place).and_then(Option::as_ref), body);
-            out.extend_from_slice(b",\"error\":");
-            json::write_string(&mut out, text);
-            out.push(b'}');
-        }
-        out.push(b']');
-    }
-    out.push(b'}');
-    let status = if all_good { StatusCode::OK } else { bad };
-    Ok(Reply::json_with(status, out))
 }
 
 /// A point as it was read, without the fields that are not there.

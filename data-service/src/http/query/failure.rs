@@ -28,6 +28,7 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
             ),
         )
         .with_details(error.to_string()),
+        E::RollupChoice(error) => HttpError::bad_request(error.to_string()),
         E::Infinite { value, .. } => {
             let value = oxtsdb_schema::java::double_to_string(*value);
             HttpError::bad_request(format!("Got Infinity: {value} in this query: {error}"))
@@ -63,9 +64,11 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
         E::DeadlineExceeded | E::TimedOut { .. } => failed(StatusCode::GATEWAY_TIMEOUT, error),
         // Not 503, which invites clients to send it again.
         E::Cancelled => failed(StatusCode::CONFLICT, error),
-        E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
-            failed(StatusCode::INTERNAL_SERVER_ERROR, error)
-        }
+        E::Row { .. }
+        | E::RollupRow { .. }
+        | E::RowKey { .. }
+        | E::UidWithoutName { .. }
+        | E::Internal { .. } => failed(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }
 
@@ -92,7 +95,8 @@ pub(super) fn of_language(error: &LanguageError) -> HttpError {
         | E::Tag { .. }
         | E::NoMetric
         | E::TsuidWithoutMetric { .. }
-        | E::TsuidMetrics { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        | E::TsuidMetrics { .. }
+        | E::PercentileNumber { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         E::TooFewParts { .. }
         | E::TooManyParts { .. }
         | E::NoAggregator
@@ -106,7 +110,8 @@ pub(super) fn of_language(error: &LanguageError) -> HttpError {
         | E::NoSource
         | E::NoUid
         | E::Hex { .. }
-        | E::NotSupported { .. } => StatusCode::BAD_REQUEST,
+        | E::Percentiles { .. }
+        | E::Histogram(_) => StatusCode::BAD_REQUEST,
     };
     HttpError::new(status, error.to_string())
 }

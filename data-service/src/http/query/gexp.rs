@@ -146,10 +146,12 @@ fn group(
     let tags = series.tags.values().filter(|_| with_names);
     let aggregate_tags = series.aggregate_tags.values().filter(|_| with_names);
     Ok(Group {
+        rollup: None,
         number,
         is_whole: true,
         query: series.query,
         metric,
+        part: None,
         tags: tags.map(|tag| (tag.key.clone(), tag.value.clone())).collect(),
         aggregate_tags: aggregate_tags.cloned().collect(),
         tsuids: match series.origin {

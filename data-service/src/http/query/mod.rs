@@ -98,7 +98,7 @@ async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) 
     };
     let renderer = Arc::new(GroupRenderer::new(&query, &uids));
     let mut writer = ResponseWriter::new(&query);
-    let mut deliveries = engine.run_encoded(query.spec, request, renderer);
+    let mut deliveries = engine.run_encoded(query.spec, request, renderer).await;
     let mut body = ReplyBody::default();
     // Until the length of the result or its first error is known, or there is enough of it.
     while buffers_results || body.len() < WHOLE_BYTES {
@@ -157,5 +157,7 @@ async fn next_of(
 
 #[cfg(test)]
 mod annotation_tests;
+#[cfg(test)]
+mod histogram_tests;
 #[cfg(test)]
 mod tests;

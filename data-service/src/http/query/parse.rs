@@ -1,6 +1,6 @@
 //! Parses a request of `/api/query` into a query of the engine.
 //!
-//! Options that change the result and are not implemented (deleting, histograms, pre-aggregates) are rejected:
+//! Options that change the result and are not implemented (deleting) are rejected:
 //! ignoring them would return a different result. Options without effect on the result and unknown fields are
 //! ignored.
 //!
@@ -22,13 +22,16 @@ use crate::http::query::failure;
 use crate::http::query::flag::Flag;
 use crate::http::query::query_echo::QueryEcho;
 use crate::http::query::rules::QueryRules;
-use crate::http::query::scalar::{Text, Whole};
+use crate::http::query::scalar::{Percentile, Text, Whole};
 use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
 use oxtsdb_query::function::downsample::Downsample;
 use oxtsdb_query::language::time::{TimeError, find_zone, is_date, is_query_time, parse_time};
 use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
 use oxtsdb_query::without_identical;
-use oxtsdb_query::{AnnotationSelection, QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
+use oxtsdb_query::{
+    AnnotationSelection, HistogramResults, MAX_PERCENTILES, QuerySpec, Quirks, RateOptions, RollupRequest,
+    RollupUsage, SeriesFilter, Source, SubQuery,
+};
 
 /// Most sub-queries of a request. OpenTSDB limits only the size of the request; removing identical sub-queries
 /// takes quadratic time.
@@ -303,11 +306,12 @@ struct JsonSubQuery<'a> {
     rate_options: Option<JsonRateOptions>,
     #[serde(default)]
     explicit_tags: Flag,
-    percentiles: Option<FirstOf<f64, 1>>,
+    percentiles: Option<FirstOf<Percentile, { MAX_PERCENTILES + 1 }>>,
     #[serde(default)]
     show_histogram_buckets: Flag,
     #[serde(default)]
     pre_aggregate: Flag,
+    rollup_usage: Option<Text>,
 }
 
 /// The source of a value, also of `null`.
@@ -388,18 +392,13 @@ impl JsonSubQuery<'_> {
     fn read(self, filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
         let of_language = |error: LanguageError| failure::of_language(&error);
         let aggregator = parse_aggregator(&self.aggregator.unwrap_or_default().0).map_err(of_language)?;
-        for (name, requested) in [
-            (
-                "percentiles",
-                self.percentiles.is_some_and(|list| !list.is_empty()),
-            ),
-            ("showHistogramBuckets", self.show_histogram_buckets.0),
-            ("preAggregate", self.pre_aggregate.0),
-        ] {
-            if requested {
-                return Err(not_supported(name));
-            }
-        }
+        let rollup = RollupRequest {
+            usage: self
+                .rollup_usage
+                .as_ref()
+                .map(|usage| RollupUsage::parse(&usage.0)),
+            pre_aggregate: self.pre_aggregate.0,
+        };
         let metric = self
             .metric
             .map(|metric| metric.0)
@@ -422,7 +421,7 @@ impl JsonSubQuery<'_> {
             .rate
             .0
             .then(|| self.rate_options.map_or_else(RateOptions::default, Into::into));
-        Ok(SubQuery {
+        let sub_query = SubQuery {
             source,
             filter: SeriesFilter {
                 tags: filters,
@@ -431,7 +430,15 @@ impl JsonSubQuery<'_> {
             aggregator,
             downsample,
             rate,
-        })
+            histogram: None,
+            rollup,
+        };
+        let percentiles = self.percentiles.map(|list| list.kept).unwrap_or_default();
+        let percentiles = percentiles.into_iter().map(|percentile| percentile.0).collect();
+        match HistogramResults::of(percentiles, self.show_histogram_buckets.0) {
+            Some(results) => sub_query.of_histograms(results).map_err(bad_request),
+            None => Ok(sub_query),
+        }
     }
 }
 

@@ -14,14 +14,14 @@
 use std::collections::BTreeSet;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{Uid, UidKind, java};
 use rustc_hash::FxHashMap;
 
 use crate::http::json;
 use oxtsdb_query::ResolvedNames;
 use oxtsdb_query::filter::TagFilter;
 use oxtsdb_query::language::{Expression, SeriesExpression};
-use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
+use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, RollupUsage, Source, SubQuery};
 
 /// The parts of a sub-query that the response repeats verbatim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,8 +71,14 @@ pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkU
     Ok(found.collect())
 }
 
-/// Writes the JSON of a sub-query.
-pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, echo: &QueryEcho, uids: &TagkUids) {
+/// Writes the JSON of a sub-query. Returns where `rollupTable` has its value, which is known with the result.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    index: usize,
+    query: &SubQuery,
+    echo: &QueryEcho,
+    uids: &TagkUids,
+) -> usize {
     let filters = &query.filter.tags;
     out.extend_from_slice(b"{\"aggregator\":");
     json::write_string(out, query.aggregator.name());
@@ -96,7 +102,17 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, echo: &Qu
         json::write_string(out, filter.echo.0);
         out.push(b'}');
     }
-    out.extend_from_slice(b"],\"percentiles\":null,\"index\":");
+    out.extend_from_slice(b"],\"percentiles\":");
+    let percentiles = query.histogram.as_ref().map(|results| &results.percentiles);
+    or_null(
+        out,
+        percentiles.filter(|percentiles| !percentiles.is_empty()),
+        |out, percentiles| {
+            let texts: Vec<String> = percentiles.iter().copied().map(java::float_to_string).collect();
+            out.extend_from_slice(format!("[{}]", texts.join(",")).as_bytes());
+        },
+    );
+    out.extend_from_slice(b",\"index\":");
     json::write_integer(out, index);
     out.extend_from_slice(b",\"rateOptions\":");
     let options = query.rate.filter(|_| echo.with_rate_options);
@@ -115,14 +131,25 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, echo: &Qu
     });
     out.extend_from_slice(b",\"explicitTags\":");
     boolean(out, query.filter.explicit_tags);
-    out.extend_from_slice(
-        b",\"useFuzzyFilter\":true,\"preAggregate\":false,\"rollupUsage\":null,\"rollupTable\":\"raw\",\
-          \"showHistogramBuckets\":false,\"useMultiGets\":true,\"tags\":",
+    out.extend_from_slice(b",\"useFuzzyFilter\":true,\"preAggregate\":");
+    boolean(out, query.rollup.pre_aggregate);
+    out.extend_from_slice(b",\"rollupUsage\":");
+    or_null(out, query.rollup.usage.map(RollupUsage::name), json::write_string);
+    out.extend_from_slice(b",\"rollupTable\":");
+    let table_at = out.len();
+    out.extend_from_slice(b",\"showHistogramBuckets\":");
+    boolean(
+        out,
+        query.histogram.as_ref().is_some_and(|results| results.buckets),
     );
+    out.extend_from_slice(b",\"useMultiGets\":true,\"tags\":");
     let tags = filters.iter().filter(|filter| filter.group_by);
     let text = |filter: &TagFilter| format!("{}({})", filter.echo.0, filter.echo.1);
     json::write_map(out, tags.map(|filter| (&filter.key, text(filter))));
-    out.extend_from_slice(b",\"histogramQuery\":false}");
+    out.extend_from_slice(b",\"histogramQuery\":");
+    boolean(out, query.histogram.is_some());
+    out.push(b'}');
+    table_at
 }
 
 fn rate_options(out: &mut Vec<u8>, options: RateOptions) {

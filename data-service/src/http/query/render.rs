@@ -35,8 +35,8 @@ const KEPT_RUNS: usize = 16;
 #[derive(Debug)]
 pub(super) struct GroupRenderer {
     output: Output,
-    /// The JSON of each sub-query, if `showQuery` is set.
-    queries: Vec<Vec<u8>>,
+    /// The JSON of each sub-query, and where the table that was read belongs, if `showQuery` is set.
+    queries: Vec<(Vec<u8>, usize)>,
     /// Whether NaN is written as `null`, for each sub-query.
     nan_is_null: Vec<bool>,
 }
@@ -60,8 +60,8 @@ impl GroupRenderer {
         let sub_queries = query.spec.sub_queries.iter().zip(echoes).enumerate();
         let json = |(index, (sub_query, echo)): (usize, (_, &QueryEcho))| {
             let mut json = Vec::new();
-            query_echo::write(&mut json, index, sub_query, echo, uids);
-            json
+            let table_at = query_echo::write(&mut json, index, sub_query, echo, uids);
+            (json, table_at)
         };
         Self {
             output: query.output,
@@ -85,9 +85,12 @@ impl GroupRenderer {
         json::write_map(out, group.tags.iter().map(|(key, value)| (&**key, &**value)));
         out.extend_from_slice(b",\"aggregateTags\":");
         json::write_strings(out, group.aggregate_tags.iter().map(|key| &**key));
-        if let Some(query) = self.queries.get(group.query) {
+        if let Some((query, table_at)) = self.queries.get(group.query) {
+            let (before, behind) = query.split_at_checked(*table_at).unwrap_or_default();
             out.extend_from_slice(b",\"query\":");
-            out.extend_from_slice(query);
+            out.extend_from_slice(before);
+            json::write_string(out, group.rollup.as_deref().unwrap_or("raw"));
+            out.extend_from_slice(behind);
         }
         if self.output.tsuids {
             out.extend_from_slice(b",\"tsuids\":");

@@ -1,6 +1,7 @@
 //! Strings and whole numbers in request bodies, which OpenTSDB's parser accepts from any scalar.
 
 use oxtsdb_schema::document::truncated;
+use oxtsdb_schema::value::parse_java_float;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
@@ -42,6 +43,19 @@ impl<'de> Deserialize<'de> for Whole {
         whole
             .map(Whole)
             .ok_or_else(|| D::Error::custom(format!("expected a whole number, found {source}")))
+    }
+}
+
+/// A percentile; also as a string.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::http) struct Percentile(pub(in crate::http) f32);
+
+impl<'de> Deserialize<'de> for Percentile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Percentile, D::Error> {
+        let Text(text) = Text::deserialize(deserializer)?;
+        parse_java_float(&text)
+            .map(Percentile)
+            .ok_or_else(|| D::Error::custom(format!("expected a percentile, found `{text}`")))
     }
 }
 

@@ -3,7 +3,7 @@ use oxtsdb_schema::Timestamp;
 use super::*;
 
 fn parse_all(text: &str) -> Batch<'_> {
-    let batch = parse(text, 1024, 1000);
+    let batch = parse(text, 1024, 1000, None);
     assert_eq!(batch.read, text.len());
     batch
 }
@@ -126,7 +126,7 @@ fn other_lines_count_the_points_before_them() {
 
 #[test]
 fn exit_ends_the_batch() {
-    let batch = parse("put m 1 1 a=b\nexit\nput m 2 1 a=b\n", 1024, 1000);
+    let batch = parse("put m 1 1 a=b\nexit\nput m 2 1 a=b\n", 1024, 1000, None);
     assert!(batch.exit);
     assert_eq!(batch.points.len(), 1);
     assert_eq!(batch.read, "put m 1 1 a=b\nexit\n".len());
@@ -137,29 +137,29 @@ fn a_long_line_ends_the_batch_before_it() {
     let fits = format!("put m 1 1 a={}\n", "b".repeat(20 - 12));
     assert_eq!(fits.len(), 21);
     let text = format!("{fits}put m 1 1 a=bbbbbbbbb\nhelp\n");
-    let batch = parse(&text, 20, 1000);
+    let batch = parse(&text, 20, 1000, None);
     assert!(batch.too_long);
     assert_eq!(batch.points.len(), 1);
     assert_eq!(batch.read, fits.len());
     // Characters count, not the bytes that they have in memory here.
-    assert!(!parse("ééééé\n", 5, 9).too_long);
-    assert!(parse("éééééé\n", 5, 9).too_long);
+    assert!(!parse("ééééé\n", 5, 9, None).too_long);
+    assert!(parse("éééééé\n", 5, 9, None).too_long);
 }
 
 #[test]
 fn limits_the_points_of_a_batch() {
     let text = "put m 1 1 a=b\n".repeat(10);
-    let batch = parse(&text, 1024, 4);
+    let batch = parse(&text, 1024, 4, None);
     assert_eq!((batch.points.len(), batch.read), (4, text.len() / 10 * 4));
     let text = "\n".repeat(10);
-    let batch = parse(&text, 1024, 4);
+    let batch = parse(&text, 1024, 4, None);
     assert_eq!((batch.others.len(), batch.read), (4, 4));
 }
 
 proptest::proptest! {
     #[test]
     fn parses_or_rejects_any_text(text in "(put |m|1|\\.|[ =a-c]|\n|\r){0,60}") {
-        let batch = parse(&text, 30, 5);
+        let batch = parse(&text, 30, 5, None);
         proptest::prop_assert!(batch.read <= text.len());
         for point in &batch.points {
             proptest::prop_assert!(batch.tags.get(point.tags.clone()).is_some());

@@ -30,7 +30,9 @@ use oxtsdb_query::expression::join::{Join, SetOperator};
 use oxtsdb_query::expression::{Arithmetic, Work, run};
 use oxtsdb_query::language::parse_aggregator;
 use oxtsdb_query::language::time::{find_zone, is_date, now_ms, parse_time};
-use oxtsdb_query::{Downsample, QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery, TagFilter};
+use oxtsdb_query::{
+    Downsample, QuerySpec, Quirks, RateOptions, RollupRequest, SeriesFilter, Source, SubQuery, TagFilter,
+};
 
 use request::{FillPolicy, Operator, Query, Timespan};
 
@@ -128,6 +130,8 @@ fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
             aggregator: parse_aggregator(aggregator.unwrap_or_default()).map_err(rejected_because)?,
             downsample: downsample.transpose()?,
             rate: time.rate.then(RateOptions::default),
+            histogram: None,
+            rollup: RollupRequest::default(),
         });
     }
     let duplicates = if rules.fix_duplicates {

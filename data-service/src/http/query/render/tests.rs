@@ -15,10 +15,12 @@ fn group(points: &[(i64, Number)]) -> Group {
         is_whole: true,
         query: 0,
         metric: Arc::from("m\""),
+        part: None,
         tags: vec![(Arc::from("host"), Arc::from("a"))],
         aggregate_tags: vec![Arc::from("dc"), Arc::from("rack")],
         tsuids: Vec::new(),
         annotations: None,
+        rollup: None,
         points: points.iter().copied().collect::<Points>(),
     }
 }

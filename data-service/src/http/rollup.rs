@@ -1,0 +1,248 @@
+//! `/api/rollup`: writes rollups and pre-aggregates from JSON.
+//!
+//! ```text
+//!   [{"metric":"m","timestamp":1356998400,"value":42,"tags":{"host":"a"},
+//!     "interval":"1h","aggregator":"sum","groupByAggregator":"sum"}]
+//! ```
+//!
+//! Values are independent: the valid ones of a body are stored even if others are rejected. The response is that of
+//! `/api/put`, with the same flags `summary` and `details`, and is sent when the values are durable.
+//!
+//! Source: OpenTSDB 2.4, `RollupDataPointRpc.execute`, `RollUpDataPoint.validate`.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use oxtsdb_schema::Value;
+use oxtsdb_schema::value::{ValueTextError, parse_http};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::front::counters::Counters;
+use crate::front::point_text::{self, NameOf, Rejection};
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::put::failure::status_of_point;
+use crate::http::put::outcome::{self, Flags, Outcome};
+use crate::http::query::bounded::FirstOf;
+use crate::http::query::scalar::{Text, Whole};
+use crate::http::reply::Reply;
+use crate::rollup::{Aggregate, AggregateError, NewAggregate};
+
+/// Values of a request.
+const MAX_VALUES: usize = 100_000;
+
+/// Memory of a parsed value, roughly.
+const VALUE_BYTES: usize = 512;
+
+/// Values in one write.
+const WRITE_VALUES: usize = 10_000;
+
+/// A value as sent.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonValue<'a> {
+    metric: Option<Text>,
+    timestamp: Option<Whole>,
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
+    tags: Option<BTreeMap<String, Option<Text>>>,
+    interval: Option<Text>,
+    aggregator: Option<Text>,
+    group_by_aggregator: Option<Text>,
+}
+
+type Values<'a> = FirstOf<Option<JsonValue<'a>>, MAX_VALUES>;
+
+/// Stores the values of a body.
+pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        mut body,
+        ..
+    } = request;
+    let counters = &parts.counters;
+    let flags = Flags::parse(parameters)?;
+    if body.bytes.is_empty() {
+        return Err(HttpError::bad_request("Missing request content"));
+    }
+    // Two bytes and a comma are a value.
+    let most = (body.bytes.len() / 3 + 1).min(MAX_VALUES);
+    body.charge(body.bytes.len() * 2 + most * VALUE_BYTES).await?;
+    let content = body.bytes.clone();
+    let values = parse(&content)?;
+    if values.count == 0 {
+        return Err(HttpError::bad_request("No datapoints found in content"));
+    }
+    if values.count > MAX_VALUES {
+        let message = format!(
+            "request body has {} values, at most {MAX_VALUES} are allowed",
+            values.count
+        );
+        return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
+    let deadline = flags.deadline();
+    let mut outcome = Outcome::default();
+    for (chunk, values) in values.kept.chunks(WRITE_VALUES).enumerate() {
+        let mut places = Vec::with_capacity(values.len());
+        let mut good = Vec::with_capacity(values.len());
+        for (index, value) in values.iter().enumerate() {
+            let place = chunk * WRITE_VALUES + index;
+            match check(value.as_ref()) {
+                Ok(value) => {
+                    places.push(place);
+                    good.push(value);
+                }
+                Err(text) => {
+                    Counters::count(&counters.illegal_arguments);
+                    outcome.fail(flags, place, text);
+                }
+            }
+        }
+        if outcome.timeouts > 0 {
+            outcome.timeouts += good.len();
+            continue;
+        }
+        let written = match parts.rollups.write(&good, Some(deadline)).await {
+            Ok(written) => written,
+            Err(error) if flags.timeout_ms.is_some() && outcome::is_timeout(&error) => {
+                outcome.timeouts = good.len();
+                continue;
+            }
+            Err(error) => {
+                Counters::add(&counters.storage_errors, good.len());
+                return Err(outcome::failure(&error, outcome.success));
+            }
+        };
+        outcome.success += written.written;
+        Counters::add(&counters.points_added, written.written);
+        let place = |index: usize| places.get(index).copied().unwrap_or_default();
+        for (index, error) in written.invalid {
+            Counters::count(&counters.illegal_arguments);
+            let text = match error {
+                AggregateError::NoSuchInterval { .. } => "Unexpected exception".to_owned(),
+                error => error.to_string(),
+            };
+            outcome.fail(flags, place(index), text);
+        }
+        for error in written.unresolved {
+            outcome.failure = outcome.failure.or(status_of_point(&error.reason));
+            let tags = good
+                .get(error.index)
+                .map(|value| value.tags.as_slice())
+                .unwrap_or_default();
+            let text = outcome::rejection_text(Rejection::of(&error.reason, tags), counters);
+            outcome.fail(flags, place(error.index), text);
+        }
+    }
+    outcome.details.sort_by_key(|(place, _)| *place);
+    outcome::reply(&outcome, flags, |out, place| {
+        write_value(out, values.kept.get(place).and_then(Option::as_ref));
+    })
+}
+
+/// One value, or an array of them.
+fn parse(content: &[u8]) -> Result<Values<'_>, HttpError> {
+    let unreadable = |error: serde_json::Error| HttpError::unreadable_json(error.to_string());
+    match content.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => serde_json::from_slice(content).map_err(unreadable),
+        Some(b'{') => Ok(FirstOf {
+            kept: vec![Some(serde_json::from_slice(content).map_err(unreadable)?)],
+            count: 1,
+        }),
+        _ => Err(HttpError::bad_request(
+            "The JSON must start as an object or an array",
+        )),
+    }
+}
+
+/// Checks a value in OpenTSDB's order.
+fn check<'a>(value: Option<&'a JsonValue<'_>>) -> Result<NewAggregate<'a>, String> {
+    let Some(json) = value else {
+        return Err("Unexpected null datapoint encountered in set.".to_owned());
+    };
+    let named = |text: &'a Option<Text>| {
+        text.as_ref()
+            .map(|text| text.0.as_str())
+            .filter(|text| !text.is_empty())
+    };
+    let metric = named(&json.metric).ok_or("Metric name was empty")?;
+    let timestamp = json.timestamp.map_or(0, |time| time.0);
+    if timestamp <= 0 {
+        return Err("Invalid timestamp".to_owned());
+    }
+    let text: Text = match json.value {
+        Some(value) if value.get() != "null" => {
+            serde_json::from_str(value.get()).map_err(|_| "Unable to parse value to a number")?
+        }
+        _ => Text::default(),
+    };
+    if text.0.is_empty() {
+        return Err("Empty value".to_owned());
+    }
+    let tags = json.tags.as_ref().filter(|tags| !tags.is_empty());
+    let tags = tags.ok_or("Missing tags")?;
+    let aggregate = Aggregate {
+        interval: named(&json.interval),
+        aggregator: named(&json.aggregator),
+        group_by: named(&json.group_by_aggregator),
+    };
+    if aggregate.group_by.is_none() {
+        aggregate.interval.ok_or("Missing interval")?;
+        aggregate.aggregator.ok_or("Missing aggregator")?;
+    }
+    let value: Value = parse_http(&text.0).map_err(|error| match error {
+        ValueTextError::Value(error) => point_text::not_finite(&error, metric, timestamp),
+        _ => "Unable to parse value to a number".to_owned(),
+    })?;
+    let tags: Result<Vec<_>, String> = tags
+        .iter()
+        .map(|(key, value)| match value {
+            Some(value) => Ok((key.as_str(), value.0.as_str())),
+            None => Err(point_text::null_name(NameOf::TagValue(key))),
+        })
+        .collect();
+    Ok(NewAggregate {
+        metric,
+        tags: tags?,
+        timestamp,
+        value,
+        aggregate,
+    })
+}
+
+fn write_value(out: &mut Vec<u8>, value: Option<&JsonValue<'_>>) {
+    let Some(json) = value else {
+        out.extend_from_slice(b"null");
+        return;
+    };
+    let mut text = |name: &[u8], value: &Option<Text>| {
+        out.extend_from_slice(name);
+        match value {
+            Some(value) => json::write_string(out, &value.0),
+            None => out.extend_from_slice(b"null"),
+        }
+    };
+    text(b"{\"metric\":", &json.metric);
+    text(b",\"interval\":", &json.interval);
+    text(b",\"aggregator\":", &json.aggregator);
+    text(b",\"groupByAggregator\":", &json.group_by_aggregator);
+    out.extend_from_slice(b",\"timestamp\":");
+    json::write_integer(out, json.timestamp.map_or(0, |time| time.0));
+    out.extend_from_slice(b",\"value\":");
+    match json.value {
+        Some(value) if value.get().starts_with('"') => out.extend_from_slice(value.get().as_bytes()),
+        Some(value) => json::write_string(out, value.get()),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"tags\":");
+    let tags = json.tags.iter().flatten();
+    let shown = tags.map(|(key, value)| (key, value.as_ref().map_or("null", |value| value.0.as_str())));
+    json::write_map(out, shown);
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests;
