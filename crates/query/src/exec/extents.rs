@@ -31,8 +31,8 @@ pub(crate) struct SeriesExtents {
 
 const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
 
-/// Series of columns that are looked up at a time, which takes about a millisecond.
-pub(super) const SERIES_AT_A_TIME: usize = 1024;
+/// Series of columns that are looked up at a time, which takes a few milliseconds.
+pub(super) const SERIES_AT_A_TIME: usize = 4096;
 
 /// The key of the last row of each series.
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;
