@@ -31,13 +31,14 @@
 //! | [`columns`](Columns) | points of one series |
 //! | `writer`, `page_builder`, `shared_times` | writes parts |
 //! | `page`, `index` | the structure of pages and of the index |
-//! | `reader`, `blocks`, `cache` | reads parts |
+//! | `reader`, `blocks`, `decode`, `cache` | reads parts |
 //! | `verify` | checks a part completely |
 //! | `salvage` | copies what is intact of a damaged part |
 
 mod blocks;
 mod cache;
 mod columns;
+mod decode;
 mod index;
 mod page;
 mod page_builder;
@@ -55,7 +56,8 @@ pub use super::series::{MetricNumber, SeriesKey};
 pub use blocks::{BlockHead, Blocks, RawBlock};
 pub use cache::PageCache;
 pub use columns::Columns;
-pub use reader::{Decoder, Part, PartMeta};
+pub use decode::Decoder;
+pub use reader::{Part, PartMeta};
 pub use salvage::Lost;
 pub use statistics::Statistics;
 pub use writer::PartWriter;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::blocks::{Blocks, RawBlock};
 use super::cache::{CachedPage, PageCache, PageKey};
 use super::columns::Columns;
+use super::decode::Decoder;
 use super::index::{Index, KeySpan, PagePlace};
 use super::page::{BlockPage, BlockPlace, Form, TimesPage};
-use super::{HEADER, MetricNumber, SeriesKey, Statistics, TRAILER_BYTES, TRAILER_MAGIC};
-use crate::parts::codec::{numbers, values};
+use super::{HEADER, MetricNumber, SeriesKey, TRAILER_BYTES, TRAILER_MAGIC};
 use crate::parts::disk::{Disk, ReadFile};
 use crate::parts::varint::Reader;
 use crate::{BlockSummary, PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
@@ -60,23 +60,6 @@ pub struct Part {
     meta: PartMeta,
     /// Series have lower numbers.
     series_end: u32,
-}
-
-/// Buffers to decode blocks, of any parts.
-#[derive(Debug, Default)]
-pub struct Decoder {
-    numbers: Vec<i64>,
-    /// The shared column that was decoded last.
-    distances: Vec<i64>,
-    column: Option<Column>,
-}
-
-/// A time column of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Column {
-    part: u64,
-    number: u32,
-    count: u32,
 }
 
 impl Part {
@@ -292,102 +275,6 @@ impl Part {
         Blocks::new(self, ALL_KEYS, TimeRange::ALL, false)
     }
 
-    /// Appends the points of a block of this part in a range, ascending by instant.
-    ///
-    /// # Errors
-    ///
-    /// [`PointStoreError::Damaged`], or those of the disk; then no points are appended.
-    pub fn decode(
-        &self,
-        block: &RawBlock,
-        range: TimeRange,
-        decoder: &mut Decoder,
-        out: &mut Columns,
-    ) -> Result<(), PointStoreError> {
-        debug_assert_eq!(block.part, self.id, "the block is of this part");
-        let start = out.len();
-        let decoded = self.append_times(block, decoder, out).and_then(|()| {
-            let decoded = decode_values(block.body(), block.head.count, decoder, out);
-            decoded.ok_or_else(|| self.damaged("values of a block are invalid"))
-        });
-        if let Err(error) = decoded {
-            out.truncate(start);
-            return Err(error);
-        }
-        if range.last_ms < block.head.range.last_ms {
-            let end = out.times_ms[start..].partition_point(|time| *time <= range.last_ms);
-            out.truncate(start + end);
-        }
-        if range.first_ms > block.head.range.first_ms {
-            let first = out.times_ms[start..].partition_point(|time| *time < range.first_ms);
-            out.remove(start..start + first);
-        }
-        Ok(())
-    }
-
-    fn append_times(
-        &self,
-        block: &RawBlock,
-        decoder: &mut Decoder,
-        out: &mut Columns,
-    ) -> Result<(), PointStoreError> {
-        let times = block.times();
-        let first = times.first_ms;
-        let Decoder {
-            numbers,
-            distances,
-            column,
-        } = decoder;
-        let distances = match times.form {
-            Form::Regular => {
-                let step = times.step();
-                out.times_ms
-                    .extend((0..i64::from(times.count)).map(|index| first + index * step));
-                return Ok(());
-            }
-            Form::Inline { at, len } => {
-                let encoded = &block.page.bytes[at as usize..][..len as usize];
-                self.decode_times(encoded, times.count, numbers)?;
-                numbers
-            }
-            Form::Shared { number } => {
-                let wanted = Column {
-                    part: self.id,
-                    number,
-                    count: times.count,
-                };
-                if *column != Some(wanted) {
-                    *column = None;
-                    let (page, index) = self.times_column(number)?;
-                    let encoded = page
-                        .column(index)
-                        .ok_or_else(|| self.damaged("a time column is absent"))?;
-                    self.decode_times(encoded, times.count, distances)?;
-                    *column = Some(wanted);
-                }
-                distances
-            }
-        };
-        if distances.last() != Some(&(times.last_ms - first)) {
-            return Err(self.damaged("instants of a block do not end at its last one"));
-        }
-        out.times_ms
-            .extend(distances.iter().map(|distance| first.wrapping_add(*distance)));
-        Ok(())
-    }
-
-    fn decode_times(
-        &self,
-        encoded: &[u8],
-        count: u32,
-        distances: &mut Vec<i64>,
-    ) -> Result<(), PointStoreError> {
-        let mut reader = Reader(encoded);
-        numbers::decode(&mut reader, count as usize, distances)
-            .filter(|()| reader.0.is_empty())
-            .ok_or_else(|| self.damaged("instants of a block are invalid"))
-    }
-
     /// The index of the page of a shared time column.
     fn times_index(&self, number: u32) -> usize {
         self.index.times.partition_point(|(_, end)| *end <= number)
@@ -527,20 +414,6 @@ const fn as_f64(number: u64) -> f64 {
 )]
 fn share_of(number: u64, share: f64) -> u64 {
     (as_f64(number) * share).ceil() as u64
-}
-
-/// Appends kinds and values of a block.
-fn decode_values(body: &[u8], count: usize, decoder: &mut Decoder, out: &mut Columns) -> Option<()> {
-    let mut reader = Reader(body);
-    Statistics::decode(&mut reader)?;
-    values::decode(
-        &mut reader,
-        count,
-        &mut decoder.numbers,
-        &mut out.kinds,
-        &mut out.bits,
-    )?;
-    reader.0.is_empty().then_some(())
 }
 
 fn damaged(path: &Path, detail: &str) -> PointStoreError {

@@ -2,9 +2,10 @@
 
 use super::blocks::{Blocks, RawBlock};
 use super::columns::Columns;
+use super::decode::Decoder;
 use super::index::KeySpan;
 use super::page::Form;
-use super::reader::{ALL_KEYS, Decoder, Part};
+use super::reader::{ALL_KEYS, Part};
 use super::{PartWriter, SeriesKey};
 use crate::{PointStoreError, TimeRange};
 

@@ -2,7 +2,8 @@
 
 use super::blocks::RawBlock;
 use super::columns::Columns;
-use super::reader::{Decoder, Part};
+use super::decode::Decoder;
+use super::reader::Part;
 use super::{SeriesKey, Statistics};
 use crate::{PointStoreError, TimeRange};
 

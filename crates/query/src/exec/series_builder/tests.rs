@@ -8,6 +8,7 @@ use oxtsdb_schema::{BaseTime, Qualifier, Timestamp};
 use super::*;
 use crate::context::limits::Limits;
 use crate::function::downsample::{Downsample, Interval, WindowLayout};
+use crate::points::{Number, Values};
 
 /// 2013-01-01 00:00:00 UTC, an exact hour.
 pub(in crate::exec) const T: u32 = 1_356_998_400;
