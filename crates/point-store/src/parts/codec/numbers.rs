@@ -20,6 +20,8 @@
 //! 128 residuals, or all of them. It stores how many times the divisor each residual is above the smallest one.
 //! The encoder takes the shortest form. Sums wrap around. The caller knows the count.
 
+use std::ops::Range;
+
 use super::packing::Packing;
 use crate::parts::varint::{self, Reader, zigzag};
 
@@ -268,10 +270,22 @@ fn write(bytes: &mut Vec<u8>, residuals: &[i64], plan: Plan, step: i64, distance
 
 /// Decodes `count` numbers, replacing the content of `numbers`; `None` if the bytes are invalid.
 pub(crate) fn decode(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i64>) -> Option<()> {
+    decode_range(reader, count, 0..count, numbers)
+}
+
+/// As [`decode`], but decodes only the numbers of a range of indexes, which lies within `count`. Frames outside are
+/// skipped, except those before it whose differences add up to its numbers.
+pub(crate) fn decode_range(
+    reader: &mut Reader<'_>,
+    count: usize,
+    wanted: Range<usize>,
+    numbers: &mut Vec<i64>,
+) -> Option<()> {
     numbers.clear();
     if count < 2 {
         if count == 1 {
             numbers.push(reader.signed()?);
+            numbers.truncate(wanted.len());
         }
         return Some(());
     }
@@ -285,17 +299,44 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i6
     } else {
         reader.number()?.cast_signed()
     };
-    numbers.resize(count, 0);
-    let (heads, residuals) = numbers.split_at_mut_checked(head_count(order))?;
-    for head in heads {
-        *head = reader.signed()?;
+    let heads = head_count(order);
+    for _ in 0..heads {
+        numbers.push(reader.signed()?);
     }
-    let step = if order == LINE { reader.signed()? } else { 0 };
+    let line = Line {
+        start: numbers.first().copied().unwrap_or_default(),
+        step: if order == LINE { reader.signed()? } else { 0 },
+    };
+    // Differences are summed up from the first number on.
+    let from = if matches!(order, 1 | 2) { 0 } else { wanted.start };
+    let wanted_residuals = from.saturating_sub(heads)..wanted.end.saturating_sub(heads);
+    // The index of the first of `numbers`.
+    let mut first = 0;
+    if from >= heads {
+        numbers.clear();
+        first = from;
+    }
+    numbers.reserve(wanted.end.saturating_sub(from));
+    let residuals = count.checked_sub(heads)?;
     let frame = if model & ONE_FRAME == 0 { FRAME } else { count };
-    for residuals in residuals.chunks_mut(frame) {
+    for start in (0..residuals).step_by(frame) {
+        let length = frame.min(residuals - start);
         let smallest = reader.signed()?;
-        let greatest = reader.number()?;
-        Packing::of(greatest, residuals.len()).unpack(reader, residuals)?;
+        let packing = Packing::of(reader.number()?, length);
+        let packed = packing.read(reader, length)?;
+        let within = |index: usize| index.clamp(start, start + length) - start;
+        let (low, high) = (within(wanted_residuals.start), within(wanted_residuals.end));
+        if low >= high {
+            continue;
+        }
+        let low = packing.group_start(low);
+        if numbers.is_empty() {
+            first = heads + start + low;
+        }
+        let at = numbers.len();
+        numbers.resize(at + high - low, 0);
+        let residuals = &mut numbers[at..];
+        packing.unpack(packed, low, residuals);
         if divisor == 1 {
             residuals
                 .iter_mut()
@@ -306,22 +347,41 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i6
                 .for_each(|residual| *residual = residual.wrapping_mul(divisor).wrapping_add(smallest));
         }
     }
-    sum_up(numbers, order, step);
+    if order == LINE {
+        line.add(numbers, first);
+    } else {
+        sum_up(numbers, order.into());
+    }
+    numbers.truncate(wanted.end.saturating_sub(first));
+    numbers.drain(..wanted.start.saturating_sub(first).min(numbers.len()));
     Some(())
 }
 
-/// Reverses the differences.
-fn sum_up(numbers: &mut [i64], order: u8, step: i64) {
-    if order == LINE {
-        let mut line = numbers[0];
-        for number in &mut numbers[1..] {
-            line = line.wrapping_add(step);
+/// The line from which residuals are distances.
+struct Line {
+    start: i64,
+    step: i64,
+}
+
+impl Line {
+    /// Makes the numbers from an index on of their residuals. The first number of all is the start.
+    fn add(&self, numbers: &mut [i64], first: usize) {
+        let skipped = usize::from(first == 0);
+        let mut line = self.step.wrapping_mul((first + skipped) as i64);
+        line = line.wrapping_add(self.start);
+        for number in numbers.iter_mut().skip(skipped) {
             *number = number.wrapping_add(line);
+            line = line.wrapping_add(self.step);
         }
-        return;
     }
-    for order in (1..=usize::from(order)).rev() {
-        let (heads, rest) = numbers.split_at_mut(order);
+}
+
+/// Reverses the differences.
+fn sum_up(numbers: &mut [i64], order: usize) {
+    for order in (1..=order).rev() {
+        let Some((heads, rest)) = numbers.split_at_mut_checked(order) else {
+            return;
+        };
         let mut last = heads[order - 1];
         for number in rest {
             last = last.wrapping_add(*number);
@@ -345,6 +405,25 @@ mod tests {
         assert_eq!(decode(&mut reader, numbers.len(), &mut decoded), Some(()));
         assert_eq!(decoded, numbers);
         assert!(reader.0.is_empty(), "nothing is left over");
+        for (from, to) in [
+            (0, 0),
+            (0, 1),
+            (1, 2),
+            (2, 9),
+            (5, 140),
+            (128, 129),
+            (130, 257),
+            (3, 300),
+        ] {
+            let wanted = from.min(numbers.len())..to.min(numbers.len());
+            let mut reader = Reader(&bytes);
+            assert_eq!(
+                decode_range(&mut reader, numbers.len(), wanted.clone(), &mut decoded),
+                Some(())
+            );
+            assert_eq!(decoded, numbers[wanted.clone()], "{wanted:?}");
+            assert!(reader.0.is_empty(), "nothing is left over");
+        }
         bytes.len()
     }
 
@@ -415,8 +494,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..200), count in 0..1_000_usize) {
+        fn any_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..200), count in 0..1_000_usize, from: u16, to: u16) {
             let _ = decode(&mut Reader(&bytes), count, &mut Vec::new());
+            let (from, to) = (usize::from(from) % (count + 1), usize::from(to) % (count + 1));
+            let _ = decode_range(&mut Reader(&bytes), count, from.min(to)..from.max(to), &mut Vec::new());
         }
     }
 }

@@ -82,38 +82,46 @@ impl Packing {
         }
     }
 
-    /// Decodes numbers, filling `numbers`.
-    pub(super) fn unpack(&self, reader: &mut Reader<'_>, numbers: &mut [i64]) -> Option<()> {
+    /// Takes the bytes of `count` numbers.
+    pub(super) fn read<'b>(&self, reader: &mut Reader<'b>, count: usize) -> Option<&'b [u8]> {
+        reader.bytes(self.bit_len(count).div_ceil(8))
+    }
+
+    /// The index of the first number of a group.
+    pub(super) const fn group_start(&self, index: usize) -> usize {
+        index - index % self.group
+    }
+
+    /// Decodes the numbers from an index on, that of the first one of a group, filling `numbers`. `packed` is what
+    /// [`Packing::read`] took for these numbers and all before them, or more.
+    pub(super) fn unpack(&self, packed: &[u8], from: usize, numbers: &mut [i64]) {
         if self.bits == 0 {
-            numbers.fill(0);
-            return Some(());
+            return numbers.fill(0);
         }
-        let packed = reader.bytes(self.bit_len(numbers.len()).div_ceil(8))?;
         match self.group {
             1 => {
-                for (index, number) in numbers.iter_mut().enumerate() {
+                for (index, number) in (from..).zip(numbers) {
                     *number = self.number_at(packed, index).cast_signed();
                 }
             }
-            2 => self.unpack_groups::<2>(packed, numbers),
-            3 => self.unpack_groups::<3>(packed, numbers),
-            4 => self.unpack_groups::<4>(packed, numbers),
-            5 => self.unpack_groups::<5>(packed, numbers),
-            6 => self.unpack_groups::<6>(packed, numbers),
-            7 => self.unpack_groups::<7>(packed, numbers),
-            _ => self.unpack_groups::<MAX_GROUP>(packed, numbers),
+            2 => self.unpack_groups::<2>(packed, from, numbers),
+            3 => self.unpack_groups::<3>(packed, from, numbers),
+            4 => self.unpack_groups::<4>(packed, from, numbers),
+            5 => self.unpack_groups::<5>(packed, from, numbers),
+            6 => self.unpack_groups::<6>(packed, from, numbers),
+            7 => self.unpack_groups::<7>(packed, from, numbers),
+            _ => self.unpack_groups::<MAX_GROUP>(packed, from, numbers),
         }
-        Some(())
     }
 
-    fn unpack_groups<const SIZE: usize>(&self, packed: &[u8], numbers: &mut [i64]) {
+    fn unpack_groups<const SIZE: usize>(&self, packed: &[u8], from: usize, numbers: &mut [i64]) {
         let (groups, rest) = numbers.as_chunks_mut::<SIZE>();
-        let count = groups.len();
-        for (index, group) in groups.iter_mut().enumerate() {
+        let (first, count) = (from / SIZE, groups.len());
+        for (index, group) in (first..).zip(groups) {
             self.divide(self.number_at(packed, index), group);
         }
         if !rest.is_empty() {
-            self.divide(self.number_at(packed, count), rest);
+            self.divide(self.number_at(packed, first + count), rest);
         }
     }
 
@@ -164,7 +172,8 @@ mod tests {
         assert_eq!(bytes.len(), packing.bit_len(numbers.len()).div_ceil(8));
         let mut decoded = vec![0; numbers.len()];
         let mut reader = Reader(&bytes);
-        assert_eq!(packing.unpack(&mut reader, &mut decoded), Some(()));
+        let packed = packing.read(&mut reader, numbers.len()).unwrap();
+        packing.unpack(packed, 0, &mut decoded);
         assert!(
             decoded
                 .iter()
@@ -207,7 +216,10 @@ mod tests {
         #[test]
         fn any_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..100), greatest: u64, bits in 0..64_u32, count in 0..200_usize) {
             let mut numbers = vec![0; count];
-            let _ = Packing::of(greatest >> bits, count).unpack(&mut Reader(&bytes), &mut numbers);
+            let packing = Packing::of(greatest >> bits, count);
+            if let Some(packed) = packing.read(&mut Reader(&bytes), count) {
+                packing.unpack(packed, 0, &mut numbers);
+            }
         }
     }
 }

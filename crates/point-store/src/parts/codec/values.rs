@@ -13,6 +13,8 @@
 //! exactly the same bits; values for which it does not (NaN, -0, more digits) are exceptions, up to one of 16.
 //! Numbers are stored as in [`numbers`](super::numbers).
 
+use std::ops::Range;
+
 use super::numbers::{self, Buffers};
 use crate::parts::varint::{self, Reader};
 use crate::point::{narrow, widen};
@@ -225,23 +227,23 @@ fn rounded(scaled: i64, power: f64) -> u64 {
     widen(divided(scaled, power) as f32).to_bits()
 }
 
-/// Decodes `count` points, appending to `kinds` and `bits`; `None` if the bytes are invalid, and then any points may
-/// be appended. `numbers` is a buffer.
-pub(crate) fn decode(
+/// Decodes the points of a range of indexes, which lies within `count`, appending to `kinds` and `bits`; `None` if the
+/// bytes are invalid, and then any points may be appended. `numbers` is a buffer.
+pub(crate) fn decode_range(
     reader: &mut Reader<'_>,
     count: usize,
+    wanted: Range<usize>,
     numbers: &mut Vec<i64>,
-    kinds: &mut Vec<PointKind>,
-    bits: &mut Vec<u64>,
+    (kinds, bits): (&mut Vec<PointKind>, &mut Vec<u64>),
 ) -> Option<()> {
     let form = Kinds::from_byte(reader.byte()?)?;
     let (first_kind, first) = (kinds.len(), bits.len());
     match form {
-        Kinds::Same(kind) => kinds.resize(first_kind + count, kind),
+        Kinds::Same(kind) => kinds.resize(first_kind + wanted.len(), kind),
         // Known after the values.
         Kinds::Smallest(_) => {}
         Kinds::Each => {
-            numbers::decode(reader, count, numbers)?;
+            numbers::decode_range(reader, count, wanted.clone(), numbers)?;
             for number in &*numbers {
                 kinds.push(PointKind::from_byte(u8::try_from(*number).ok()?)?);
             }
@@ -256,16 +258,21 @@ pub(crate) fn decode(
             reader.length()?;
             reader.bytes(8)?;
         }
-        numbers::decode(reader, count, numbers)?;
+        numbers::decode_range(reader, count, wanted.clone(), numbers)?;
         restore(form, *power, numbers, &kinds[first_kind..], bits);
         exceptions.length()?;
-        let mut index = first;
+        let mut index = 0_usize;
         for _ in 0..exception_count {
             index = index.checked_add(exceptions.length()?)?;
-            *bits.get_mut(index)? = u64::from_be_bytes(exceptions.array()?);
+            let value = u64::from_be_bytes(exceptions.array()?);
+            if wanted.contains(&index) {
+                *bits.get_mut(first + index - wanted.start)? = value;
+            } else if index >= count {
+                return None;
+            }
         }
     } else {
-        numbers::decode(reader, count, numbers)?;
+        numbers::decode_range(reader, count, wanted, numbers)?;
         match method {
             BITS => bits.extend(numbers.iter().map(|number| number.cast_unsigned())),
             FLOAT_BITS => {
@@ -315,19 +322,21 @@ mod tests {
     fn round_trip(kinds: &[PointKind], bits: &[u64]) -> usize {
         let mut bytes = Vec::new();
         Encoder::default().encode(&mut bytes, kinds, bits);
-        let mut reader = Reader(&bytes);
         let (mut decoded_kinds, mut decoded) = (Vec::new(), vec![9]);
-        decode(
-            &mut reader,
-            bits.len(),
-            &mut Vec::new(),
-            &mut decoded_kinds,
-            &mut decoded,
-        )
-        .unwrap();
-        assert_eq!(decoded[1..], *bits);
-        assert_eq!(decoded_kinds, kinds);
-        assert!(reader.0.is_empty());
+        for wanted in [
+            0..bits.len(),
+            0..bits.len().min(3),
+            bits.len() / 3..bits.len() / 2,
+        ] {
+            let mut reader = Reader(&bytes);
+            decoded.truncate(1);
+            decoded_kinds.clear();
+            let out = (&mut decoded_kinds, &mut decoded);
+            decode_range(&mut reader, bits.len(), wanted.clone(), &mut Vec::new(), out).unwrap();
+            assert_eq!(decoded[1..], bits[wanted.clone()]);
+            assert_eq!(decoded_kinds, kinds[wanted]);
+            assert!(reader.0.is_empty());
+        }
         bytes.len()
     }
 
@@ -393,9 +402,16 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_do_not_panic(kinds in 0..20_u8, rest in vec(any::<u8>(), 0..200), count in 0..1_000_usize) {
+        fn any_bytes_do_not_panic(
+            kinds in 0..20_u8,
+            rest in vec(any::<u8>(), 0..200),
+            count in 0..1_000_usize,
+            from: u16,
+        ) {
             let bytes = [&[kinds][..], &rest].concat();
-            let _ = decode(&mut Reader(&bytes), count, &mut Vec::new(), &mut Vec::new(), &mut Vec::new());
+            let from = usize::from(from) % (count + 1);
+            let out = (&mut Vec::new(), &mut Vec::new());
+            let _ = decode_range(&mut Reader(&bytes), count, from..count, &mut Vec::new(), out);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Decodes blocks.
 
+use std::ops::Range;
+
 use super::Statistics;
 use super::blocks::RawBlock;
 use super::columns::Columns;
@@ -41,33 +43,32 @@ impl Part {
     ) -> Result<(), PointStoreError> {
         debug_assert_eq!(block.part, self.id, "the block is of this part");
         let start = out.len();
-        let decoded = self.append_times(block, decoder, out).and_then(|()| {
-            let decoded = decode_values(block.body(), block.head.count, decoder, out);
+        let decoded = self.append_times(block, range, decoder, out).and_then(|points| {
+            let decoded = decode_values(block.body(), block.head.count, points, decoder, out);
             decoded.ok_or_else(|| self.damaged("values of a block are invalid"))
         });
-        if let Err(error) = decoded {
+        if decoded.is_err() {
             out.truncate(start);
-            return Err(error);
         }
-        if range.last_ms < block.head.range.last_ms {
-            let end = out.times_ms[start..].partition_point(|time| *time <= range.last_ms);
-            out.truncate(start + end);
-        }
-        if range.first_ms > block.head.range.first_ms {
-            let first = out.times_ms[start..].partition_point(|time| *time < range.first_ms);
-            out.remove(start..start + first);
-        }
-        Ok(())
+        decoded
     }
 
+    /// Appends the instants of a block in a range, and returns the indexes of their points in the block.
     fn append_times(
         &self,
         block: &RawBlock,
+        range: TimeRange,
         decoder: &mut Decoder,
         out: &mut Columns,
-    ) -> Result<(), PointStoreError> {
+    ) -> Result<Range<usize>, PointStoreError> {
         let times = block.times();
         let first = times.first_ms;
+        if range.first_ms > times.last_ms || range.last_ms < first {
+            return Ok(0..0);
+        }
+        // As distances from the first instant.
+        let low = range.first_ms.max(first) - first;
+        let high = range.last_ms.min(times.last_ms) - first;
         let Decoder {
             numbers,
             distances,
@@ -76,9 +77,12 @@ impl Part {
         let distances = match times.form {
             Form::Regular => {
                 let step = times.step();
+                let divisor = step.max(1);
+                let end = (high / divisor + 1).min(times.count.into());
+                let points = (low / divisor + i64::from(low % divisor > 0)).min(end)..end;
                 out.times_ms
-                    .extend((0..i64::from(times.count)).map(|index| first + index * step));
-                return Ok(());
+                    .extend(points.clone().map(|index| first + index * step));
+                return Ok(to_index(points.start)..to_index(points.end));
             }
             Form::Inline { at, len } => {
                 let encoded = &block.page.bytes[at as usize..][..len as usize];
@@ -106,9 +110,21 @@ impl Part {
         if distances.last() != Some(&(times.last_ms - first)) {
             return Err(self.damaged("instants of a block do not end at its last one"));
         }
+        let from = if low == 0 {
+            0
+        } else {
+            distances.partition_point(|distance| *distance < low)
+        };
+        let to = if range.last_ms >= times.last_ms {
+            distances.len()
+        } else {
+            distances.partition_point(|distance| *distance <= high)
+        };
+        let points = from..to.max(from);
+        let distances = distances[points.clone()].iter();
         out.times_ms
-            .extend(distances.iter().map(|distance| first.wrapping_add(*distance)));
-        Ok(())
+            .extend(distances.map(|distance| first.wrapping_add(*distance)));
+        Ok(points)
     }
 
     fn decode_times(
@@ -124,16 +140,22 @@ impl Part {
     }
 }
 
-/// Appends kinds and values of a block.
-fn decode_values(body: &[u8], count: usize, decoder: &mut Decoder, out: &mut Columns) -> Option<()> {
+/// An index of a block, which is never negative and below the greatest number of points of a block.
+fn to_index(number: i64) -> usize {
+    usize::try_from(number).unwrap_or_default()
+}
+
+/// Appends kinds and values of some points of a block of `count`.
+fn decode_values(
+    body: &[u8],
+    count: usize,
+    points: Range<usize>,
+    decoder: &mut Decoder,
+    out: &mut Columns,
+) -> Option<()> {
     let mut reader = Reader(body);
     Statistics::decode(&mut reader)?;
-    values::decode(
-        &mut reader,
-        count,
-        &mut decoder.numbers,
-        &mut out.kinds,
-        &mut out.bits,
-    )?;
+    let out = (&mut out.kinds, &mut out.bits);
+    values::decode_range(&mut reader, count, points, &mut decoder.numbers, out)?;
     reader.0.is_empty().then_some(())
 }
