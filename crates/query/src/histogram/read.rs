@@ -1,9 +1,9 @@
 //! Reads histograms from rows, and sums those of a window.
 //!
 //! OpenTSDB takes the cells of a row in stored order, by qualifier. That is not the order of time in a row with seconds
-//! and milliseconds: those of the first 65 seconds in milliseconds come before all others in seconds. A window then
-//! also takes the earlier histograms that follow it. Without this quirk cells are taken in order of time, and of two at
-//! one instant the newer one.
+//! and milliseconds: all in milliseconds come before those in seconds from the 55th second on. A window then also takes
+//! the earlier histograms that follow it, and that of a whole range ends at the first one behind it.
+//! Without this quirk cells are taken in order of time, and of two at one instant the newer one.
 //!
 //! Source: OpenTSDB 2.4, `HistogramSpan`, `HistogramDownsampler`, `Internal.decodeHistogramDataPoint`.
 
@@ -47,6 +47,8 @@ pub(super) struct SeriesHistograms {
     pub(super) first_ms: Option<i64>,
     /// The window of the last one: its start, and the start of the next.
     window: Option<(i64, i64)>,
+    /// Whether a histogram behind the whole range was read.
+    is_over: bool,
 }
 
 /// Collects the histograms of rows by series.
@@ -192,7 +194,8 @@ impl SeriesHistograms {
         let layout = &windows.layout;
         let start_ms = match (layout, self.window) {
             (WindowLayout::Whole { start_ms, stop_ms }, window) => {
-                if !(*start_ms..*stop_ms).contains(&time_ms) {
+                self.is_over |= time_ms >= *stop_ms;
+                if time_ms < *start_ms || self.is_over {
                     return None;
                 }
                 if window.is_some() {

@@ -132,6 +132,25 @@ async fn windows_sum_their_histograms() {
 }
 
 #[tokio::test]
+async fn a_whole_range_ends_at_the_first_histogram_behind_it() {
+    let row = histograms(&[
+        (70_000, true, "0,1=1"),
+        (90_000, true, "0,1=2"),
+        (75_000, false, "0,1=4"),
+    ])
+    .await;
+    let base_ms = i64::from(HOUR) * 1000;
+    let windows = || {
+        Some(Windows::new(WindowLayout::Whole {
+            start_ms: base_ms,
+            stop_ms: base_ms + 80_000,
+        }))
+    };
+    assert_eq!(read_by(reader(windows(), true), &row), [(0, 1)]);
+    assert_eq!(read_by(reader(windows(), false), &row), [(0, 5)]);
+}
+
+#[tokio::test]
 async fn leaves_out_and_reports_cells_that_do_not_decode() {
     let good = CODECS.encode_cell(&parse_histogram("0,1=1").unwrap()).unwrap();
     let row = row(&[
