@@ -47,8 +47,8 @@ pub(super) async fn compact_rows(
     request: Request<CompactRowsRequest>,
 ) -> Result<Response<Messages>, Status> {
     let engine = &handler.engine;
-    let compactor = Compactor::of(engine, handler.settings.writing.use_otsdb_timestamp)
-        .map_err(|error| of_not_compactable(error))?;
+    let compactor =
+        Compactor::of(engine, handler.settings.writing.use_otsdb_timestamp).map_err(of_not_compactable)?;
     let context = context_of(&request);
     let request = request.into_inner();
     let least_ms = i64::try_from(LEAST_MIN_AGE.as_millis()).unwrap_or(i64::MAX);
