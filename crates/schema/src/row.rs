@@ -14,11 +14,13 @@
 //! Rows can also contain annotations and histograms, which are not points.
 //!
 //! [`decode_row`] returns a row's points in order of time; [`decode_cell`] the points of one cell as stored;
-//! [`CompactedCell`] encodes the compacted form; [`plan_compaction`] returns the cell that replaces a row's cells.
+//! [`CompactedCell`] encodes the compacted form; [`plan_compaction`] returns the cell that replaces a row's cells;
+//! [`check_row`] finds what is wrong in a row, and how to repair it.
 //!
 //! Source: OpenTSDB 2.4, `CompactionQueue`, `Internal.extractDataPoints`, `AppendDataPoints`, `RowSeq`.
 
 mod cell;
+mod check;
 mod compacted;
 mod compaction;
 mod decode;
@@ -28,6 +30,10 @@ mod points;
 mod stats;
 
 pub use cell::{CellKind, CellPoint, CellRef, append_point, decode_cell};
+pub use check::{
+    CheckRules, FindingSeverity, KeepDuplicate, RowChange, RowCheck, RowFinding, RowFindingType, check_row,
+    row_uids,
+};
 pub use compacted::{CompactError, CompactedCell, compact};
 pub use compaction::{RowCompaction, plan_compaction};
 pub use decode::decode_row;
