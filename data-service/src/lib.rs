@@ -12,7 +12,6 @@
 
 mod annotation;
 pub mod assemble;
-mod compaction;
 mod front;
 pub mod grpc;
 mod http;
@@ -23,7 +22,6 @@ pub(crate) mod meta;
 mod points;
 mod references;
 mod rollup;
-mod row_rewrite;
 pub mod series_index;
 pub mod settings;
 pub mod store_admin;

@@ -13,6 +13,8 @@
 //!
 //! Source: OpenTSDB 2.4, `TSDB.addAggregatePointInternal`.
 
+pub(crate) mod build;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{
-    CancelQueryRequest, CompactRowsRequest, CompactRowsResponse, ExplainRequest, ListQueriesRequest,
+    BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, ExplainRequest, ListQueriesRequest,
     QueryExpressionsRequest, QueryLastRequest, QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest,
     ScanTableRequest, StoredRow,
 };
@@ -151,26 +151,25 @@ impl DataClient {
         batches.convert(|batch| Ok(batch.rows))
     }
 
-    /// Compacts rows of HBase, and streams progress, whose counts add up. A stream that breaks is resumed behind the
-    /// last row that was reported.
-    pub fn compact_rows(&self, request: CompactRowsRequest) -> Results<CompactRowsResponse> {
+    /// Builds rollups from points, and streams progress. A stream that breaks is resumed where the build goes on. Long
+    /// builds need [`DataClient::without_deadline`].
+    pub fn build_rollups(&self, request: BuildRollupsRequest) -> Results<BuildRollupsResponse> {
         let this = self.clone();
-        let open = move |request: &CompactRowsRequest| {
-            let send = send!(this.admin(), compact_rows);
-            let method = "oxtsdb.data.v1.DataAdminService/CompactRows";
+        let open = move |request: &BuildRollupsRequest| {
+            let send = send!(this.admin(), build_rollups);
+            let method = "oxtsdb.data.v1.DataAdminService/BuildRollups";
             this.connection.stream(method, request.clone(), send)
         };
-        let reports = Results::resumed(request, open, |request, report: &CompactRowsResponse| {
-            if !report.last_row_key.is_empty() {
-                request.start_after_row_key.clone_from(&report.last_row_key);
+        let progress = Results::resumed(request, open, |request, progress: &BuildRollupsResponse| {
+            if !progress.resume_token.is_empty() {
+                request.resume_token.clone_from(&progress.resume_token);
             }
-            if report.done {
-                Progress::Complete
-            } else {
-                Progress::More
+            match progress.done {
+                true => Progress::Complete,
+                false => Progress::More,
             }
         });
-        reports.ending_with(|report| report.done)
+        progress.ending_with(|progress| progress.done)
     }
 
     /// Returns the queries that run on the server; other servers have their own.

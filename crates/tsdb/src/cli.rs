@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, copy, health, import, queries, query, scan, search, serve, store, tables, tree, uid,
+    annotate, backup, copy, health, import, queries, query, rollup, scan, search, serve, store, tables, tree,
+    uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     Compare(Box<copy::compare::CompareArgs>),
     Query(query::QueryArgs),
     Queries(queries::QueriesArgs),
+    Rollup(rollup::RollupArgs),
     Scan(scan::ScanArgs),
     Search(search::SearchArgs),
     Annotate(Box<annotate::AnnotateArgs>),

@@ -10,6 +10,7 @@ mod health;
 mod import;
 mod queries;
 mod query;
+mod rollup;
 mod scan;
 mod search;
 mod serve;
@@ -61,6 +62,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Compare(args) => copy::compare::run(*args).await,
             Command::Query(args) => query::run(args).await,
             Command::Queries(args) => queries::run(args).await,
+            Command::Rollup(args) => rollup::run(args).await,
             Command::Scan(args) => scan::run(args).await,
             Command::Search(args) => search::run(args).await,
             Command::Annotate(args) => annotate::run(*args).await,

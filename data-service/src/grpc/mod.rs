@@ -1,7 +1,6 @@
 //! The gRPC front end: `oxtsdb.data.v1.DataService`. The `.proto` files document the calls.
 
 mod annotation;
-mod compaction;
 mod explain;
 mod expressions;
 mod handler;
@@ -10,6 +9,7 @@ mod last;
 mod query;
 mod references;
 mod results;
+mod rollups;
 mod running;
 mod scan;
 mod series;

@@ -5,7 +5,7 @@ use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::series_service_server::SeriesService;
 use oxtsdb_proto::data::v1::{
-    CancelQueryRequest, CancelQueryResponse, CompactRowsRequest, CompactRowsResponse, CountSeriesRequest,
+    BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CancelQueryResponse, CountSeriesRequest,
     CountSeriesResponse, ExplainRequest, ExplainResponse, ExportSeriesRequest, ExportSeriesResponse,
     ListQueriesRequest, ListQueriesResponse, LookupSeriesRequest, LookupSeriesResponse,
     QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest,
@@ -16,8 +16,8 @@ use oxtsdb_proto::data::v1::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    DataServiceHandler, compaction, explain, expressions, histograms, last, query, running, scan, series,
-    write, write_stream,
+    DataServiceHandler, explain, expressions, histograms, last, query, rollups, running, scan, series, write,
+    write_stream,
 };
 
 #[tonic::async_trait]
@@ -112,13 +112,13 @@ impl DataAdminService for DataServiceHandler {
         scan::scan_table(&self.engine, request)
     }
 
-    type CompactRowsStream = BoxStream<'static, Result<CompactRowsResponse, Status>>;
+    type BuildRollupsStream = BoxStream<'static, Result<BuildRollupsResponse, Status>>;
 
-    async fn compact_rows(
+    async fn build_rollups(
         &self,
-        request: Request<CompactRowsRequest>,
-    ) -> Result<Response<Self::CompactRowsStream>, Status> {
-        compaction::compact_rows(self, request).await
+        request: Request<BuildRollupsRequest>,
+    ) -> Result<Response<Self::BuildRollupsStream>, Status> {
+        rollups::build_rollups(self, request)
     }
 }
 
