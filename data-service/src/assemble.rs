@@ -24,6 +24,8 @@ use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
+use crate::compaction::Compactor;
+use crate::compaction::background::Background;
 use crate::grpc::{
     DataServer, DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, StoreAdminHandler,
     TreeServiceHandler,
@@ -293,6 +295,7 @@ pub async fn assemble(
     .with_histograms(writer.histograms())
     .with_rollups(settings.rollups.rollups()?)
     .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
+    start_compaction(&engine, &settings, &shutdown)?;
     let text_search = match &settings.text_search.text_search {
         None => None,
         Some(folder) => {
@@ -317,6 +320,19 @@ pub async fn assemble(
         text_search,
         memory: memory.clone(),
     })
+}
+
+/// Starts the compaction of rows in the background, if the settings have it.
+fn start_compaction(engine: &Engine, settings: &DataSettings, shutdown: &Shutdown) -> anyhow::Result<()> {
+    if settings.compaction.after().is_none() {
+        return Ok(());
+    }
+    let compactor = Compactor::of(engine, settings.writing.use_otsdb_timestamp);
+    let compactor = compactor.context("--compact-rows-after")?;
+    if let Some(job) = Background::of(compactor, engine, &settings.compaction) {
+        tokio::spawn(job.run(shutdown.clone()));
+    }
+    Ok(())
 }
 
 /// Opens the tables of the service as rows, without the service: for copies of a store that no server uses.

@@ -12,6 +12,7 @@
 
 mod annotation;
 pub mod assemble;
+mod compaction;
 mod front;
 pub mod grpc;
 mod http;
@@ -22,6 +23,7 @@ pub(crate) mod meta;
 mod points;
 mod references;
 mod rollup;
+mod row_rewrite;
 pub mod series_index;
 pub mod settings;
 pub mod store_admin;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{
-    BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, ExplainRequest, ListQueriesRequest,
-    QueryExpressionsRequest, QueryLastRequest, QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest,
-    ScanTableRequest, StoredRow,
+    BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CompactRowsRequest, CompactRowsResponse,
+    ExplainRequest, ListQueriesRequest, QueryExpressionsRequest, QueryLastRequest, QueryPlan, QueryRequest,
+    RunningQuery, ScanRowsRequest, ScanTableRequest, StoredRow,
 };
 
 use crate::call::{Connection, configured, deadline_methods, send};
@@ -170,6 +170,28 @@ impl DataClient {
             }
         });
         progress.ending_with(|progress| progress.done)
+    }
+
+    /// Compacts rows of HBase, and streams progress, whose counts add up. A stream that breaks is resumed behind the
+    /// last row that was reported.
+    pub fn compact_rows(&self, request: CompactRowsRequest) -> Results<CompactRowsResponse> {
+        let this = self.clone();
+        let open = move |request: &CompactRowsRequest| {
+            let send = send!(this.admin(), compact_rows);
+            let method = "oxtsdb.data.v1.DataAdminService/CompactRows";
+            this.connection.stream(method, request.clone(), send)
+        };
+        let reports = Results::resumed(request, open, |request, report: &CompactRowsResponse| {
+            if !report.last_row_key.is_empty() {
+                request.start_after_row_key.clone_from(&report.last_row_key);
+            }
+            if report.done {
+                Progress::Complete
+            } else {
+                Progress::More
+            }
+        });
+        reports.ending_with(|report| report.done)
     }
 
     /// Returns the queries that run on the server; other servers have their own.

@@ -1,6 +1,7 @@
 //! The gRPC front end: `oxtsdb.data.v1.DataService`. The `.proto` files document the calls.
 
 mod annotation;
+mod compaction;
 mod explain;
 mod expressions;
 mod handler;

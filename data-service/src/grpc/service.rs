@@ -5,19 +5,19 @@ use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::series_service_server::SeriesService;
 use oxtsdb_proto::data::v1::{
-    BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CancelQueryResponse, CountSeriesRequest,
-    CountSeriesResponse, ExplainRequest, ExplainResponse, ExportSeriesRequest, ExportSeriesResponse,
-    ListQueriesRequest, ListQueriesResponse, LookupSeriesRequest, LookupSeriesResponse,
-    QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest,
-    QueryResponse, ScanRowsRequest, ScanRowsResponse, ScanTableRequest, ScanTableResponse,
-    WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest, WriteHistogramsResponse, WriteRequest,
-    WriteResponse, WriteStreamRequest, WriteStreamResponse,
+    BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CancelQueryResponse, CompactRowsRequest,
+    CompactRowsResponse, CountSeriesRequest, CountSeriesResponse, ExplainRequest, ExplainResponse,
+    ExportSeriesRequest, ExportSeriesResponse, ListQueriesRequest, ListQueriesResponse, LookupSeriesRequest,
+    LookupSeriesResponse, QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest,
+    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, ScanTableRequest,
+    ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest,
+    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    DataServiceHandler, explain, expressions, histograms, last, query, rollups, running, scan, series, write,
-    write_stream,
+    DataServiceHandler, compaction, explain, expressions, histograms, last, query, rollups, running, scan,
+    series, write, write_stream,
 };
 
 #[tonic::async_trait]
@@ -119,6 +119,15 @@ impl DataAdminService for DataServiceHandler {
         request: Request<BuildRollupsRequest>,
     ) -> Result<Response<Self::BuildRollupsStream>, Status> {
         rollups::build_rollups(self, request)
+    }
+
+    type CompactRowsStream = BoxStream<'static, Result<CompactRowsResponse, Status>>;
+
+    async fn compact_rows(
+        &self,
+        request: Request<CompactRowsRequest>,
+    ) -> Result<Response<Self::CompactRowsStream>, Status> {
+        compaction::compact_rows(self, request).await
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! This module converts and checks values and knows no other part of the service.
 
+mod compaction;
 mod connections;
 mod histograms;
 mod memory;
@@ -20,6 +21,7 @@ mod text_search;
 mod trees;
 mod writing;
 
+pub use compaction::CompactionSettings;
 pub use connections::{ConnectionSettings, HttpSettings, TelnetSettings};
 pub use histograms::HistogramSettings;
 pub use memory::MemorySettings;
@@ -63,6 +65,9 @@ pub struct DataSettings {
     /// The embedded store of points.
     #[command(flatten)]
     pub point_store: PointStoreSettings,
+    /// Compaction of rows in HBase.
+    #[command(flatten)]
+    pub compaction: CompactionSettings,
     /// The index of the series of each metric.
     #[command(flatten)]
     pub series_index: SeriesIndexSettings,
@@ -113,6 +118,7 @@ impl DataSettings {
         self.histograms.check()?;
         self.streams.check()?;
         self.point_store.check()?;
+        self.compaction.check(self.writing.use_otsdb_timestamp)?;
         self.series_index.check()?;
         self.rollups.check()?;
         self.text_search.check()?;
@@ -159,6 +165,14 @@ mod tests {
         assert!(
             check(|s| s.tables.salt_width = 9)
                 .starts_with("--salt-width and --salt-buckets 9 and 20: 9 bytes")
+        );
+        let both = check(|s| {
+            s.compaction.compact_rows_after = Some(600);
+            s.writing.use_otsdb_timestamp = true;
+        });
+        assert!(
+            both.starts_with("--compact-rows-after 600: with --use-otsdb-timestamp"),
+            "{both}"
         );
         assert!(check(|s| s.tables.data_table = "a b".into()).starts_with("--data-table `a b`: "));
     }
