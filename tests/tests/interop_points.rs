@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::common::v1::UidKind;
-use oxtsdb_proto::data::v1::stored_point;
+use oxtsdb_proto::data::v1::{CompactRowsRequest, stored_point};
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_schema::row::decode_row;
 use oxtsdb_schema::{CellRef, DuplicatePolicy, Points};
@@ -350,4 +350,52 @@ async fn rows_hold_the_same_points_once_they_are_compacted() -> anyhow::Result<(
         theirs.len()
     );
     check_oxtsdb(&alone.oxtsdb, &expected, &all).await
+}
+
+/// The cells of rows whose hour is over.
+fn of_ended_hours(cells: BTreeMap<Column, Vec<u8>>) -> anyhow::Result<BTreeMap<Column, Vec<u8>>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let mut ended = BTreeMap::new();
+    for (column, value) in cells {
+        let base_time = column.0.get(3..7).context("a row key has a base time")?;
+        if u64::from(u32::from_be_bytes(base_time.try_into()?)) + 2 * 3600 < now {
+            ended.insert(column, value);
+        }
+    }
+    Ok(ended)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compacted_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("compacted_cells")? else {
+        return Ok(());
+    };
+    let mut random = random::seeded("compacted_cells")?;
+    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
+    let points = random_points(&mut random, count)?;
+    let alone = Alone::start(&rig, &[], "cells", &points.points).await?;
+    alone.write(&points.points).await?;
+    let (expected, all) = (points.expected(), [points.plain, points.overwritten].concat());
+    let stored = Stored::connect(&rig).await?;
+    until("OpenTSDB has compacted its rows", || async {
+        check_opentsdb(&alone.opentsdb, &expected, &all).await?;
+        let rows = not_compacted(&stored.cells(&alone.opentsdb_tables.data).await?)?;
+        ensure!(rows == 0, "{rows} rows have several cells");
+        Ok(())
+    })
+    .await?;
+    let request = CompactRowsRequest {
+        min_age: Some(std::time::Duration::from_secs(5).try_into()?),
+        ..CompactRowsRequest::default()
+    };
+    until("OxTSDB has compacted its rows", || async {
+        let mut admin = alone.oxtsdb.data_admin();
+        let mut messages = admin.compact_rows(request.clone()).await?.into_inner();
+        while messages.message().await?.is_some() {}
+        let theirs = of_ended_hours(stored.cells(&alone.opentsdb_tables.data).await?)?;
+        let ours = of_ended_hours(stored.cells(&alone.oxtsdb_tables.data).await?)?;
+        ensure!(!ours.is_empty(), "no row has ended");
+        ensure_same("tsdb", &theirs, &ours)
+    })
+    .await
 }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, copy, health, import, queries, query, rollup, scan, search, serve, store, tables, tree,
-    uid,
+    annotate, backup, compact, copy, health, import, queries, query, rollup, scan, search, serve, store,
+    tables, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Snapshot(backup::SnapshotArgs),
     Restore(backup::RestoreArgs),
     Store(store::StoreArgs),
+    Compact(compact::CompactArgs),
     Health(health::HealthArgs),
     /// Print the version
     Version,

@@ -5,6 +5,7 @@
 mod annotate;
 mod backup;
 mod cli;
+mod compact;
 mod copy;
 mod health;
 mod import;
@@ -72,6 +73,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Snapshot(args) => backup::snapshot(args).await,
             Command::Restore(args) => backup::run_restore(args).await,
             Command::Store(args) => store::run(args).await,
+            Command::Compact(args) => compact::run(args).await,
             Command::Health(args) => health::run(args).await,
             Command::Version => {
                 println!("tsdb {} (OxTSDB)", env!("CARGO_PKG_VERSION"));
