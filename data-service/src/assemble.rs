@@ -34,6 +34,8 @@ use crate::layout_check;
 use crate::listener::HttpTelnetServer;
 use crate::points::{self, PointsPart};
 use crate::references::Tables;
+use crate::rollup::build::RollupBuilder;
+use crate::rollup::jobs::{self, RollupJobs};
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::text_search::{Sources, TextSearch};
@@ -172,11 +174,15 @@ pub fn store_part(settings: &DataSettings, memory_limit_bytes: u64) -> Result<St
             def: TableDef::new(name.clone(), &["t"]),
         }));
     }
+    let own = match settings.rollups.jobs() {
+        Some(_) => vec![jobs::state_table(settings.tables.rollup_state_table_name()?)],
+        None => Vec::new(),
+    };
     Ok(StorePart {
         folder: "data",
         table,
         others,
-        own: Vec::new(),
+        own,
         memory_bytes: ROWS_BYTES,
         points_bytes: settings.point_store.head_bytes(memory_limit_bytes)
             + settings.point_store.cache_bytes(memory_limit_bytes),
@@ -261,8 +267,14 @@ pub async fn assemble(
             compute: ComputePool::with_default_threads().context("start the threads for computation")?,
         },
     )?;
+    let mut data = vec![settings.tables.data_table_name()?];
+    if let Some(rollups) = settings.rollups.rollups()? {
+        data.extend(rollups.tables().cloned());
+        data.sort_unstable();
+        data.dedup();
+    }
     let tables = Tables {
-        data: vec![settings.tables.data_table_name()?],
+        data,
         meta: settings.tables.meta_table_name()?,
         tree: settings.tables.tree_table_name()?,
     };
@@ -304,6 +316,12 @@ pub async fn assemble(
             Some(TextSearch::start(folder, pause, sources, shutdown.clone()).await?)
         }
     };
+    if let Some(rules) = settings.rollups.jobs() {
+        let builder = RollupBuilder::new(engine.clone(), uids.clone(), shutdown.clone());
+        let table = settings.tables.rollup_state_table_name()?;
+        let jobs = RollupJobs::new(builder, Arc::clone(&store), table, rules);
+        tokio::spawn(jobs.run(shutdown.clone()));
+    }
     let settings = Arc::new(settings);
     let references = ReferenceServiceHandler::new(engine.clone(), tables);
     let store_admin = StoreAdminHandler::new(admin, engine.clone(), writer.clone());

@@ -14,6 +14,7 @@
 //! Source: OpenTSDB 2.4, `TSDB.addAggregatePointInternal`.
 
 pub(crate) mod build;
+pub(crate) mod jobs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

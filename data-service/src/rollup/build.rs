@@ -165,6 +165,18 @@ impl RollupBuilder {
         Ok(names.collect())
     }
 
+    /// The longest interval that is built, in seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Plan`].
+    pub(crate) fn longest_interval(&self) -> Result<u32, BuildError> {
+        let storage = self.engine.storage();
+        let plan = BuildPlan::new(storage.rollups.as_deref(), (0, 0), &[], storage.layout)?;
+        let seconds = plan.targets.iter().map(|target| target.interval.seconds());
+        Ok(seconds.max().unwrap_or(1))
+    }
+
     fn plan(&self, request: &BuildRequest) -> Result<BuildPlan, BuildError> {
         let storage = self.engine.storage();
         if let Some(position) = &request.position {

@@ -1,11 +1,14 @@
 //! Rollups and pre-aggregates.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use oxtsdb_query::{Aggregator, RollupRules, Rollups};
 use oxtsdb_schema::RollupConfig;
-use oxtsdb_server::settings::SettingError;
+use oxtsdb_server::settings::{SettingError, in_range};
+
+use crate::rollup::jobs::JobRules;
 
 /// Rollups of all protocols.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -33,6 +36,24 @@ pub struct RollupSettings {
     /// (tsd.rollups.block_derived)
     #[arg(long, env = "OXTSDB_ROLLUPS_BLOCK_DERIVED", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     pub rollups_block_derived: bool,
+
+    /// Build rollups of all metrics from points as time passes, as `tsdb rollup` does on request. On one server of a
+    /// deployment
+    #[arg(long, env = "OXTSDB_ROLLUP_JOBS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub rollup_jobs: bool,
+
+    /// The pause between two passes of --rollup-jobs, seconds
+    #[arg(long, env = "OXTSDB_ROLLUP_JOBS_SECONDS", value_name = "SECONDS", default_value_t = Self::default().rollup_jobs_seconds)]
+    pub rollup_jobs_seconds: u64,
+
+    /// How long after its end an interval is built by --rollup-jobs, seconds
+    #[arg(long, env = "OXTSDB_ROLLUP_JOBS_DELAY_SECONDS", value_name = "SECONDS", default_value_t = Self::default().rollup_jobs_delay_seconds)]
+    pub rollup_jobs_delay_seconds: u64,
+
+    /// How far back --rollup-jobs looks for late points, hours: each pass reads the points of so many hours, and builds
+    /// again what has changed
+    #[arg(long, env = "OXTSDB_ROLLUP_JOBS_LOOK_BACK_HOURS", value_name = "HOURS", default_value_t = Self::default().rollup_jobs_look_back_hours)]
+    pub rollup_jobs_look_back_hours: u64,
 }
 
 impl Default for RollupSettings {
@@ -49,6 +70,10 @@ impl Default for RollupSettings {
             rollups_raw_agg_tag_value: raw_value,
             rollups_tag_raw: tag_raw,
             rollups_block_derived: block_derived,
+            rollup_jobs: false,
+            rollup_jobs_seconds: 3600,
+            rollup_jobs_delay_seconds: 600,
+            rollup_jobs_look_back_hours: 6,
         }
     }
 }
@@ -88,8 +113,34 @@ impl RollupSettings {
         Ok(Some(rollups))
     }
 
+    /// When the standing job runs; `None`: there is none.
+    pub(crate) fn jobs(&self) -> Option<JobRules> {
+        self.rollup_jobs.then(|| JobRules {
+            every: Duration::from_secs(self.rollup_jobs_seconds),
+            delay: Duration::from_secs(self.rollup_jobs_delay_seconds),
+            look_back: Duration::from_secs(self.rollup_jobs_look_back_hours * 3600),
+        })
+    }
+
     pub(super) fn check(&self) -> Result<(), SettingError> {
-        self.rollups().map(drop)
+        in_range("--rollup-jobs-seconds", self.rollup_jobs_seconds, 1, 604_800)?;
+        in_range(
+            "--rollup-jobs-delay-seconds",
+            self.rollup_jobs_delay_seconds,
+            0,
+            604_800,
+        )?;
+        in_range(
+            "--rollup-jobs-look-back-hours",
+            self.rollup_jobs_look_back_hours,
+            0,
+            24 * 366,
+        )?;
+        if self.rollups()?.is_none() && self.rollup_jobs {
+            let rule = "needs --rollups-config, which says what to build";
+            return Err(SettingError::new("--rollup-jobs", true, rule));
+        }
+        Ok(())
     }
 }
 
@@ -118,6 +169,24 @@ mod tests {
         assert_eq!(rollups(file.to_str().unwrap()), Ok(Some(2)));
         assert_eq!(rollups(""), Ok(None));
         assert_eq!(RollupSettings::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn jobs_need_rollups() {
+        let mut settings = RollupSettings {
+            rollup_jobs: true,
+            ..RollupSettings::default()
+        };
+        let error = settings.check().unwrap_err().to_string();
+        assert!(
+            error.starts_with("--rollup-jobs `") || error.starts_with("--rollup-jobs true"),
+            "{error}"
+        );
+        settings.rollups_config = Some(JSON.to_owned());
+        assert_eq!(settings.check(), Ok(()));
+        settings.rollup_jobs_seconds = 0;
+        let error = settings.check().unwrap_err().to_string();
+        assert!(error.starts_with("--rollup-jobs-seconds"), "{error}");
     }
 
     #[test]

@@ -85,6 +85,15 @@ impl TableSettings {
         table_name("--tree-table", &self.tree_table)
     }
 
+    /// The table of what the job of rollups remembers, which OpenTSDB does not read.
+    ///
+    /// # Errors
+    ///
+    /// The name of the table of points is too long.
+    pub(crate) fn rollup_state_table_name(&self) -> Result<TableName, SettingError> {
+        table_name("--data-table", &format!("{}-rollup-state", self.data_table))
+    }
+
     /// The salt of row keys.
     ///
     /// # Errors
