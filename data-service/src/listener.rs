@@ -30,6 +30,7 @@ use tokio::net::TcpListener;
 
 use crate::front::counters::Counters;
 use crate::http::HttpApi;
+use crate::rollup::RollupWriter;
 use crate::settings::DataSettings;
 use crate::telnet::Telnet;
 use crate::text_search::TextSearch;
@@ -65,6 +66,7 @@ impl HttpTelnetServer {
         settings: &DataSettings,
     ) -> HttpTelnetServer {
         let counters = Arc::new(Counters::beside(&engine, &writer));
+        let rollups = RollupWriter::of(&engine, &writer);
         HttpTelnetServer {
             http: HttpApi::new(
                 writer.clone(),
@@ -75,7 +77,7 @@ impl HttpTelnetServer {
                 settings,
                 Arc::clone(&counters),
             ),
-            telnet: Telnet::new(writer, settings, Arc::clone(&counters)),
+            telnet: Telnet::new(writer, rollups, settings, Arc::clone(&counters)),
             counters,
             connections: Connections::unlimited(),
             options: ListenerOptions {

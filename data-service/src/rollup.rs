@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_query::{Aggregator, Rollups};
+use oxtsdb_query::{Aggregator, Engine, Rollups};
 use oxtsdb_row_store::{RowStore, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::rollup::RollupError;
@@ -43,7 +43,7 @@ pub(crate) struct Aggregate<'a> {
 }
 
 /// A value as it was sent. No text is empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewAggregate<'a> {
     pub(crate) metric: &'a str,
     pub(crate) tags: Vec<(&'a str, &'a str)>,
@@ -62,6 +62,9 @@ pub(crate) enum AggregateError {
     /// An argument.
     #[error("{0}")]
     Rule(String),
+    /// Neither an interval nor a group-by.
+    #[error("Interval cannot be null for a non-group by point")]
+    NoInterval,
     /// An unknown interval.
     #[error("No rollups configured for the interval: {interval}")]
     NoSuchInterval {
@@ -101,17 +104,19 @@ pub(crate) struct AggregateOutcome {
 }
 
 impl RollupWriter {
-    /// Into the tables of `rollups`, which must exist.
-    pub(crate) const fn new(
-        store: Arc<dyn RowStore>,
-        writer: Writer,
-        rollups: Option<Arc<Rollups>>,
-    ) -> RollupWriter {
+    /// Into the tables that queries read.
+    pub(crate) fn of(engine: &Engine, writer: &Writer) -> RollupWriter {
+        let storage = engine.storage();
         RollupWriter {
-            store,
-            writer,
-            rollups,
+            store: Arc::clone(&storage.store),
+            writer: writer.clone(),
+            rollups: storage.rollups.clone(),
         }
+    }
+
+    /// Whether there are rollups.
+    pub(crate) const fn is_configured(&self) -> bool {
+        self.rollups.is_some()
     }
 
     /// Writes values. `Ok` means that all that are not among the errors are in the store's log.
@@ -255,6 +260,8 @@ fn place<'a>(value: &NewAggregate<'a>, rollups: Option<&'a Rollups>) -> Result<P
     let is_derived = |name: &str| {
         rules.block_derived && (name.eq_ignore_ascii_case("avg") || name.eq_ignore_ascii_case("dev"))
     };
+    // From here on with the tag that was added.
+    let tags = || point_text::tag_map(placed.iter().map(|(key, value)| (*key, value.as_str())));
     if let Some(group_by) = group_by {
         if Aggregator::parse(&group_by.to_lowercase()).is_none() {
             return rule(format!(
@@ -279,7 +286,10 @@ fn place<'a>(value: &NewAggregate<'a>, rollups: Option<&'a Rollups>) -> Result<P
                 .ok_or_else(|| AggregateError::NoSuchInterval {
                     interval: name.to_owned(),
                 })?;
-            let id = config.id(aggregator.unwrap_or_default());
+            let Some(aggregator) = aggregator.filter(|name| !name.is_empty()) else {
+                return rule("Aggregator cannot be null or empty.".to_owned());
+            };
+            let id = config.id(aggregator);
             let id = id.map_err(|error| AggregateError::Rule(error.to_string()))?;
             let table = match group_by {
                 Some(_) => interval.pre_aggregation_table(),
@@ -288,7 +298,7 @@ fn place<'a>(value: &NewAggregate<'a>, rollups: Option<&'a Rollups>) -> Result<P
             (table, Some((interval, id)))
         }
         None if group_by.is_none() => {
-            return rule("Interval cannot be null for a non-group by point".to_owned());
+            return Err(AggregateError::NoInterval);
         }
         None => {
             let interval = config.default_interval().ok_or(AggregateError::NotConfigured)?;

@@ -183,6 +183,7 @@ impl Rejection {
             | R::DeltaTimestamps(_)
             | R::InvalidValue(_)
             | R::InvalidHistogram(_)
+            | R::InvalidRollup(_)
             | R::Shape(_) => Rejection::Rule(reason.to_string()),
         }
     }

@@ -10,6 +10,7 @@ mod last;
 mod query;
 mod references;
 mod results;
+mod rollup_writes;
 mod rollups;
 mod running;
 mod scan;

@@ -11,13 +11,14 @@ use oxtsdb_proto::data::v1::{
     LookupSeriesResponse, QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest,
     QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, ScanTableRequest,
     ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest,
-    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
+    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteRollupsRequest, WriteRollupsResponse,
+    WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    DataServiceHandler, compaction, explain, expressions, histograms, last, query, rollups, running, scan,
-    series, write, write_stream,
+    DataServiceHandler, compaction, explain, expressions, histograms, last, query, rollup_writes, rollups,
+    running, scan, series, write, write_stream,
 };
 
 #[tonic::async_trait]
@@ -38,6 +39,13 @@ impl DataService for DataServiceHandler {
         request: Request<WriteHistogramsRequest>,
     ) -> Result<Response<WriteHistogramsResponse>, Status> {
         histograms::write_histograms(self, request).await
+    }
+
+    async fn write_rollups(
+        &self,
+        request: Request<WriteRollupsRequest>,
+    ) -> Result<Response<WriteRollupsResponse>, Status> {
+        rollup_writes::write_rollups(self, request).await
     }
 
     type WriteStreamStream = BoxStream<'static, Result<WriteStreamResponse, Status>>;

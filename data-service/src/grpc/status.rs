@@ -189,6 +189,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             )
         }
         E::ImplausibleTimestamp { .. } => invalid(ErrorReason::ImplausibleTimestamp),
+        E::InvalidRollup(_) => invalid(ErrorReason::InvalidField),
         E::InvalidValue(_) | E::InvalidHistogram(_) => invalid(ErrorReason::InvalidValue),
     }
 }

@@ -32,7 +32,12 @@ pub(crate) async fn parsed<T: Send + 'static>(
     of_content(content, compute, parse).await
 }
 
-async fn of_content<T: Send + 'static>(
+/// Reads content that is charged, in the computation pool if it is large.
+///
+/// # Errors
+///
+/// Those of `read`.
+pub(crate) async fn of_content<T: Send + 'static>(
     content: Bytes,
     compute: &ComputePool,
     read: impl FnOnce(&[u8]) -> Result<T, HttpError> + Send + 'static,

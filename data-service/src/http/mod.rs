@@ -248,11 +248,7 @@ impl HttpApi {
     ) -> HttpApi {
         HttpApi(Arc::new(Inner {
             parts: ApiParts {
-                rollups: RollupWriter::new(
-                    Arc::clone(&engine.storage().store),
-                    writer.clone(),
-                    engine.storage().rollups.clone(),
-                ),
+                rollups: RollupWriter::of(&engine, &writer),
                 writer,
                 engine,
                 buffers_results: settings.http.http_buffer_results,

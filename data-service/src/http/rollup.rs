@@ -23,6 +23,7 @@ use crate::front::point_text::{self, NameOf, Rejection};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
+use crate::http::json_body::of_content;
 use crate::http::put::failure::status_of_point;
 use crate::http::put::outcome::{self, Flags, Outcome};
 use crate::http::query::bounded::FirstOf;
@@ -42,18 +43,17 @@ const WRITE_VALUES: usize = 10_000;
 /// A value as sent.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct JsonValue<'a> {
+struct JsonValue {
     metric: Option<Text>,
     timestamp: Option<Whole>,
-    #[serde(borrow)]
-    value: Option<&'a RawValue>,
+    value: Option<Box<RawValue>>,
     tags: Option<BTreeMap<String, Option<Text>>>,
     interval: Option<Text>,
     aggregator: Option<Text>,
     group_by_aggregator: Option<Text>,
 }
 
-type Values<'a> = FirstOf<Option<JsonValue<'a>>, MAX_VALUES>;
+type Values = FirstOf<Option<JsonValue>, MAX_VALUES>;
 
 /// Stores the values of a body.
 pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -71,8 +71,7 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     // Two bytes and a comma are a value.
     let most = (body.bytes.len() / 3 + 1).min(MAX_VALUES);
     body.charge(body.bytes.len() * 2 + most * VALUE_BYTES).await?;
-    let content = body.bytes.clone();
-    let values = parse(&content)?;
+    let values = of_content(body.bytes.clone(), parts.writer.compute(), parse).await?;
     if values.count == 0 {
         return Err(HttpError::bad_request("No datapoints found in content"));
     }
@@ -144,7 +143,7 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
 }
 
 /// One value, or an array of them.
-fn parse(content: &[u8]) -> Result<Values<'_>, HttpError> {
+fn parse(content: &[u8]) -> Result<Values, HttpError> {
     let unreadable = |error: serde_json::Error| HttpError::unreadable_json(error.to_string());
     match content.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => serde_json::from_slice(content).map_err(unreadable),
@@ -159,21 +158,19 @@ fn parse(content: &[u8]) -> Result<Values<'_>, HttpError> {
 }
 
 /// Checks a value in OpenTSDB's order.
-fn check<'a>(value: Option<&'a JsonValue<'_>>) -> Result<NewAggregate<'a>, String> {
+fn check(value: Option<&JsonValue>) -> Result<NewAggregate<'_>, String> {
     let Some(json) = value else {
         return Err("Unexpected null datapoint encountered in set.".to_owned());
     };
-    let named = |text: &'a Option<Text>| {
-        text.as_ref()
-            .map(|text| text.0.as_str())
-            .filter(|text| !text.is_empty())
-    };
-    let metric = named(&json.metric).ok_or("Metric name was empty")?;
+    fn named(text: Option<&Text>) -> Option<&str> {
+        text.map(|text| text.0.as_str()).filter(|text| !text.is_empty())
+    }
+    let metric = named(json.metric.as_ref()).ok_or("Metric name was empty")?;
     let timestamp = json.timestamp.map_or(0, |time| time.0);
     if timestamp <= 0 {
         return Err("Invalid timestamp".to_owned());
     }
-    let text: Text = match json.value {
+    let text: Text = match &json.value {
         Some(value) if value.get() != "null" => {
             serde_json::from_str(value.get()).map_err(|_| "Unable to parse value to a number")?
         }
@@ -185,9 +182,9 @@ fn check<'a>(value: Option<&'a JsonValue<'_>>) -> Result<NewAggregate<'a>, Strin
     let tags = json.tags.as_ref().filter(|tags| !tags.is_empty());
     let tags = tags.ok_or("Missing tags")?;
     let aggregate = Aggregate {
-        interval: named(&json.interval),
-        aggregator: named(&json.aggregator),
-        group_by: named(&json.group_by_aggregator),
+        interval: named(json.interval.as_ref()),
+        aggregator: named(json.aggregator.as_ref()),
+        group_by: named(json.group_by_aggregator.as_ref()),
     };
     if aggregate.group_by.is_none() {
         aggregate.interval.ok_or("Missing interval")?;
@@ -213,7 +210,7 @@ fn check<'a>(value: Option<&'a JsonValue<'_>>) -> Result<NewAggregate<'a>, Strin
     })
 }
 
-fn write_value(out: &mut Vec<u8>, value: Option<&JsonValue<'_>>) {
+fn write_value(out: &mut Vec<u8>, value: Option<&JsonValue>) {
     let Some(json) = value else {
         out.extend_from_slice(b"null");
         return;
@@ -232,7 +229,7 @@ fn write_value(out: &mut Vec<u8>, value: Option<&JsonValue<'_>>) {
     out.extend_from_slice(b",\"timestamp\":");
     json::write_integer(out, json.timestamp.map_or(0, |time| time.0));
     out.extend_from_slice(b",\"value\":");
-    match json.value {
+    match &json.value {
         Some(value) if value.get().starts_with('"') => out.extend_from_slice(value.get().as_bytes()),
         Some(value) => json::write_string(out, value.get()),
         None => out.extend_from_slice(b"null"),

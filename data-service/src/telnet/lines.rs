@@ -4,6 +4,7 @@
 //! ```text
 //!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
 //!   histogram METRIC TIMESTAMP [ID] HISTOGRAM TAGK=TAGV [TAGK=TAGV ...]
+//!   rollup AGGREGATE METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
 //!   version | help | stats | dropcaches | exit
 //! ```
 //!
@@ -20,7 +21,9 @@ use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
 use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
 
 use super::histogram::{self, HistogramLine};
+use super::rollup;
 use crate::front::point_text;
+use crate::rollup::NewAggregate;
 
 /// Tags that are parsed of one point. The writer rejects points with fewer tags than that.
 const MAX_TAGS_READ: usize = 256;
@@ -76,6 +79,8 @@ pub(crate) enum Command<'a> {
     DropCaches,
     /// A valid `histogram`.
     Histogram(HistogramLine<'a>),
+    /// A valid `rollup`.
+    Rollup(NewAggregate<'a>),
     /// A `put` whose timestamp or value is not a number; the reply.
     InvalidValue(String),
     /// A `put` that breaks another rule; the reply.
@@ -124,6 +129,10 @@ pub(crate) fn parse<'a>(
                 Ok(histogram) => Command::Histogram(histogram),
                 Err(command) => command,
             },
+            "rollup" => match rollup::parse(words) {
+                Ok(rollup) => Command::Rollup(rollup),
+                Err(command) => command,
+            },
             "version" => Command::Version,
             "help" => Command::Help,
             "stats" => Command::Stats,
@@ -159,7 +168,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn parse_point(&mut self, words: Option<&'a str>, start: usize) -> Result<PutLine<'a>, Command<'a>> {
+    pub(super) fn parse_point(
+        &mut self,
+        words: Option<&'a str>,
+        start: usize,
+    ) -> Result<PutLine<'a>, Command<'a>> {
         let (metric, words) = next_word(words);
         let (timestamp_text, words) = next_word(words);
         let (value_text, words) = next_word(words);

@@ -33,6 +33,7 @@ mod lines;
 mod patient_write;
 mod puts;
 mod replies;
+mod rollup;
 mod session;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use oxtsdb_server::connections::{ClientStream, Connection};
 
 use self::session::{Session, SessionOptions};
 use crate::front::counters::Counters;
+use crate::rollup::RollupWriter;
 use crate::settings::DataSettings;
 use crate::write::Writer;
 
@@ -52,14 +54,21 @@ const WINDOW_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Telnet {
     writer: Writer,
+    rollups: RollupWriter,
     counters: Arc<Counters>,
     options: SessionOptions,
 }
 
 impl Telnet {
-    pub(crate) fn new(writer: Writer, settings: &DataSettings, counters: Arc<Counters>) -> Telnet {
+    pub(crate) fn new(
+        writer: Writer,
+        rollups: RollupWriter,
+        settings: &DataSettings,
+        counters: Arc<Counters>,
+    ) -> Telnet {
         Telnet {
             writer,
+            rollups,
             counters,
             options: SessionOptions {
                 max_line_bytes: settings.telnet.telnet_max_line_bytes,
@@ -86,7 +95,12 @@ impl Telnet {
         connection: &Connection,
         shutdown: Shutdown,
     ) -> std::io::Result<()> {
-        let session = Session::new(&self.writer, &self.counters, self.options, stream);
+        let session = Session::new(
+            (&self.writer, &self.rollups),
+            &self.counters,
+            self.options,
+            stream,
+        );
         session.run(&shutdown, connection).await
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::rollup::{AggregateOutcome, NewAggregate, RollupWriter};
 use crate::write::{NewHistogram, NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
 
 /// How long points wait for an unavailable store or UID service.
@@ -83,6 +84,27 @@ pub(super) async fn write_histograms(
             .await;
         let is_transient = match &written {
             Ok(outcome) => outcome.errors.iter().any(|error| error.reason.is_transient()),
+            Err(error) => error.is_transient(),
+        };
+        if !is_transient || Instant::now() + pause >= deadline {
+            return written;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
+
+/// As [`write_histograms`], of rollups.
+pub(super) async fn write_rollups(
+    writer: &RollupWriter,
+    rollups: &[NewAggregate<'_>],
+) -> Result<AggregateOutcome, WriteError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let written = writer.write(rollups, Some(deadline.into_std())).await;
+        let is_transient = match &written {
+            Ok(outcome) => outcome.unresolved.iter().any(|error| error.reason.is_transient()),
             Err(error) => error.is_transient(),
         };
         if !is_transient || Instant::now() + pause >= deadline {

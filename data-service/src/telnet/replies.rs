@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::front::point_text::{self, Rejection};
+use crate::rollup::NewAggregate;
 use crate::telnet::histogram::HistogramLine;
 use crate::telnet::lines::{self, Command, OtherLine};
 use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
 
-const HELP: &str = "available commands: stats dropcaches version exit help put histogram \n";
+const HELP: &str = "available commands: stats dropcaches version exit help put rollup histogram \n";
 
-/// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected. `histograms` has
-/// the replies to those that were not stored, by their places among `others`.
+/// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected. `others_rejected`
+/// has the replies to histograms and rollups that were not stored, by their places among `others`.
 pub(super) fn reply_to_lines(
     replies: &mut Vec<u8>,
     counters: &Counters,
     points: &[NewPoint<'_>],
     mut rejected: Vec<PointError>,
     others: &[OtherLine<'_>],
-    histograms: &BTreeMap<usize, String>,
+    others_rejected: &BTreeMap<usize, String>,
 ) {
     rejected.sort_by_key(|error| error.index);
     let mut rejected = rejected.iter().peekable();
@@ -41,8 +42,8 @@ pub(super) fn reply_to_lines(
                 Counters::count(counter);
                 replies.extend_from_slice(text.as_bytes());
             }
-            Command::Histogram(_) => {
-                let reply = histograms.get(&place).map_or("", String::as_str);
+            Command::Histogram(_) | Command::Rollup(_) => {
+                let reply = others_rejected.get(&place).map_or("", String::as_str);
                 replies.extend_from_slice(reply.as_bytes());
             }
             Command::Unknown(command) => {
@@ -97,6 +98,28 @@ pub(super) fn reply_to_rejected_histogram(
     };
     Counters::count(counter);
     format!("histogram: HBase error: {text}\n")
+}
+
+/// The reply to a rollup whose series could not be resolved.
+pub(super) fn reply_to_rejected_rollup(
+    counters: &Counters,
+    line: &NewAggregate<'_>,
+    reason: &PointErrorReason,
+) -> String {
+    let (counter, text) = match Rejection::of(reason, &line.tags) {
+        Rejection::NoTags => (
+            &counters.illegal_arguments,
+            format!("illegal argument: {}", point_text::no_tags(line.metric)),
+        ),
+        Rejection::Rule(text) => (&counters.illegal_arguments, format!("illegal argument: {text}")),
+        Rejection::UnknownName { kind, name } => (
+            &counters.unknown_metrics,
+            format!("unknown metric: No such name for '{kind}': '{name}'"),
+        ),
+        Rejection::Storage(text) => (&counters.storage_errors, format!("HBase error: {text}")),
+    };
+    Counters::count(counter);
+    format!("rollup: {text}\n")
 }
 
 /// Replies to a write that failed as a whole.

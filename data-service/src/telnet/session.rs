@@ -21,8 +21,11 @@ use super::patient_write::{self, PATIENCE};
 use super::puts::{self, Puts};
 use super::replies::{
     reply_to_failed_write, reply_to_lines, reply_to_long_line, reply_to_rejected_histogram,
+    reply_to_rejected_rollup,
 };
+use super::rollup;
 use crate::front::counters::Counters;
+use crate::rollup::{NewAggregate, RollupWriter};
 use crate::uids::series::SeriesRef;
 use crate::write::{NewHistogram, NewPoint, WriteError, Writer};
 
@@ -53,6 +56,7 @@ pub(super) struct SessionOptions {
 /// A connection that is being served.
 pub(super) struct Session<'a> {
     writer: &'a Writer,
+    rollups: &'a RollupWriter,
     counters: &'a Counters,
     options: SessionOptions,
     stream: ClientStream,
@@ -74,13 +78,14 @@ enum Progress {
 
 impl<'a> Session<'a> {
     pub(super) fn new(
-        writer: &'a Writer,
+        (writer, rollups): (&'a Writer, &'a RollupWriter),
         counters: &'a Counters,
         options: SessionOptions,
         stream: ClientStream,
     ) -> Self {
         Session {
             writer,
+            rollups,
             counters,
             options,
             stream,
@@ -356,7 +361,8 @@ impl<'a> Session<'a> {
 
     /// Stores points with retries while nothing is in flight, and replies to their lines and to `others`.
     async fn store(&mut self, points: &[NewPoint<'_>], others: &[OtherLine<'_>]) {
-        let histograms = self.store_histograms(others).await;
+        let mut others_rejected = self.store_histograms(others).await;
+        others_rejected.append(&mut self.store_rollups(others).await);
         let (replies, counters) = (&mut self.replies, self.counters);
         let (rejected, failure) = match patient_write::write(self.writer, points).await {
             Ok(outcome) => (outcome.errors, None),
@@ -368,7 +374,7 @@ impl<'a> Session<'a> {
         if others.iter().any(|other| other.command == Command::DropCaches) {
             self.writer.drop_caches().await;
         }
-        reply_to_lines(replies, counters, points, rejected, others, &histograms);
+        reply_to_lines(replies, counters, points, rejected, others, &others_rejected);
         if let Some(error) = failure {
             reply_to_failed_write(replies, counters, points.len(), &error);
         }
@@ -418,6 +424,44 @@ impl<'a> Session<'a> {
                 lines().map(reply).collect()
             }
         }
+    }
+
+    /// As [`Session::store_histograms`], of rollups.
+    async fn store_rollups(&mut self, others: &[OtherLine<'_>]) -> BTreeMap<usize, String> {
+        let (places, new): (Vec<usize>, Vec<NewAggregate<'_>>) = others
+            .iter()
+            .enumerate()
+            .filter_map(|(place, other)| match &other.command {
+                Command::Rollup(line) => Some((place, line.clone())),
+                _ => None,
+            })
+            .unzip();
+        if new.is_empty() {
+            return BTreeMap::new();
+        }
+        Counters::add(&self.counters.puts, new.len());
+        let outcome = match patient_write::write_rollups(self.rollups, &new).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                Counters::add(&self.counters.storage_errors, new.len());
+                let reply = |place| (place, format!("rollup: HBase error: {error}\n"));
+                return places.into_iter().map(reply).collect();
+            }
+        };
+        Counters::add(&self.counters.points_added, outcome.written);
+        Counters::add(&self.counters.illegal_arguments, outcome.invalid.len());
+        let invalid = outcome
+            .invalid
+            .iter()
+            .filter_map(|(index, error)| Some((*places.get(*index)?, rollup::reply_to_invalid(error))));
+        let unresolved = outcome.unresolved.iter().filter_map(|error| {
+            let (place, line) = (places.get(error.index)?, new.get(error.index)?);
+            Some((
+                *place,
+                reply_to_rejected_rollup(self.counters, line, &error.reason),
+            ))
+        });
+        invalid.chain(unresolved).collect()
     }
 
     /// Sends the replies. Nothing may be in flight: a client that does not read its replies must not hold a permit.

@@ -61,7 +61,7 @@ async fn replies_in_the_order_of_the_lines() {
          put: illegal argument: Need at least one tag (metric=a.b, tags={{}})\n\
          unknown command: bogus.  Try `help'.\n\
          put: illegal argument: Too many tags: 9 maximum allowed: 8, tags: {{{tags}}}\n\
-         available commands: stats dropcaches version exit help put histogram \n\
+         available commands: stats dropcaches version exit help put rollup histogram \n\
          unknown command: .  Try `help'.\n\
          put: illegal argument: Invalid metric name (\"a!b\"): illegal character: !\n\
          put: illegal argument: Invalid tag name with value [y] (\"x!\"): illegal character: !\n"
@@ -129,7 +129,7 @@ async fn decodes_bytes_as_latin1() {
     assert_eq!(
         reply,
         "put: illegal argument: Invalid metric name (\"caf\u{c3}\u{a9}\"): illegal character: \u{a9}\n\
-         available commands: stats dropcaches version exit help put histogram \n"
+         available commands: stats dropcaches version exit help put rollup histogram \n"
     );
     assert_eq!(service.cells().await.len(), 1);
 }
@@ -169,7 +169,7 @@ async fn serves_a_hundred_clients_concurrently() {
     for reply in futures::future::join_all(clients).await {
         assert_eq!(
             reply,
-            "available commands: stats dropcaches version exit help put histogram \n"
+            "available commands: stats dropcaches version exit help put rollup histogram \n"
         );
     }
     assert_eq!(service.cells().await.len(), 100 * 200);
@@ -212,7 +212,7 @@ async fn stores_received_lines_on_shutdown() {
     service.stop().await;
     assert_eq!(
         read_to_end(&mut stream).await,
-        "available commands: stats dropcaches version exit help put histogram \n"
+        "available commands: stats dropcaches version exit help put rollup histogram \n"
     );
     let store = service.store.clone();
     service.ended().await;
@@ -232,7 +232,7 @@ async fn closes_idle_connections_after_the_idle_timeout() {
     assert_eq!(silent, "");
     assert_eq!(
         telnet,
-        "available commands: stats dropcaches version exit help put histogram \n"
+        "available commands: stats dropcaches version exit help put rollup histogram \n"
     );
 }
 

@@ -159,6 +159,9 @@ pub enum PointErrorReason {
     /// A histogram that cannot be stored.
     #[error(transparent)]
     InvalidHistogram(HistogramError),
+    /// A rollup with an unknown interval or aggregator, or a time that its row cannot hold.
+    #[error("{0}")]
+    InvalidRollup(String),
     /// Columns that do not fit each other; none of their points is stored.
     #[error(transparent)]
     Shape(ShapeError),

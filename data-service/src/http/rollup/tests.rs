@@ -231,12 +231,12 @@ async fn errors_have_the_texts_of_opentsdb() {
         (
             "groupByAggregator",
             json!("avg"),
-            "Derived group by aggregations are not allowed avg with metric sys.cpu.user {host=web01}",
+            "Derived group by aggregations are not allowed avg with metric sys.cpu.user {host=web01, _aggregate=AVG}",
         ),
         (
             "groupByAggregator",
             json!("total"),
-            "Invalid group by aggregator total with metric sys.cpu.user {host=web01}",
+            "Invalid group by aggregator total with metric sys.cpu.user {host=web01, _aggregate=TOTAL}",
         ),
         (
             "tags",

@@ -50,7 +50,7 @@ async fn reports_lost_points_in_flight_at_once() {
     stream.write_all(b"help\nexit\n").await.unwrap();
     assert_eq!(
         read_to_end(&mut stream).await,
-        "available commands: stats dropcaches version exit help put histogram \n"
+        "available commands: stats dropcaches version exit help put rollup histogram \n"
     );
     assert_eq!(counted(&service).await, [35, 25, 10]);
     assert_eq!(service.cells().await.len(), 25);

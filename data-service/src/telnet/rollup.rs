@@ -1,0 +1,99 @@
+//! Lines with a rollup or a pre-aggregate, with OpenTSDB's errors.
+//!
+//! ```text
+//!   rollup INTERVAL-AGGREGATOR[:GROUPBY] METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
+//!   rollup GROUPBY METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
+//! ```
+//!
+//! Without a dash the first word is a group-by aggregator: the second of its parts between colons, or the only one. So
+//! `1h:sum` is a pre-aggregate without an interval, as in OpenTSDB.
+//!
+//! Source: OpenTSDB 2.4, `RollupDataPointRpc.importDataPoint`; replies recorded from 2.4.1.
+
+use std::fmt::Display;
+
+use super::lines::{Batch, Command, PutLine, next_word};
+use crate::rollup::{Aggregate, AggregateError, NewAggregate};
+
+/// Parses the words behind `rollup`.
+pub(super) fn parse<'a>(words: Option<&'a str>) -> Result<NewAggregate<'a>, Command<'a>> {
+    let (first, rest) = next_word(words);
+    let mut count = 0;
+    let mut left = words;
+    while count < 5 && left.is_some() {
+        (_, left) = next_word(left);
+        count += 1;
+    }
+    let Some(first) = first.filter(|_| count == 5) else {
+        return Err(illegal(format_args!(
+            "not enough arguments (need least 7, got {count})"
+        )));
+    };
+    if first.is_empty() {
+        return Err(illegal("Missing interval or aggregator"));
+    }
+    let mut batch = Batch::default();
+    let PutLine {
+        metric,
+        timestamp,
+        value,
+        ..
+    } = batch.parse_point(rest, 0).map_err(of_rollup)?;
+    Ok(NewAggregate {
+        metric,
+        tags: batch.tags,
+        timestamp: match timestamp.is_millis() {
+            true => timestamp.as_millis(),
+            false => timestamp.as_millis() / 1000,
+        },
+        value,
+        aggregate: aggregate(first),
+    })
+}
+
+/// The aggregate that the first word names.
+fn aggregate(word: &str) -> Aggregate<'_> {
+    let mut parts = word.split(':');
+    let first = parts.next().unwrap_or_default();
+    let second = parts.next();
+    let named = |text: &'_ str| !text.is_empty();
+    match first.split_once('-') {
+        Some((interval, aggregator)) => Aggregate {
+            interval: Some(interval).filter(|text| named(text)),
+            aggregator: Some(aggregator),
+            group_by: second.filter(|text| named(text)),
+        },
+        None => Aggregate {
+            group_by: Some(second.unwrap_or(first)),
+            ..Aggregate::default()
+        },
+    }
+}
+
+/// The reply to an aggregate that is not stored because of a rule.
+pub(super) fn reply_to_invalid(error: &AggregateError) -> String {
+    match error {
+        AggregateError::NoSuchInterval { .. } => format!("rollup: No such rollup: {error}\n"),
+        AggregateError::NoInterval => format!("rollup: HBase error: {error}\n"),
+        AggregateError::NotConfigured | AggregateError::Rule(_) | AggregateError::Place(_) => {
+            format!("rollup: illegal argument: {error}\n")
+        }
+    }
+}
+
+/// The same reply, to a line with a rollup.
+fn of_rollup(command: Command<'_>) -> Command<'_> {
+    let renamed = |text: String| format!("rollup{}", text.trim_start_matches("put"));
+    match command {
+        Command::InvalidValue(text) => Command::InvalidValue(renamed(text)),
+        Command::IllegalArgument(text) => Command::IllegalArgument(renamed(text)),
+        other => other,
+    }
+}
+
+fn illegal<'a>(rule: impl Display) -> Command<'a> {
+    Command::IllegalArgument(format!("rollup: illegal argument: {rule}\n"))
+}
+
+#[cfg(test)]
+mod tests;
