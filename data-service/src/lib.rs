@@ -13,6 +13,7 @@
 mod annotation;
 pub mod assemble;
 mod compaction;
+mod delete;
 mod front;
 pub mod grpc;
 mod http;

@@ -5,8 +5,8 @@ use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{
     BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CompactRowsRequest, CompactRowsResponse,
-    ExplainRequest, ListQueriesRequest, QueryExpressionsRequest, QueryLastRequest, QueryPlan, QueryRequest,
-    RunningQuery, ScanRowsRequest, ScanTableRequest, StoredRow,
+    DeletePointsRequest, DeletePointsResponse, ExplainRequest, ListQueriesRequest, QueryExpressionsRequest,
+    QueryLastRequest, QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest, ScanTableRequest, StoredRow,
 };
 
 use crate::call::{Connection, configured, deadline_methods, send};
@@ -185,6 +185,25 @@ impl DataClient {
             if !report.last_row_key.is_empty() {
                 request.start_after_row_key.clone_from(&report.last_row_key);
             }
+            if report.done {
+                Progress::Complete
+            } else {
+                Progress::More
+            }
+        });
+        reports.ending_with(|report| report.done)
+    }
+
+    /// Deletes points and streams progress; a stream that breaks is opened again, which completes the delete. Counts are
+    /// of the last stream only.
+    pub fn delete_points(&self, request: DeletePointsRequest) -> Results<DeletePointsResponse> {
+        let this = self.clone();
+        let open = move |request: &DeletePointsRequest| {
+            let send = send!(this.admin(), delete_points);
+            let method = "oxtsdb.data.v1.DataAdminService/DeletePoints";
+            this.connection.stream(method, request.clone(), send)
+        };
+        let reports = Results::resumed(request, open, |_, report: &DeletePointsResponse| {
             if report.done {
                 Progress::Complete
             } else {

@@ -4,8 +4,12 @@
 //! tags. A scan visits the buckets one after the other, so an interrupted scan resumes after the last row that the
 //! client received, whatever its bucket.
 
+use std::time::Instant;
+
 use futures::TryStreamExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
+use oxtsdb_point_store::SeriesNumber;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout};
 
@@ -19,7 +23,7 @@ use crate::plan::tsuids::check_tsuid;
 use crate::quirks::Quirks;
 use crate::range_scan::{KeyRange, scan_in_order};
 use crate::spec::SeriesFilter;
-use crate::storage::Storage;
+use crate::storage::{PointStorage, Storage};
 
 /// The rows to scan.
 #[derive(Clone, Debug)]
@@ -50,6 +54,47 @@ pub enum RowSource {
     All,
     /// The rows of global annotations.
     GlobalAnnotations,
+}
+
+impl RowSource {
+    /// The series of a store with points in columns, ascending. [`RowSource::GlobalAnnotations`] have none.
+    ///
+    /// # Errors
+    ///
+    /// For unknown names and invalid TSUIDs; those of the name directory.
+    pub async fn series_in_columns(
+        &self,
+        storage: &Storage,
+        points: &PointStorage,
+        compute: &ComputePool,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<SeriesNumber>, QueryError> {
+        match self {
+            Self::Metric { metric, filter } => {
+                let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, deadline).await?;
+                series.catalogued(storage, points, compute, deadline).await
+            }
+            Self::Tsuids(tsuids) => {
+                let mut numbers = Vec::with_capacity(tsuids.len());
+                for tsuid in tsuids {
+                    check_tsuid(tsuid, &storage.layout)?;
+                    numbers.extend(points.columns.find(tsuid));
+                }
+                numbers.sort_unstable();
+                numbers.dedup();
+                Ok(numbers)
+            }
+            Self::All => {
+                let metrics = points.columns.metrics().into_iter();
+                let mut numbers: Vec<_> = metrics
+                    .flat_map(|metric| points.columns.metric_series(&metric))
+                    .collect();
+                numbers.sort_unstable();
+                Ok(numbers)
+            }
+            Self::GlobalAnnotations => Ok(Vec::new()),
+        }
+    }
 }
 
 /// Scans rows in table order and streams them in batches; dropping the stream cancels the scan.

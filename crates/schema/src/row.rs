@@ -15,7 +15,8 @@
 //!
 //! [`decode_row`] returns a row's points in order of time; [`decode_cell`] the points of one cell as stored;
 //! [`CompactedCell`] encodes the compacted form; [`plan_compaction`] returns the cell that replaces a row's cells;
-//! [`check_row`] finds what is wrong in a row, and how to repair it.
+//! [`without_points`] what is left of a cell after a delete; [`check_row`] finds what is wrong in a row, and how to
+//! repair it.
 //!
 //! Source: OpenTSDB 2.4, `CompactionQueue`, `Internal.extractDataPoints`, `AppendDataPoints`, `RowSeq`.
 
@@ -28,6 +29,7 @@ mod error;
 mod merge;
 mod points;
 mod stats;
+mod without;
 
 pub use cell::{CellKind, CellPoint, CellRef, append_point, decode_cell};
 pub use check::{
@@ -40,6 +42,7 @@ pub use decode::decode_row;
 pub use error::RowError;
 pub use points::Points;
 pub use stats::{DuplicatePolicy, RowStats};
+pub use without::{CellWithout, Rest, without_points};
 
 #[cfg(test)]
 mod tests;

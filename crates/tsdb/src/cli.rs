@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, compact, copy, health, import, queries, query, rollup, scan, search, serve, store,
-    tables, tree, uid,
+    annotate, backup, compact, copy, delete, health, import, queries, query, rollup, scan, search, serve,
+    store, tables, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Queries(queries::QueriesArgs),
     Rollup(rollup::RollupArgs),
     Scan(scan::ScanArgs),
+    Delete(delete::DeleteArgs),
     Search(search::SearchArgs),
     Annotate(Box<annotate::AnnotateArgs>),
     Tree(tree::TreeArgs),

@@ -7,6 +7,7 @@ mod backup;
 mod cli;
 mod compact;
 mod copy;
+mod delete;
 mod health;
 mod import;
 mod queries;
@@ -65,6 +66,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Queries(args) => queries::run(args).await,
             Command::Rollup(args) => rollup::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Delete(args) => delete::run(args).await,
             Command::Search(args) => search::run(args).await,
             Command::Annotate(args) => annotate::run(*args).await,
             Command::Tree(args) => tree::run(args).await,

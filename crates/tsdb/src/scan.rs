@@ -2,7 +2,7 @@
 
 mod names;
 mod output;
-mod selection;
+pub(crate) mod selection;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,7 @@
 
 mod annotation;
 mod compaction;
+mod delete;
 mod explain;
 mod expressions;
 mod handler;

@@ -6,19 +6,19 @@ use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::series_service_server::SeriesService;
 use oxtsdb_proto::data::v1::{
     BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CancelQueryResponse, CompactRowsRequest,
-    CompactRowsResponse, CountSeriesRequest, CountSeriesResponse, ExplainRequest, ExplainResponse,
-    ExportSeriesRequest, ExportSeriesResponse, ListQueriesRequest, ListQueriesResponse, LookupSeriesRequest,
-    LookupSeriesResponse, QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest,
-    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, ScanTableRequest,
-    ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest,
-    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteRollupsRequest, WriteRollupsResponse,
-    WriteStreamRequest, WriteStreamResponse,
+    CompactRowsResponse, CountSeriesRequest, CountSeriesResponse, DeletePointsRequest, DeletePointsResponse,
+    ExplainRequest, ExplainResponse, ExportSeriesRequest, ExportSeriesResponse, ListQueriesRequest,
+    ListQueriesResponse, LookupSeriesRequest, LookupSeriesResponse, QueryExpressionsRequest,
+    QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse,
+    ScanRowsRequest, ScanRowsResponse, ScanTableRequest, ScanTableResponse, WriteColumnsRequest,
+    WriteColumnsResponse, WriteHistogramsRequest, WriteHistogramsResponse, WriteRequest, WriteResponse,
+    WriteRollupsRequest, WriteRollupsResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    DataServiceHandler, compaction, explain, expressions, histograms, last, query, rollup_writes, rollups,
-    running, scan, series, write, write_stream,
+    DataServiceHandler, compaction, delete, explain, expressions, histograms, last, query, rollup_writes,
+    rollups, running, scan, series, write, write_stream,
 };
 
 #[tonic::async_trait]
@@ -136,6 +136,15 @@ impl DataAdminService for DataServiceHandler {
         request: Request<CompactRowsRequest>,
     ) -> Result<Response<Self::CompactRowsStream>, Status> {
         compaction::compact_rows(self, request).await
+    }
+
+    type DeletePointsStream = BoxStream<'static, Result<DeletePointsResponse, Status>>;
+
+    async fn delete_points(
+        &self,
+        request: Request<DeletePointsRequest>,
+    ) -> Result<Response<Self::DeletePointsStream>, Status> {
+        delete::delete_points(&self.engine, request).await
     }
 }
 

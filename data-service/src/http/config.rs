@@ -82,7 +82,7 @@ impl Config {
                 "tsd.core.meta.enable_tsuid_tracking",
                 series_index.enable_tsuid_tracking,
             ),
-            ("tsd.http.query.allow_delete", false),
+            ("tsd.http.query.allow_delete", http.http_allow_delete),
             ("tsd.http.request.enable_chunked", true),
             ("tsd.http.show_stack_trace", http.http_show_stack_trace),
             ("tsd.no_diediedie", true),

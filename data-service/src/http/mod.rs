@@ -96,7 +96,7 @@ static ENDPOINTS: &[Endpoint] = &[
         &[
             get_query(handler!(query::last::get)),
             post_query(handler!(query::last::post)),
-            delete(handler!(query::delete)),
+            delete(handler!(query::reject_delete)),
         ],
     ),
     at_and_below(
@@ -104,7 +104,7 @@ static ENDPOINTS: &[Endpoint] = &[
         &[
             get_query(handler!(query::exp::get)),
             post_query(handler!(query::exp::post)),
-            delete(handler!(query::delete)),
+            delete(handler!(query::reject_delete)),
         ],
     ),
     at_and_below(
@@ -112,7 +112,7 @@ static ENDPOINTS: &[Endpoint] = &[
         &[
             get_query(handler!(query::gexp::get)),
             post_query(handler!(query::gexp::post)),
-            delete(handler!(query::delete)),
+            delete(handler!(query::reject_delete)),
         ],
     ),
     // OpenTSDB takes any other path below as a query.
@@ -254,6 +254,7 @@ impl HttpApi {
                 buffers_results: settings.http.http_buffer_results,
                 query_rules: QueryRules {
                     fix_duplicates: settings.queries.fix_duplicates,
+                    allow_delete: settings.http.http_allow_delete,
                 },
                 config: Config::new(settings, &uids),
                 uids,

@@ -82,6 +82,11 @@ pub struct HttpSettings {
     #[arg(long, env = "OXTSDB_HTTP_SHOW_STACK_TRACE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub http_show_stack_trace: bool,
 
+    /// Delete the points of a query that requests it (`DELETE /api/query`, `"delete": true`), in its range
+    /// (tsd.http.query.allow_delete)
+    #[arg(long, env = "OXTSDB_HTTP_ALLOW_DELETE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub http_allow_delete: bool,
+
     /// Send the result of a query after it is complete, so that every error decides the status. Otherwise
     /// results of more than 256 KiB begin earlier, and an error that comes later closes the connection
     #[arg(long, env = "OXTSDB_HTTP_BUFFER_RESULTS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
@@ -94,6 +99,7 @@ impl Default for HttpSettings {
             http_max_body_mib: 16,
             cors_domains: String::new(),
             http_show_stack_trace: false,
+            http_allow_delete: false,
             http_buffer_results: false,
         }
     }

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::stream::{Stream, StreamExt as _};
 use oxtsdb_row_store::{RowStore, TableName};
@@ -173,10 +174,35 @@ impl Engine {
         description: QueryDescription,
         max_points: Option<u64>,
     ) -> Result<Admitted, QueryError> {
+        let timeout = self.0.environment.resources.timeout;
+        self.admit_within(request, description, max_points, timeout).await
+    }
+
+    /// As [`Engine::admit`], without the time limit of queries: of operators' calls that take as long as the table is
+    /// large. A deadline of the request holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Engine::admit`].
+    pub async fn admit_untimed(
+        &self,
+        request: RequestContext,
+        description: QueryDescription,
+    ) -> Result<Admitted, QueryError> {
+        self.admit_within(request, description, None, None).await
+    }
+
+    async fn admit_within(
+        &self,
+        request: RequestContext,
+        description: QueryDescription,
+        max_points: Option<u64>,
+        timeout: Option<Duration>,
+    ) -> Result<Admitted, QueryError> {
         let environment = &self.0.environment;
         let usage: Arc<Usage> = Arc::default();
         let registration = self.0.running.register(description, Arc::clone(&usage));
-        let deadline = Deadline::new(request.deadline, environment.resources.timeout);
+        let deadline = Deadline::new(request.deadline, timeout);
         let limits = environment.limits.with_request(max_points);
         let reserved = tokio::select! {
             reserved = environment.resources.reserve(request.client, limits, usage) => reserved,

@@ -93,7 +93,7 @@ impl RowBatch {
     }
 
     /// Bytes of rows.
-    pub(crate) fn byte_len(&self) -> u64 {
+    pub fn byte_len(&self) -> u64 {
         bytes_of(&self.rows)
     }
 

@@ -13,11 +13,13 @@ use crate::query;
 
 /// Which rows.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// Which series; `None`: the whole table.
-    pub(super) source: Option<Source>,
+    pub(crate) source: Option<Source>,
     /// Which hours: those that overlap.
-    pub(super) range: TimeRange,
+    pub(crate) range: TimeRange,
+    /// How many times were given: 0 to 2.
+    pub(crate) times: usize,
 }
 
 /// Reads `[START [END]] [METRIC [TAGK=FILTER...]]`. Leading words that are times are the range, all
@@ -26,7 +28,7 @@ pub(super) struct Selection {
 /// # Errors
 ///
 /// Unless exactly one of a metric, TSUIDs and all rows is selected.
-pub(super) fn selection(
+pub(crate) fn selection(
     words: &[String],
     metric: Option<&str>,
     tsuids: &[String],
@@ -65,7 +67,7 @@ pub(super) fn selection(
             filters: Vec::new(),
         })),
         (None, [], true) => None,
-        (None, [], false) => bail!("nothing to scan: missing a metric, --tsuid HEX or --all"),
+        (None, [], false) => bail!("nothing is selected: missing a metric or --tsuid HEX"),
         _ => bail!("a metric, --tsuid and --all are mutually exclusive"),
     };
     let start_ms = times.first().copied().unwrap_or(0);
@@ -79,7 +81,8 @@ pub(super) fn selection(
         start: Some(time_range::Start::StartMs(start_ms)),
         end: Some(time_range::End::EndMs(end_ms)),
     };
-    Ok(Selection { source, range })
+    let times = times.len();
+    Ok(Selection { source, range, times })
 }
 
 fn tag_filter(text: &str) -> anyhow::Result<oxtsdb_proto::data::v1::TagFilter> {
@@ -156,7 +159,7 @@ mod tests {
         let error = |words: &str, tsuids: &[&str], all: bool| {
             format!("{:#}", select(words, None, tsuids, all).unwrap_err())
         };
-        assert!(error("", &[], false).starts_with("nothing to scan"));
+        assert!(error("", &[], false).starts_with("nothing is selected"));
         assert!(error("m", &[], true).contains("mutually exclusive"));
         assert!(error("", &["00"], true).contains("mutually exclusive"));
         assert_eq!(error("", &["0g"], false), "`0g` is not a TSUID in hex");

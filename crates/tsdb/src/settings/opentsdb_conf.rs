@@ -73,6 +73,7 @@ const KNOWN: &[(&str, &str, Form)] = &[
         Form::Boolean,
     ),
     ("tsd.core.uid.random_metrics", "random_metric_uids", Form::Boolean),
+    ("tsd.http.query.allow_delete", "http_allow_delete", Form::Boolean),
     ("tsd.http.request.cors_domains", "cors_domains", Form::AsIs),
     (
         "tsd.http.show_stack_trace",

@@ -9,6 +9,12 @@ use oxtsdb_query::expression::ExpressionError;
 use oxtsdb_query::language::LanguageError;
 use oxtsdb_query::{NameError, QueryError, Resource};
 
+/// A request to delete where that is not allowed.
+pub(super) fn delete_not_allowed() -> HttpError {
+    let details = "Deleting data is not enabled (tsd.http.query.allow_delete=false)";
+    HttpError::bad_request("Bad request").with_details(details)
+}
+
 /// The response to a failed query.
 pub(crate) fn of_query(error: &QueryError) -> HttpError {
     use QueryError as E;

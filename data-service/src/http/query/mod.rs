@@ -12,6 +12,7 @@
 
 pub(crate) mod ascii;
 pub(crate) mod bounded;
+mod delete;
 pub(crate) mod exp;
 pub(crate) mod failure;
 pub(in crate::http) mod flag;
@@ -54,8 +55,13 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         context,
         ..
     } = request;
+    // As in OpenTSDB, which ignores it where deletes are not allowed.
+    let overrides = parameters
+        .get("method_override")
+        .is_some_and(|method| method.eq_ignore_ascii_case("delete"));
     // A query string has no time zone.
-    let query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
+    let mut query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
+    query.delete = overrides && parts.query_rules.allow_delete;
     run(parts, context, query).await
 }
 
@@ -74,20 +80,55 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     run(parts, context, query).await
 }
 
-/// DELETE, which OpenTSDB implements only where deleting is enabled.
-pub(crate) async fn delete(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    let details = "Deleting data is not enabled (tsd.http.query.allow_delete=false)";
-    Err(HttpError::bad_request("Bad request").with_details(details))
+/// DELETE: a query by its query string, whose points are deleted.
+pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        context,
+        ..
+    } = request;
+    if !parts.query_rules.allow_delete {
+        return Err(failure::delete_not_allowed());
+    }
+    let mut query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
+    query.delete = true;
+    run(parts, context, query).await
+}
+
+/// DELETE of endpoints that compute from queries.
+pub(crate) async fn reject_delete(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    Err(failure::delete_not_allowed())
 }
 
 async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) -> Result<Reply, HttpError> {
-    let (engine, buffers_results) = (&parts.engine, parts.buffers_results);
+    let engine = &parts.engine;
     // A TSUID whose bytes are no tags matches no series, as in OpenTSDB; gRPC rejects it.
     for sub_query in &mut query.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {
             tsuids.retain(|tsuid| check_tsuid(tsuid, &engine.storage().layout).is_ok());
         }
     }
+    if !query.delete {
+        return reply(parts, request, query, parts.buffers_results).await;
+    }
+    let deletions = delete::deletions(&query.spec)?;
+    // Complete before anything is deleted: a query that fails deletes nothing.
+    let reply = reply(parts, request.clone(), query, true).await?;
+    for deletion in deletions {
+        delete::run(engine, request.clone(), deletion).await?;
+    }
+    Ok(reply)
+}
+
+/// The response to a query.
+async fn reply(
+    parts: &ApiParts,
+    request: RequestContext,
+    query: ParsedQuery,
+    buffers_results: bool,
+) -> Result<Reply, HttpError> {
+    let engine = &parts.engine;
     let of_query = |error: QueryError| failure::of_query(&error);
     let uids = if query.output.query {
         query_echo::tagk_uids(engine, &query.spec)

@@ -44,6 +44,8 @@ pub(super) struct ParsedQuery {
     pub(super) output: Output,
     /// The sub-queries as the client wrote them.
     pub(super) echoes: Vec<QueryEcho>,
+    /// Whether the points are deleted after they were read.
+    pub(super) delete: bool,
 }
 
 /// The form of a response.
@@ -169,8 +171,8 @@ pub(super) fn from_json(
     if queries.kept.is_empty() {
         return Err(HttpError::bad_request("Missing queries"));
     }
-    if body.delete.0 {
-        return Err(not_supported("delete"));
+    if body.delete.0 && !rules.allow_delete {
+        return Err(failure::delete_not_allowed());
     }
     let calendar = RequestCalendar {
         zone,
@@ -191,7 +193,9 @@ pub(super) fn from_json(
         query: body.show_query.0,
     };
     let annotations = annotations(body.no_annotations.0, body.global_annotations.0);
-    Ok(parsed_query(range, sub_queries, (output, annotations), rules))
+    let mut query = parsed_query(range, sub_queries, (output, annotations), rules);
+    query.delete = body.delete.0;
+    Ok(query)
 }
 
 fn parsed_query(
@@ -217,7 +221,12 @@ fn parsed_query(
         with_surroundings: false,
         annotations,
     };
-    ParsedQuery { spec, output, echoes }
+    ParsedQuery {
+        spec,
+        output,
+        echoes,
+        delete: false,
+    }
 }
 
 /// The annotations of a response: without those of series there are no global ones either.
@@ -515,10 +524,6 @@ fn at_most(what: &str, count: usize, max: usize) -> Result<(), HttpError> {
     Err(HttpError::bad_request(format!(
         "query has {count} {what}, at most {max} are allowed"
     )))
-}
-
-fn not_supported(what: &str) -> HttpError {
-    HttpError::bad_request(format!("Not supported: {what}"))
 }
 
 #[cfg(test)]

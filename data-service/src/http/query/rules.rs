@@ -5,4 +5,6 @@
 pub(crate) struct QueryRules {
     /// Keep the newest of several values at one timestamp instead of failing the query.
     pub(crate) fix_duplicates: bool,
+    /// Whether queries may delete the points that they read.
+    pub(crate) allow_delete: bool,
 }

@@ -227,7 +227,7 @@ async fn rejects_invalid_queries() {
         (json!({"queries": {}}), "Unable to parse the given JSON"),
         (json!({"queries": [1]}), "Unable to parse the given JSON"),
         (json!({"msResolution": "maybe"}), "Unable to parse the given JSON"),
-        (json!({"delete": true}), "Not supported: delete"),
+        (json!({"delete": true}), "Bad request"),
         (
             json!({"queries": [{"aggregator": "sum", "tsuids": ["000001"]}]}),
             "UID was empty",

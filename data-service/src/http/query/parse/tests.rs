@@ -5,6 +5,7 @@ use oxtsdb_query::{CalendarInterval, CalendarUnit, Interval};
 
 const RULES: QueryRules = QueryRules {
     fix_duplicates: false,
+    allow_delete: false,
 };
 const NOW_MS: i64 = 1_400_000_000_000;
 
@@ -174,11 +175,20 @@ fn merges_identical_sub_queries() {
 }
 
 #[test]
-fn rejects_unsupported_options() {
+fn deletes_only_where_that_is_allowed() {
     let sub_query = json!({"aggregator": "sum", "metric": "m"});
-    let error = parse(&json!({"start": 1, "delete": true, "queries": [sub_query]})).unwrap_err();
-    let expected = (400, "Not supported: delete");
-    assert_eq!((error.status.as_u16(), error.message.as_str()), expected);
+    let body = json!({"start": 1, "delete": true, "queries": [sub_query]});
+    let error = parse(&body).unwrap_err();
+    assert_eq!(
+        (error.status.as_u16(), error.message.as_str()),
+        (400, "Bad request")
+    );
+    let rules = QueryRules {
+        allow_delete: true,
+        ..RULES
+    };
+    let query = from_json(body.to_string().as_bytes(), &Parameters::default(), rules, NOW_MS).unwrap();
+    assert!(query.delete);
 }
 
 #[test]

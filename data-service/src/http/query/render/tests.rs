@@ -35,6 +35,7 @@ fn rendered_groups(query: &str, groups: &[&[(i64, Number)]]) -> String {
         &parameters,
         QueryRules {
             fix_duplicates: false,
+            allow_delete: false,
         },
         &TimeZone::UTC,
         0,
@@ -85,6 +86,7 @@ fn renders_an_empty_response() {
         &parameters,
         QueryRules {
             fix_duplicates: false,
+            allow_delete: false,
         },
         &TimeZone::UTC,
         0,
