@@ -402,6 +402,65 @@ async fn rejects_queries_above_the_point_limit() {
 }
 
 #[tokio::test]
+async fn deletes_the_points_of_a_query_where_that_is_allowed() {
+    let target = |to: u32| format!("/api/query?start={T}&end={}&m=sum:m%7Bhost=*%7D", T + to);
+    let dps = |response: &Value| -> Vec<usize> {
+        let groups = response.as_array().unwrap().iter();
+        groups
+            .map(|group| group["dps"].as_object().unwrap().len())
+            .collect()
+    };
+    let request = async |service: &Service, method: &str, target: &str| {
+        let head = format!("{method} {target} HTTP/1.1\r\n");
+        service.request(head, b"").await
+    };
+    let service = two_hosts().await;
+    let refused = request(&service, "DELETE", &target(5)).await;
+    assert_eq!(
+        (refused.status, refused.json()["error"]["message"].as_str()),
+        (400, Some("Bad request"))
+    );
+    let read = service
+        .get(&format!("{}&method_override=delete", target(5)))
+        .await;
+    assert_eq!((read.status, dps(&read.json())), (200, vec![1, 1]));
+    assert_eq!(dps(&service.get(&target(60)).await.json()), [2, 2], "only read");
+
+    let mut settings = DataSettings::default();
+    settings.http.http_allow_delete = true;
+    for deletes in [("DELETE", ""), ("GET", "&method_override=DELETE"), ("POST", "")] {
+        let service = Service::start_with(settings.clone(), UidSettings::default()).await;
+        let points: Vec<Value> = (0..4).map(|index| point(index * 5, json!(index), "a")).collect();
+        put(&service, json!(points)).await;
+        let response = match deletes {
+            ("POST", _) => {
+                service
+                    .post("/api/query", body(json!({"end": T + 5, "delete": true})))
+                    .await
+            }
+            (method, parameters) => request(&service, method, &format!("{}{parameters}", target(5))).await,
+        };
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert_eq!(
+            dps(&response.json()),
+            [2],
+            "the result has what is deleted: {deletes:?}"
+        );
+        let left = service.get(&target(60)).await.json();
+        assert_eq!(
+            left[0]["dps"],
+            json!({"1356998410": 2, "1356998415": 3}),
+            "{deletes:?}"
+        );
+    }
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    put(&service, json!([point(0, json!(1), "a")])).await;
+    for path in ["/api/query/last", "/api/query/exp", "/api/query/gexp"] {
+        assert_eq!(request(&service, "DELETE", path).await.status, 400, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn lists_aggregators_and_filters() {
     let service = Service::start().await;
     let aggregators = service.get("/api/aggregators").await.json();
