@@ -1,6 +1,5 @@
-//! `tsdb delete` on the embedded store, in both forms of points, over a restart.
+//! `tsdb delete` on the embedded store, over a restart.
 
-use std::path::Path;
 use std::process::Output;
 
 use anyhow::{Context as _, ensure};
@@ -66,11 +65,11 @@ async fn indexes(server: &Tsdb, host: &str) -> anyhow::Result<Vec<i64>> {
         .collect()
 }
 
-async fn deletes(folder: &Path, flags: &[&str]) -> anyhow::Result<()> {
-    let options = || {
-        let flags = flags.iter().map(|flag| (*flag).to_owned());
-        Options::default().data_dir(folder).flags(flags)
-    };
+#[tokio::test(flavor = "multi_thread")]
+async fn deletes_exactly_a_range() -> anyhow::Result<()> {
+    let folder = TempDir::with_prefix("oxtsdb-deletes-")?;
+    let folder = folder.path().join("data");
+    let options = || Options::default().data_dir(&folder);
     let server = Tsdb::start_with(options()).await?;
     write(&server).await?;
     let (start, end) = ((HOUR + 6000).to_string(), (HOUR + 120_000).to_string());
@@ -114,17 +113,6 @@ async fn deletes(folder: &Path, flags: &[&str]) -> anyhow::Result<()> {
             failed.0 == Some(1) && failed.2.contains(error),
             "{words:?}: {failed:?}"
         );
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deletes_exactly_a_range() -> anyhow::Result<()> {
-    for flags in [&[][..], &["--point-store", "rows"]] {
-        let folder = TempDir::with_prefix("oxtsdb-deletes-")?;
-        deletes(&folder.path().join("data"), flags)
-            .await
-            .with_context(|| format!("{flags:?}"))?;
     }
     Ok(())
 }

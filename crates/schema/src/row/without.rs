@@ -84,7 +84,8 @@ pub fn without_points(cell: CellRef<'_>, is_deleted: impl Fn(u32) -> bool) -> Re
             values.extend_from_slice(raw);
         }
         if kept.len() > 1 {
-            let is_mixed = kept.iter().any(|(one, _)| one.is_ms() != kept[0].0.is_ms());
+            let first = kept.first().map(|(first, _)| first.is_ms());
+            let is_mixed = kept.iter().any(|(one, _)| Some(one.is_ms()) != first);
             values.push(u8::from(is_mixed));
         }
         Rest::Cell {
