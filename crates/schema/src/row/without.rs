@@ -108,7 +108,7 @@ mod tests {
     const HOUR: i64 = 1_356_998_400;
 
     fn point(offset_ms: u32, value: i64) -> (Qualifier, Value) {
-        let time = if offset_ms % 1000 == 0 {
+        let time = if offset_ms.is_multiple_of(1000) {
             Timestamp::from_opentsdb(HOUR + i64::from(offset_ms / 1000))
         } else {
             Timestamp::from_opentsdb(HOUR * 1000 + i64::from(offset_ms))

@@ -114,9 +114,9 @@ async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) 
     }
     let deletions = delete::deletions(&query.spec)?;
     // Complete before anything is deleted: a query that fails deletes nothing.
-    let reply = reply(parts, request.clone(), query, true).await?;
+    let reply = reply(parts, request, query, true).await?;
     for deletion in deletions {
-        delete::run(engine, request.clone(), deletion).await?;
+        delete::run(engine, request, deletion).await?;
     }
     Ok(reply)
 }
