@@ -17,6 +17,7 @@
 #   rig.sh tool FOLDER PART CLASS [ARGUMENT...]      a tool of OpenTSDB (UidManager, Fsck…) with PART's settings
 #   rig.sh tables FOLDER [DATA UID TREE META]        creates OpenTSDB's tables
 #   rig.sh describe FOLDER TABLE                     a table's settings and regions, as HBase's shell prints them
+#   rig.sh compact FOLDER TABLE                      HBase's major compaction of a table
 #   rig.sh dump FOLDER TABLE...                      all cells: table, row, family, qualifier, value, between tabs
 # `gateway`, `opentsdb` and `again` print the address.
 #
@@ -117,7 +118,7 @@ VERB="${1:-}" FOLDER='' PART='' COMMAND='' STAYS='' TEMPORARY=''
 [ "$#" = 0 ] || shift
 case "$VERB" in
   run) options "$@" ;;
-  start | stop | status | kill | pause | resume | again | gateway | opentsdb | tool | tables | describe | dump)
+  start | stop | status | kill | pause | resume | again | gateway | opentsdb | tool | tables | describe | compact | dump)
     [ "$#" != 0 ] || usage
     FOLDER="$1"
     shift
@@ -225,6 +226,11 @@ case "$VERB" in
     [ "$#" = 1 ] || usage
     need_programs
     describe_table "$1"
+    ;;
+  compact)
+    [ "$#" = 1 ] || usage
+    need_programs
+    major_compact "$1"
     ;;
   dump)
     [ "$#" != 0 ] || usage

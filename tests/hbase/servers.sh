@@ -130,6 +130,11 @@ describe_table() {
   java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
 }
 
+# major_compact TABLE
+major_compact() {
+  java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/Compact.java" "$1" >/dev/null
+}
+
 # dump_tables TABLE...
 dump_tables() {
   java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/record/DumpTables.java" "$@"
