@@ -93,8 +93,9 @@ impl SaltLayout {
 
     /// The salt of a bucket: its number in `width` bytes, dropping higher bytes.
     pub fn bytes_of(self, bucket: u32) -> SaltBytes {
+        let dropped = u64::MAX.checked_shl(8 * u32::from(self.width)).unwrap_or(0);
         SaltBytes {
-            bytes: u64::from(bucket).to_be_bytes(),
+            bytes: (u64::from(bucket) & !dropped).to_be_bytes(),
             width: self.width,
         }
     }
@@ -116,8 +117,8 @@ impl Default for SaltLayout {
     }
 }
 
-/// The salt of one bucket, stored inline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The salt of one bucket, stored inline. Salts of one layout are in the order of their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaltBytes {
     bytes: [u8; 8],
     width: u8,

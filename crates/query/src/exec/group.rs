@@ -1,19 +1,20 @@
 //! Groups: series that become one result, and its tags.
 //!
 //! Series with the same values of the grouping tag keys are one group; without such keys all are.
-//! Groups ascend by these values' UIDs, series within a group by TSUID. UIDs are assigned in order of
-//! first use, so neither order is alphabetical.
+//! Groups ascend by these values' UIDs, series within a group as their row keys do: by salt, if there is one, and by TSUID.
+//! UIDs are assigned in order of first use, so neither order is alphabetical. The order of series decides the last digits of
+//! sums, and results of `first`, `last` and `diff`.
 //!
 //! The tags of a group are those on whose value all its series *that have the key* agree. Keys with
 //! several values are its aggregate tags. So a key that only some of the series have is a tag of the
 //! group if it has one value there.
 //!
-//! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `SeriesGroup.computeTags`.
+//! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `TsdbQuery.SpanCmp`, `SpanGroup.computeTags`.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_schema::{TagkUid, TagvUid, Tsuid, UidWidths};
+use oxtsdb_schema::{RowKeyLayout, SaltLayout, TagkUid, TagvUid, Tsuid, UidWidths};
 use rustc_hash::FxBuildHasher;
 
 use crate::exec::series_points::SeriesPoints;
@@ -21,7 +22,7 @@ use crate::exec::series_points::SeriesPoints;
 /// Series that become one result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SeriesGroup {
-    /// Ascending by TSUID; at least one.
+    /// In the order of their row keys; at least one.
     pub series: Vec<SeriesPoints>,
     /// Tags with one value, ascending by key.
     pub tags: Vec<(TagkUid, TagvUid)>,
@@ -60,7 +61,13 @@ impl Grouping {
 }
 
 /// Groups series that ascend by TSUID.
-pub(crate) fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &UidWidths) -> Vec<SeriesGroup> {
+pub(crate) fn group(
+    mut series: Vec<SeriesPoints>,
+    grouping: &Grouping,
+    layout: &RowKeyLayout,
+) -> Vec<SeriesGroup> {
+    let widths = &layout.widths;
+    sort_by_salt(&mut series, layout.salt);
     if matches!(grouping, Grouping::Each) {
         let each = |one| SeriesGroup::new(vec![one], widths);
         return series.into_iter().map(each).collect();
@@ -77,6 +84,14 @@ pub(crate) fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &Uid
         .into_iter()
         .map(|(_, series)| SeriesGroup::new(series, widths))
         .collect()
+}
+
+/// Sorts series that ascend by TSUID in the order of their row keys.
+fn sort_by_salt(series: &mut [SeriesPoints], salt: SaltLayout) {
+    if salt.width() > 0 {
+        // Stable: series of a bucket keep their order.
+        series.sort_by_cached_key(|one| salt.bytes_of(salt.bucket(one.tsuid.as_bytes())));
+    }
 }
 
 impl SeriesGroup {
@@ -121,7 +136,7 @@ impl SeriesGroup {
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_schema::Tsuid;
+    use oxtsdb_schema::{BaseTime, RowKey, Tsuid};
 
     use super::*;
     use crate::points::Points;
@@ -145,13 +160,16 @@ mod tests {
 
     #[test]
     fn a_key_of_some_series_is_a_tag_if_it_has_one_value() {
-        let widths = UidWidths::default();
         let series = vec![
             series_of(&[(1, 1), (2, 5)]),
             series_of(&[(1, 2), (3, 7)]),
             series_of(&[(1, 2), (2, 5)]),
         ];
-        let groups = group(series, &Grouping::ByTags(Arc::default()), &widths);
+        let groups = group(
+            series,
+            &Grouping::ByTags(Arc::default()),
+            &RowKeyLayout::default(),
+        );
         assert_eq!(groups.len(), 1);
         let keys: Vec<TagkUid> = groups[0].tags.iter().map(|(tagk, _)| *tagk).collect();
         assert_eq!(numbers(&keys), [2, 3]);
@@ -160,7 +178,6 @@ mod tests {
 
     #[test]
     fn groups_ascend_by_the_values_of_their_keys() {
-        let widths = UidWidths::default();
         let series = || {
             vec![
                 series_of(&[(1, 9), (2, 1)]),
@@ -169,10 +186,29 @@ mod tests {
             ]
         };
         let key = TagkUid::from_bytes(&[0, 0, 1]).unwrap();
-        let groups = group(series(), &Grouping::ByTags([key].into()), &widths);
+        let layout = RowKeyLayout::default();
+        let groups = group(series(), &Grouping::ByTags([key].into()), &layout);
         let sizes: Vec<_> = groups.iter().map(|group| group.series.len()).collect();
         assert_eq!(sizes, [2, 1], "value 3 comes before value 9");
-        assert_eq!(group(series(), &Grouping::Each, &widths).len(), 3);
-        assert!(group(Vec::new(), &Grouping::ByTags(Arc::default()), &widths).is_empty());
+        assert_eq!(group(series(), &Grouping::Each, &layout).len(), 3);
+        assert!(group(Vec::new(), &Grouping::ByTags(Arc::default()), &layout).is_empty());
+    }
+
+    #[test]
+    fn series_with_salt_are_in_the_order_of_their_row_keys() {
+        let layout = RowKeyLayout {
+            salt: SaltLayout::new(1, 20).unwrap(),
+            ..RowKeyLayout::default()
+        };
+        let series: Vec<_> = (1..60).map(|value| series_of(&[(1, value)])).collect();
+        let key = |one: &SeriesPoints| RowKey::new(&layout, &one.tsuid, BaseTime::of_seconds(0));
+        let mut expected: Vec<RowKey> = series.iter().map(key).collect();
+        assert!(!expected.is_sorted());
+        expected.sort();
+        for grouping in [Grouping::Each, Grouping::ByTags(Arc::default())] {
+            let groups = group(series.clone(), &grouping, &layout);
+            let keys: Vec<RowKey> = groups.iter().flat_map(|group| &group.series).map(key).collect();
+            assert_eq!(keys, expected);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oxtsdb_schema::{Annotation, Uid, UidKind, UidWidths};
+use oxtsdb_schema::{Annotation, Tsuid, Uid, UidKind, UidWidths};
 
 use crate::annotation;
 use crate::context::budget::Budget;
@@ -77,6 +77,9 @@ impl GroupFrames {
         }
         let aggregate_tags = group.aggregate_tags.iter();
         let aggregate_tags = aggregate_tags.map(|tagk| name(UidKind::Tagk, tagk.uid()));
+        // Series of salted tables are in another order.
+        let mut tsuids: Vec<Tsuid> = named.map(|series| series.tsuid.clone()).collect();
+        tsuids.sort_unstable();
         Ok(Group {
             number: self.first_group + index,
             is_whole: false,
@@ -87,7 +90,7 @@ impl GroupFrames {
             aggregate_tags: aggregate_tags.collect::<Result<_, _>>()?,
             annotations: None,
             rollup: self.rollup.clone(),
-            tsuids: named.map(|series| series.tsuid.clone()).collect(),
+            tsuids,
             points: Points::default(),
         })
     }

@@ -30,7 +30,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_schema::{Tsuid, UidWidths};
+use oxtsdb_schema::{RowKeyLayout, Tsuid};
 use rustc_hash::FxBuildHasher;
 
 use crate::context::budget::Budget;
@@ -62,13 +62,13 @@ impl IncrementalAggregator {
         series: Vec<SeriesPoints>,
         extents: Option<Arc<SeriesExtents>>,
         grouping: &Grouping,
-        widths: &UidWidths,
+        layout: &RowKeyLayout,
     ) -> Self {
         let series = match &extents {
             Some(extents) => extents.with_series(series),
             None => series,
         };
-        let groups = group(series, grouping, widths);
+        let groups = group(series, grouping, layout);
         let early = extents.map(|extents| Early {
             places: places_of(&groups),
             extents,

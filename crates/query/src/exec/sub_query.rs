@@ -336,11 +336,12 @@ impl<'a> SubQueryExecution<'a> {
     ) -> Result<Groups, QueryError> {
         let storage = &*self.storage;
         let is_early = extents.is_some() && output.form.is_early();
-        let widths = storage.layout.widths;
+        let layout = storage.layout;
+        let widths = layout.widths;
         let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
         let grouping = self.grouping();
         let group = move || {
-            let aggregator = IncrementalAggregator::new(series, extents, &grouping, &widths);
+            let aggregator = IncrementalAggregator::new(series, extents, &grouping, &layout);
             let uids = uids_of(aggregator.groups(), &widths);
             (aggregator, uids)
         };

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
 use oxtsdb_row_store::DamageLog;
-use oxtsdb_schema::UidWidths;
 
 use super::HistogramResults;
 use super::merge::{self, Timed};
@@ -146,7 +145,7 @@ impl<'a> HistogramExecution<'a> {
 
     /// The groups in their order, and the memory of all histograms.
     fn groups(&self, reader: Reader) -> (Vec<TimedGroup>, Held) {
-        let widths: UidWidths = self.environment.storage.layout.widths;
+        let layout = self.environment.storage.layout;
         let grouping = if self.sub_query.aggregator.is_none() {
             Grouping::Each
         } else {
@@ -163,7 +162,7 @@ impl<'a> HistogramExecution<'a> {
             annotations: one.annotations.take(),
             is_named: true,
         });
-        let groups = group(named.collect(), &grouping, &widths);
+        let groups = group(named.collect(), &grouping, &layout);
         let with_histograms = groups.into_iter().map(|group| {
             let of_series = |one: &SeriesPoints| series.remove(&one.tsuid).map(|one| one.histograms);
             let histograms = group.series.iter().filter_map(of_series).collect();
