@@ -99,6 +99,33 @@ fn the_points_of_a_row_become_the_cell_that_opentsdb_makes_of_them() {
     );
 }
 
+/// OpenTSDB's fsck takes a longer cell whose qualifier begins with 05 for appended points.
+#[test]
+fn no_compacted_cell_begins_as_the_column_of_appended_points() {
+    use Value::Int;
+    let points: &[TestPoint] = &[
+        (&[7], 1_356_998_490, Int(2)),
+        (&[7], 1_356_998_480, Int(1)),
+        (&[7], 1_356_998_500, Int(4)),
+        (&[7], 1_356_998_495, Int(3)),
+        (&[7], 1_356_998_510, Int(5)),
+        (&[8], 1_356_998_479, Int(1)),
+        (&[8], 1_356_998_480, Int(2)),
+        (&[9], 1_356_998_480, Int(1)),
+        (&[9], 1_356_998_481, Int(2)),
+    ];
+    let expected = [
+        "07 0500 01",
+        "07 05a0 02",
+        "07 05f0 03",
+        "07 064006e0 040500",
+        "08 04f00500 010200",
+        "09 0500 01",
+        "09 0510 02",
+    ];
+    assert_eq!(compacted(&batches(&[points])), expected);
+}
+
 #[test]
 fn a_point_alone_stays_an_ordinary_cell() {
     let points: &[TestPoint] = &[
