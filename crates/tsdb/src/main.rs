@@ -33,7 +33,8 @@ use oxtsdb_server::telemetry::{self, LogFormat};
 
 use cli::{Cli, Command};
 
-/// Fewer and larger allocations from the system than the default allocator makes.
+/// Fewer and larger allocations from the system than the default allocator makes. Fuzz targets count allocations.
+#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -304,4 +304,6 @@ fn not_a_number<'a>(error: impl std::fmt::Display) -> Command<'a> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

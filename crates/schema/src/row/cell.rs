@@ -18,6 +18,9 @@ pub struct CellRef<'a> {
     pub timestamp_ms: i64,
 }
 
+/// Bytes of the shortest point in an append cell: a qualifier and a value of one byte.
+const SHORTEST_APPENDED: usize = 3;
+
 /// The content of a cell in a table of points, determined by its qualifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CellKind {
@@ -71,7 +74,7 @@ pub struct CellPoint {
 /// [`RowError`], except `Duplicate`. Points before the damage are in `out`.
 pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKind, RowError> {
     let kind = CellKind::of(cell.qualifier);
-    let mut add = |(qualifier, raw)| {
+    let add = |out: &mut Vec<CellPoint>, (qualifier, raw): RawPoint<'_>| {
         out.push(CellPoint {
             qualifier,
             value: decode_value(qualifier, raw)?,
@@ -79,15 +82,18 @@ pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKi
         Ok::<_, RowError>(())
     };
     match kind {
-        CellKind::Point => add(single_point(cell)?)?,
+        CellKind::Point => add(out, single_point(cell)?)?,
         CellKind::Compacted => {
+            // Memory in proportion to the cell: a vector that grows takes up to three times as much.
+            out.reserve_exact(cell.qualifier.len() / 2);
             let mut points = CompactedPoints::of(cell);
-            points.by_ref().try_for_each(&mut add)?;
+            points.by_ref().try_for_each(|point| add(out, point))?;
             points.end()?;
         }
         CellKind::Appended => {
+            out.reserve_exact(cell.value.len() / SHORTEST_APPENDED);
             let mut points = AppendedPoints::of(cell);
-            points.by_ref().try_for_each(&mut add)?;
+            points.by_ref().try_for_each(|point| add(out, point))?;
             points.end()?;
         }
         CellKind::Annotation | CellKind::Histogram | CellKind::Unknown => {}

@@ -277,6 +277,9 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
