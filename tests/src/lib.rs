@@ -41,6 +41,7 @@
 //!   data_fsck, uid_fsck       what OpenTSDB's own checks say about them
 //!   proxy, traffic            a network that stalls, loses, cuts, refuses; clients that write meanwhile
 //!   random_points ─► writers ─► comparison    all that a row can hold: sent, and looked for
+//!   format                    salt, widths of UIDs, forms of points: as settings of OpenTSDB and as our flags
 //!   differential              random queries to both, and a comparison of the results
 //! ```
 
@@ -50,6 +51,7 @@ pub mod crowd;
 pub mod data_fsck;
 pub mod differential;
 pub mod examples;
+pub mod format;
 pub mod health;
 pub mod http;
 pub mod load;

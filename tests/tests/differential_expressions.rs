@@ -4,6 +4,7 @@ use oxtsdb_tests::differential::Run;
 use oxtsdb_tests::differential::comparison::{Kind, check};
 use oxtsdb_tests::differential::expressions::{KNOWN, calls, difference, formulas};
 use oxtsdb_tests::differential::servers::Servers;
+use oxtsdb_tests::format::Format;
 use oxtsdb_tests::rig::Rig;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,7 +14,7 @@ async fn expression_results_equal_opentsdbs() -> anyhow::Result<()> {
     };
     let run = Run::of_environment("OXTSDB_DIFFERENTIAL_EXPRESSIONS", 1000)?;
     println!("differential_expressions: OXTSDB_DIFFERENTIAL_SEED={}", run.seed);
-    let servers = Servers::start(&rig, &run, "expressions").await?;
+    let servers = Servers::start(&rig, &run, "expressions", &Format::default()).await?;
     let calls = Kind {
         name: "gexp",
         request: &calls::request,
