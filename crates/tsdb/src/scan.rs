@@ -2,8 +2,10 @@
 
 mod names;
 mod output;
+mod parquet;
 pub(crate) mod selection;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,6 +17,7 @@ use crate::stdout::print;
 use crate::target::{DataTarget, Server, UidTarget};
 use crate::time_zone::{self, TimeZoneArgs};
 use names::Names;
+use parquet::ParquetFile;
 
 /// Print rows and cells as they are stored
 ///
@@ -26,6 +29,9 @@ use names::Names;
 /// two blanks, QUALIFIER, VALUE, TYPE and VERSION_MS; then the cell's points, indented by four,
 /// TIMESTAMP and NUMBER. Keys, qualifiers and values are hex. A UID without a name is printed
 /// as [UID]. --import prints lines that `tsdb import` reads.
+///
+/// --parquet writes the points to a file with columns metric, timestamp (milliseconds, UTC), value (double), integer (null unless
+/// the value is an integer) and tags (a map), in the order of the table. A point that is stored in several cells is there as often.
 ///
 /// Exit status: 0 also if there are no rows.
 #[derive(Debug, Args)]
@@ -68,6 +74,10 @@ pub(crate) struct ScanArgs {
     #[arg(long)]
     import: bool,
 
+    /// Write points to a Parquet file, which must not exist
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "decoded", "full", "import", "no_names"])]
+    parquet: Option<PathBuf>,
+
     /// Print TSUIDs, without looking up names in the UID service
     #[arg(long, conflicts_with = "import")]
     no_names: bool,
@@ -95,7 +105,7 @@ pub(crate) async fn run(args: ScanArgs) -> anyhow::Result<ExitCode> {
         time_zone::now_ms()?,
         &zone,
     )?;
-    let view = match (args.raw, args.decoded || args.import) {
+    let view = match (args.raw, args.decoded || args.import || args.parquet.is_some()) {
         (true, _) => CellView::Raw,
         (_, true) => CellView::Decoded,
         _ => CellView::Full,
@@ -110,6 +120,7 @@ pub(crate) async fn run(args: ScanArgs) -> anyhow::Result<ExitCode> {
         view,
         zone,
         import: args.import,
+        parquet: args.parquet.as_deref().map(ParquetFile::create).transpose()?,
         left_out: 0,
     };
 
@@ -135,9 +146,14 @@ pub(crate) async fn run(args: ScanArgs) -> anyhow::Result<ExitCode> {
     while let Some(rows) = rows.next().await.map_err(|error| server.error("scan", &error))? {
         printer.print(&rows).await?;
     }
-    if printer.left_out > 0 {
-        let count = printer.left_out;
-        eprintln!("left out {count} cells or points that cannot be imported");
+    let count = printer.left_out;
+    match printer.parquet {
+        Some(file) => {
+            let points = file.close()?;
+            eprintln!("{points} points; left out {count} cells without points");
+        }
+        None if count > 0 => eprintln!("left out {count} cells or points that cannot be imported"),
+        None => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -173,6 +189,7 @@ struct Printer {
     view: CellView,
     zone: TimeZone,
     import: bool,
+    parquet: Option<ParquetFile>,
     left_out: u64,
 }
 
@@ -185,6 +202,13 @@ impl Printer {
         for row in rows {
             let look_up = self.names.as_ref();
             let name = look_up.and_then(|look_up| look_up.names.series(&row.tsuid));
+            if let Some(file) = &mut self.parquet {
+                match name {
+                    Some(name) => self.left_out += file.add(row, &name)?,
+                    None => self.left_out += row.cells.len() as u64,
+                }
+                continue;
+            }
             if !self.import {
                 text += &output::row(row, name.as_ref(), self.view, &self.zone);
                 continue;
