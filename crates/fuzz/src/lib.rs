@@ -47,13 +47,22 @@ const MAX_INPUT: usize = 64 << 10;
 /// # Panics
 ///
 /// With the shortened input's file, if `decode` panics, allocates more than [`limits`](Failure) allow, or is slow.
-#[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn run(target: &str, decode: impl Fn(&[u8]) -> Outcome) {
+    run_with(target, 0, decode);
+}
+
+/// As [`run`], of a decoder that has a state of `state_bytes` for any input, such as the window of a decompressor.
+///
+/// # Panics
+///
+/// As [`run`].
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+pub fn run_with(target: &str, state_bytes: u64, decode: impl Fn(&[u8]) -> Outcome) {
     let folder = match corpus(target) {
         Ok(folder) => folder,
         Err(error) => panic!("{target}: {error:#}"),
     };
-    match fuzz(target, &folder, &decode) {
+    match fuzz(target, &folder, state_bytes, &decode) {
         Ok(Found { inputs, outcomes }) => println!("{target}: {inputs} inputs, {outcomes} outcomes"),
         Err(error) => panic!("{target}: {error:#}"),
     }
@@ -66,15 +75,20 @@ struct Found {
     outcomes: usize,
 }
 
-fn fuzz(target: &str, folder: &Path, decode: &dyn Fn(&[u8]) -> Outcome) -> anyhow::Result<Found> {
+fn fuzz(
+    target: &str,
+    folder: &Path,
+    state_bytes: u64,
+    decode: &dyn Fn(&[u8]) -> Outcome,
+) -> anyhow::Result<Found> {
     let mut population = files(folder)?;
     anyhow::ensure!(!population.is_empty(), "no files in {}", folder.display());
     let mut outcomes = HashSet::new();
     let mut check = |input: &[u8]| -> anyhow::Result<bool> {
-        match limits::check(input, decode) {
+        match limits::check(input, state_bytes, decode) {
             Ok(outcome) => Ok(outcomes.insert(class(&outcome))),
             Err(failure) => {
-                let shortest = shortened(input, decode);
+                let shortest = shortened(input, state_bytes, decode);
                 let path = folder.join(format!("failed-{:08x}", crc32fast::hash(&shortest)));
                 fs::write(&path, &shortest)?;
                 anyhow::bail!("{failure}; input: {}", path.display())
@@ -126,7 +140,7 @@ fn class(outcome: &Outcome) -> String {
 }
 
 /// The shortest input found that fails too.
-fn shortened(input: &[u8], decode: &dyn Fn(&[u8]) -> Outcome) -> Vec<u8> {
+fn shortened(input: &[u8], state_bytes: u64, decode: &dyn Fn(&[u8]) -> Outcome) -> Vec<u8> {
     let end = Instant::now() + Duration::from_secs(5);
     let mut input = input.to_vec();
     let mut length = input.len() / 2;
@@ -135,7 +149,7 @@ fn shortened(input: &[u8], decode: &dyn Fn(&[u8]) -> Outcome) -> Vec<u8> {
         while start + length <= input.len() && Instant::now() < end {
             let mut shorter = input.clone();
             shorter.drain(start..start + length);
-            if limits::check(&shorter, decode).is_err() {
+            if limits::check(&shorter, state_bytes, decode).is_err() {
                 input = shorter;
             } else {
                 start += length;

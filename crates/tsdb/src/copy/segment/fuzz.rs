@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use oxtsdb_fuzz::{Outcome, run};
+use oxtsdb_fuzz::{Outcome, run, run_with};
 use oxtsdb_row_store::Row;
 
 use super::{MAGIC, SegmentError, SegmentWriter, decode, records};
+
+/// Windows and buffers of gzip.
+const GZIP_STATE: u64 = 128 << 10;
 
 fn families() -> Arc<[String]> {
     Arc::from(["t".to_owned(), "u".to_owned()])
@@ -61,7 +64,7 @@ fn export_files() {
     encoder.write_all(MAGIC).unwrap();
     let empty = encoder.finish().unwrap();
     assert_eq!(outcome(decode(&empty, MAGIC.len(), &families)), Ok(0));
-    run("export-files", |input| {
+    run_with("export-files", GZIP_STATE, |input| {
         outcome(decode(input, 4 * input.len(), &families))
     });
 }
