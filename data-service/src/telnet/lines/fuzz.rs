@@ -1,6 +1,6 @@
 //! Fuzz target: any bytes that a telnet client sends.
 
-use oxtsdb_fuzz::run;
+use oxtsdb_fuzz::run_with;
 use oxtsdb_schema::HistogramCodecs;
 
 use super::{Batch, Command, parse};
@@ -8,11 +8,13 @@ use super::{Batch, Command, parse};
 /// As a session limits them, in characters and points.
 const MAX_LINE: usize = 1024;
 const MAX_POINTS: usize = 1000;
+/// Replies of a batch: a line of one byte has one.
+const REPLIES: u64 = 256 * MAX_POINTS as u64;
 
 #[test]
 fn telnet_lines() {
     let codecs = HistogramCodecs::with_simple(42);
-    run("telnet-lines", |input| {
+    run_with("telnet-lines", REPLIES, |input| {
         let text = String::from_utf8_lossy(input);
         let end = text.rfind('\n').map_or(0, |end| end + 1);
         let mut rest = &text[..end];

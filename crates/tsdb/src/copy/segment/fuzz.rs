@@ -11,7 +11,7 @@ use oxtsdb_row_store::Row;
 use super::{MAGIC, SegmentError, SegmentWriter, decode, records};
 
 /// Windows and buffers of gzip.
-const GZIP_STATE: u64 = 128 << 10;
+const GZIP_STATE: u64 = 160 << 10;
 
 fn families() -> Arc<[String]> {
     Arc::from(["t".to_owned(), "u".to_owned()])
