@@ -48,21 +48,22 @@ const MAX_INPUT: usize = 64 << 10;
 ///
 /// With the shortened input's file, if `decode` panics, allocates more than [`limits`](Failure) allow, or is slow.
 pub fn run(target: &str, decode: impl Fn(&[u8]) -> Outcome) {
-    run_with(target, 0, decode);
+    run_with(target, |_| 0, decode);
 }
 
-/// As [`run`], of a decoder that has a state of `state_bytes` for any input, such as the window of a decompressor.
+/// As [`run`], of a decoder that has a state of `state_bytes` beside what it decodes: the window of a decompressor, a
+/// structure for each item however short.
 ///
 /// # Panics
 ///
 /// As [`run`].
 #[expect(clippy::panic, reason = "a test fails by panicking")]
-pub fn run_with(target: &str, state_bytes: u64, decode: impl Fn(&[u8]) -> Outcome) {
+pub fn run_with(target: &str, state_bytes: impl Fn(&[u8]) -> usize, decode: impl Fn(&[u8]) -> Outcome) {
     let folder = match corpus(target) {
         Ok(folder) => folder,
         Err(error) => panic!("{target}: {error:#}"),
     };
-    match fuzz(target, &folder, state_bytes, &decode) {
+    match fuzz(target, &folder, &state_bytes, &decode) {
         Ok(Found { inputs, outcomes }) => println!("{target}: {inputs} inputs, {outcomes} outcomes"),
         Err(error) => panic!("{target}: {error:#}"),
     }
@@ -78,14 +79,14 @@ struct Found {
 fn fuzz(
     target: &str,
     folder: &Path,
-    state_bytes: u64,
+    state_bytes: &dyn Fn(&[u8]) -> usize,
     decode: &dyn Fn(&[u8]) -> Outcome,
 ) -> anyhow::Result<Found> {
     let mut population = files(folder)?;
     anyhow::ensure!(!population.is_empty(), "no files in {}", folder.display());
     let mut outcomes = HashSet::new();
     let mut check = |input: &[u8]| -> anyhow::Result<bool> {
-        match limits::check(input, state_bytes, decode) {
+        match limits::check(input, state_bytes(input), decode) {
             Ok(outcome) => Ok(outcomes.insert(class(&outcome))),
             Err(failure) => {
                 let shortest = shortened(input, state_bytes, decode);
@@ -140,7 +141,11 @@ fn class(outcome: &Outcome) -> String {
 }
 
 /// The shortest input found that fails too.
-fn shortened(input: &[u8], state_bytes: u64, decode: &dyn Fn(&[u8]) -> Outcome) -> Vec<u8> {
+fn shortened(
+    input: &[u8],
+    state_bytes: &dyn Fn(&[u8]) -> usize,
+    decode: &dyn Fn(&[u8]) -> Outcome,
+) -> Vec<u8> {
     let end = Instant::now() + Duration::from_secs(5);
     let mut input = input.to_vec();
     let mut length = input.len() / 2;
@@ -149,7 +154,7 @@ fn shortened(input: &[u8], state_bytes: u64, decode: &dyn Fn(&[u8]) -> Outcome) 
         while start + length <= input.len() && Instant::now() < end {
             let mut shorter = input.clone();
             shorter.drain(start..start + length);
-            if limits::check(&shorter, state_bytes, decode).is_err() {
+            if limits::check(&shorter, state_bytes(&shorter), decode).is_err() {
                 input = shorter;
             } else {
                 start += length;

@@ -55,7 +55,7 @@ impl fmt::Display for Failure {
 /// Decodes an input and checks what that took.
 pub(crate) fn check(
     input: &[u8],
-    state_bytes: u64,
+    state_bytes: usize,
     decode: &dyn Fn(&[u8]) -> Outcome,
 ) -> Result<Outcome, Failure> {
     let start = Instant::now();
@@ -65,7 +65,7 @@ pub(crate) fn check(
     });
     let took = start.elapsed();
     let outcome = decoded.ok_or(Failure::Panicked)?;
-    let limit = BYTES_FOR_ANY + state_bytes + BYTES_PER_BYTE * input.len() as u64;
+    let limit = BYTES_FOR_ANY + state_bytes as u64 + BYTES_PER_BYTE * input.len() as u64;
     if allocated.bytes_max > limit {
         return Err(Failure::Allocated {
             bytes: allocated.bytes_max,

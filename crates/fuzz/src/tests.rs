@@ -9,7 +9,9 @@ use super::*;
 fn failure(seed: &[u8], decode: &dyn Fn(&[u8]) -> Outcome) -> (String, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("seed"), seed).unwrap();
-    let error = fuzz("planted", folder.path(), 0, decode).unwrap_err().to_string();
+    let error = fuzz("planted", folder.path(), &|_| 0, decode)
+        .unwrap_err()
+        .to_string();
     let failed = files(folder.path()).unwrap().into_iter();
     let mut failed = failed.filter(|file| file != seed);
     (error, failed.next().unwrap())
@@ -57,7 +59,7 @@ fn an_outcome_is_a_message_without_what_it_quotes() {
 #[test]
 fn a_target_without_files_fails() {
     let folder = tempfile::tempdir().unwrap();
-    let error = fuzz("empty", folder.path(), 0, &|_| Ok(0))
+    let error = fuzz("empty", folder.path(), &|_| 0, &|_| Ok(0))
         .unwrap_err()
         .to_string();
     assert!(error.starts_with("no files in "), "{error}");

@@ -2,7 +2,7 @@
 //! the same again, where the format has one form.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use oxtsdb_fuzz::{Outcome, run};
+use oxtsdb_fuzz::{Outcome, run, run_with};
 use oxtsdb_schema::rollup::RollupCell;
 use oxtsdb_schema::row::{decode_cell, decode_row};
 use oxtsdb_schema::timestamp::Timestamp;
@@ -12,6 +12,9 @@ use oxtsdb_schema::{
     Annotation, CellRef, DuplicatePolicy, HistogramCodecs, Points, RollupConfig, RowKey, RowKeyLayout,
     RowKeyRef, SaltLayout, Tsuid, UidKind, UidWidth, UidWidths,
 };
+
+/// A merge has a column and a head for each cell, however short it is.
+const CELL_STATE: usize = 400;
 
 /// Cells, each as `qualifier length (2) | value length (2) | timestamp (1) | qualifier | value`.
 #[derive(Clone)]
@@ -83,7 +86,8 @@ fn row_keys() {
 
 #[test]
 fn rows() {
-    run("rows", |input| {
+    let state = |input: &[u8]| Cells(input).count() * CELL_STATE;
+    run_with("rows", state, |input| {
         let cells = Cells(input);
         let mut points = Points::default();
         let mut first = None;

@@ -11,7 +11,7 @@ use oxtsdb_row_store::Row;
 use super::{MAGIC, SegmentError, SegmentWriter, decode, records};
 
 /// Windows and buffers of gzip.
-const GZIP_STATE: u64 = 160 << 10;
+const GZIP_STATE: usize = 160 << 10;
 
 fn families() -> Arc<[String]> {
     Arc::from(["t".to_owned(), "u".to_owned()])
@@ -64,7 +64,9 @@ fn export_files() {
     encoder.write_all(MAGIC).unwrap();
     let empty = encoder.finish().unwrap();
     assert_eq!(outcome(decode(&empty, MAGIC.len(), &families)), Ok(0));
-    run_with("export-files", GZIP_STATE, |input| {
-        outcome(decode(input, 4 * input.len(), &families))
-    });
+    run_with(
+        "export-files",
+        |_| GZIP_STATE,
+        |input| outcome(decode(input, 4 * input.len(), &families)),
+    );
 }
