@@ -188,7 +188,7 @@ impl Compactor {
             while portion_bytes < PORTION_BYTES
                 && let Some(row) = rows.next()
             {
-                portion_bytes += row.rewrite.cell.qualifier.len() + row.rewrite.cell.value.len();
+                portion_bytes += row.rewrite.put_bytes();
                 rewrites.push(row.rewrite);
                 row_figures.push(row.figures);
             }

@@ -1,8 +1,8 @@
-//! Replaces cells of rows by one new cell each, without a moment at which a point is missing.
+//! Replaces cells of rows by new ones, without a moment at which a point is missing.
 //!
 //! ```text
 //!   1. put the new cells
-//!   2. read them back          a row whose cell is not the newest version of its column is left as it is
+//!   2. read them back          a row with a cell that is not the newest version of its column is left as it is
 //!   3. remove the old cells    each up to a timestamp, so that later puts of the same column stay
 //! ```
 //!
@@ -27,13 +27,21 @@ const CONCURRENT_READS: usize = 4;
 pub(crate) struct RowRewrite {
     /// The row.
     pub(crate) row_key: Vec<u8>,
-    /// The cell that has the points of the removed ones.
-    pub(crate) cell: NewCell,
+    /// The cells that have the points of the removed ones.
+    pub(crate) cells: Vec<NewCell>,
     /// Columns to remove, in this order.
     pub(crate) remove: Vec<Removal>,
 }
 
-/// A cell that replaces others.
+impl RowRewrite {
+    /// Bytes of the new cells.
+    pub(crate) fn put_bytes(&self) -> usize {
+        let bytes = |cell: &NewCell| cell.qualifier.len() + cell.value.len();
+        self.cells.iter().map(bytes).sum()
+    }
+}
+
+/// A cell that replaces others, alone or with more of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewCell {
     /// Its qualifier.
@@ -63,7 +71,7 @@ pub(crate) struct Removal {
     pub(crate) up_to_ms: i64,
 }
 
-/// Rewrites rows of a table. Returns for each whether its new cell was read back; if not, nothing was removed from it.
+/// Rewrites rows of a table. Returns for each whether its new cells were read back; if not, nothing was removed from it.
 ///
 /// All new cells are in memory twice. No row may occur more than once.
 ///
@@ -78,10 +86,11 @@ pub(crate) async fn rewrite(
     let mut puts = WriteBatch::new(table.clone());
     let family = puts.family(FAMILY);
     for row in rows {
-        if let Put::At(timestamp_ms) = row.cell.put {
-            let (qualifier, value) = (&row.cell.qualifier, &row.cell.value);
-            puts.row(&row.row_key)
-                .put_at(family, qualifier, timestamp_ms, value);
+        for cell in &row.cells {
+            if let Put::At(timestamp_ms) = cell.put {
+                puts.row(&row.row_key)
+                    .put_at(family, &cell.qualifier, timestamp_ms, &cell.value);
+            }
         }
     }
     if !puts.is_empty() {
@@ -102,41 +111,44 @@ pub(crate) async fn rewrite(
     Ok(confirmed)
 }
 
-/// Whether each row has its new cell as the newest version of the column.
+/// Whether each row has its new cells as the newest versions of their columns.
 async fn read_back(
     store: &dyn RowStore,
     table: &TableName,
     rows: &[RowRewrite],
 ) -> Result<Vec<bool>, StoreError> {
     // One read for all rows of a qualifier: series with regular points have the same.
-    let mut by_qualifier: HashMap<&[u8], Vec<usize>> = HashMap::new();
+    let mut by_qualifier: HashMap<&[u8], Vec<(usize, &RowRewrite, &NewCell)>> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
-        by_qualifier.entry(&row.cell.qualifier).or_default().push(index);
+        for cell in &row.cells {
+            let cells = by_qualifier.entry(&cell.qualifier).or_default();
+            cells.push((index, row, cell));
+        }
     }
-    let reads = by_qualifier.into_iter().map(|(qualifier, indexes)| async move {
-        let selected: Vec<&RowRewrite> = indexes.iter().filter_map(|index| rows.get(*index)).collect();
-        let keys: Vec<Vec<u8>> = selected.iter().map(|row| row.row_key.clone()).collect();
+    let reads = by_qualifier.into_iter().map(|(qualifier, cells)| async move {
+        let keys: Vec<Vec<u8>> = cells.iter().map(|(_, row, _)| row.row_key.clone()).collect();
         let column = ColumnSelection::Columns(vec![(FAMILY.to_owned(), qualifier.to_vec())]);
         let found = store.get_rows(table, &keys, &column).await?;
-        let confirmed: Vec<(usize, bool)> = indexes
+        let missing: Vec<usize> = cells
             .into_iter()
-            .zip(selected.iter().zip(found))
-            .map(|(index, (row, found))| {
-                let cell = found.as_ref().and_then(|found| found.get(FAMILY, qualifier));
-                (index, cell.is_some_and(|cell| cell.value == row.cell.value))
+            .zip(found)
+            .filter(|((_, _, cell), found)| {
+                let found = found.as_ref().and_then(|found| found.get(FAMILY, qualifier));
+                found.is_none_or(|found| found.value != cell.value)
             })
+            .map(|((index, _, _), _)| index)
             .collect();
-        Ok::<_, StoreError>(confirmed)
+        Ok::<_, StoreError>(missing)
     });
     let reads: Vec<_> = reads.collect();
-    let read: Vec<Vec<(usize, bool)>> = stream::iter(reads)
+    let missing: Vec<Vec<usize>> = stream::iter(reads)
         .buffer_unordered(CONCURRENT_READS)
         .try_collect()
         .await?;
-    let mut confirmed = vec![false; rows.len()];
-    for (index, is_confirmed) in read.into_iter().flatten() {
-        if let Some(place) = confirmed.get_mut(index) {
-            *place = is_confirmed;
+    let mut confirmed = vec![true; rows.len()];
+    for index in missing.into_iter().flatten() {
+        if let Some(is_confirmed) = confirmed.get_mut(index) {
+            *is_confirmed = false;
         }
     }
     Ok(confirmed)

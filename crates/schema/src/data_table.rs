@@ -4,6 +4,8 @@
 //!
 //! Source: OpenTSDB 2.4, `TSDB.FAMILY`, `Config.setDefaults`, `Const.MAX_NUM_TAGS`, `TSMeta`.
 
+use crate::Qualifier;
+
 /// The family of table `tsdb` (and of `tsdb-tree` and the rollup tables).
 pub const FAMILY: &[u8] = b"t";
 
@@ -32,3 +34,11 @@ pub const MAX_TAGS_DEFAULT: usize = 8;
 /// The qualifier of the cell that holds a row's points if they are written by append
 /// (`tsd.storage.enable_appends`).
 pub const APPEND_QUALIFIER: &[u8] = &[0x05, 0x00, 0x00];
+
+/// Whether a compacted cell whose first point has this qualifier begins as the column of appended points: a point of 80 to
+/// 95 s after the hour. OpenTSDB's `fsck` and `/api/query/last` decode such a cell as appended points whatever its length,
+/// and report damage; cells of one point they decode as points. So no compacted cell may begin with it.
+#[must_use]
+pub fn begins_as_append(qualifier: Qualifier) -> bool {
+    qualifier.as_bytes().first() == APPEND_QUALIFIER.first()
+}

@@ -42,7 +42,7 @@ pub use decode::decode_row;
 pub use error::RowError;
 pub use points::Points;
 pub use stats::{DuplicatePolicy, RowStats};
-pub use without::{CellWithout, Rest, without_points};
+pub use without::{CellWithout, Rest, RestCell, without_points};
 
 #[cfg(test)]
 mod tests;

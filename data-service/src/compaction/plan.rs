@@ -40,7 +40,7 @@ pub(super) struct PlannedRow {
 /// Why a row stays as it is.
 #[derive(Debug, PartialEq)]
 pub(super) enum Stays {
-    /// It has no points, or one cell with all of them.
+    /// It has no points, or one cell with all of them, or its compacted cell would begin as appended points.
     Compact,
     /// It has appended points.
     Appended,
@@ -126,7 +126,7 @@ pub(super) fn plan_row(
                 up_to_ms: timestamp_ms,
             })
             .collect(),
-        cell: NewCell {
+        cells: vec![NewCell {
             qualifier: plan.qualifier,
             value: plan.value,
             put: if plan.is_stored {
@@ -134,7 +134,7 @@ pub(super) fn plan_row(
             } else {
                 Put::At(timestamp_ms)
             },
-        },
+        }],
     };
     Ok(PlannedRow { rewrite, figures })
 }

@@ -1,11 +1,11 @@
 //! What to change in a row of table `tsdb` so that it has no points in a range.
 //!
-//! Cells whose points all lie in the range are removed. A compacted cell that has others too is replaced by a cell with
+//! Cells whose points all lie in the range are removed. A compacted cell that has others too is replaced by cells with
 //! those; so is one of appended points, in its own column. Annotations, histograms and cells that do not decode stay.
 
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::Row;
-use oxtsdb_schema::row::{CellKind, CellRef, Rest, without_points};
+use oxtsdb_schema::row::{CellKind, CellRef, Rest, RestCell, without_points};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef};
 
 use crate::row_rewrite::{FAMILY, NewCell, Put, Removal};
@@ -21,8 +21,8 @@ pub(super) struct RowDelete {
     pub(super) points: u64,
     /// Cells that are removed.
     pub(super) removed: Vec<Removal>,
-    /// Compacted cells that are replaced.
-    pub(super) replaced: Vec<(NewCell, Removal)>,
+    /// Compacted cells that are replaced, each with the cells that have its other points.
+    pub(super) replaced: Vec<(Vec<NewCell>, Removal)>,
     /// Appended points that are replaced.
     pub(super) appended: Option<Appended>,
     /// Whether an append that arrives meanwhile could bring deleted points back.
@@ -83,27 +83,31 @@ impl RowDelete {
                     plan.is_recent = true
                 }
                 Rest::Nothing => plan.removed.push(removal),
-                Rest::Cell { qualifier, value } if is_appended => {
-                    plan.appended = Some(Appended {
-                        qualifier,
+                Rest::Cells(cells) if is_appended => {
+                    plan.appended = cells.into_iter().next().map(|rest| Appended {
+                        qualifier: rest.qualifier,
                         before: cell.value.to_vec(),
-                        after: value,
+                        after: rest.value,
                     });
                 }
-                Rest::Cell { qualifier, value } => {
-                    let other = row.get(FAMILY, &qualifier);
-                    if other.is_some_and(|other| other.timestamp_ms >= cell.timestamp_ms) {
-                        // Newer values of the same points.
-                        plan.removed.push(removal);
-                        continue;
-                    }
-                    let put = Put::At(replaced_at.unwrap_or(cell.timestamp_ms));
-                    let new = NewCell {
-                        qualifier,
-                        value,
-                        put,
+                Rest::Cells(cells) => {
+                    // A newer cell of the same column has newer values of the same points.
+                    let is_needed = |rest: &RestCell| {
+                        let other = row.get(FAMILY, &rest.qualifier);
+                        other.is_none_or(|other| other.timestamp_ms < cell.timestamp_ms)
                     };
-                    plan.replaced.push((new, removal));
+                    let put = Put::At(replaced_at.unwrap_or(cell.timestamp_ms));
+                    let new = cells.into_iter().filter(is_needed).map(|rest| NewCell {
+                        qualifier: rest.qualifier,
+                        value: rest.value,
+                        put,
+                    });
+                    let new: Vec<NewCell> = new.collect();
+                    if new.is_empty() {
+                        plan.removed.push(removal);
+                    } else {
+                        plan.replaced.push((new, removal));
+                    }
                 }
             }
         }

@@ -94,10 +94,10 @@ impl Rows<'_> {
         let most = rows.iter().map(|(_, plan)| plan.replaced.len()).max();
         for index in 0..most.unwrap_or(0) {
             let nth = rows.iter().filter_map(|(key, plan)| {
-                let (cell, removal) = plan.replaced.get(index)?.clone();
+                let (cells, removal) = plan.replaced.get(index)?.clone();
                 Some(RowRewrite {
                     row_key: key.clone(),
-                    cell,
+                    cells,
                     remove: vec![removal],
                 })
             });

@@ -49,11 +49,11 @@ fn replace(put: Put, up_to_ms: i64) -> RowRewrite {
     };
     RowRewrite {
         row_key: ROW.to_vec(),
-        cell: NewCell {
+        cells: vec![NewCell {
             qualifier: b"ab".to_vec(),
             value: b"12".to_vec(),
             put,
-        },
+        }],
         remove: vec![removal(b"a"), removal(b"b")],
     }
 }

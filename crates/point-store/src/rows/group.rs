@@ -11,7 +11,7 @@
 use hashbrown::HashMap;
 use oxtsdb_row_store::{CellAddress, FamilyId, MutationRef, TableName, WriteBatch};
 use oxtsdb_schema::Qualifier;
-use oxtsdb_schema::data_table::APPEND_QUALIFIER;
+use oxtsdb_schema::data_table::{APPEND_QUALIFIER, begins_as_append};
 use oxtsdb_schema::row::{CompactedCell, append_point};
 use rustc_hash::FxBuildHasher;
 
@@ -147,13 +147,6 @@ impl<'a> PointsByRow<'a> {
             .chunk_by(|a, b| a.row == b.row)
             .filter_map(|points| Some((points.first()?.row, points)))
     }
-}
-
-/// Whether a compacted cell that begins with a point, of 80 to 95 s after the hour, begins as the column of appended
-/// points. OpenTSDB's `fsck` and `/api/query/last` decode it as such whatever its length, and report damage; cells of one
-/// point they decode as points.
-fn begins_as_append(qualifier: Qualifier) -> bool {
-    qualifier.as_bytes().first() == APPEND_QUALIFIER.first()
 }
 
 /// Puts a cell for each point.

@@ -28,6 +28,7 @@ use super::compacted::CompactedCell;
 use super::error::RowError;
 use super::merge::merge_encoded;
 use super::stats::{DuplicatePolicy, RowStats};
+use crate::data_table::begins_as_append;
 
 /// How to replace the points of a row by one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub struct RowCompaction {
 }
 
 /// Plans the compaction of a row, or returns `None` if there is nothing to do: the row has no points, one cell in
-/// its final form, or appended points.
+/// its final form, or appended points, or the new cell would [begin as these](begins_as_append).
 ///
 /// `cells` are those of family `t`, ordered by qualifier, at most one of each qualifier. The plan holds for exactly
 /// these cells: a cell that has changed since it was read must not be removed.
@@ -71,14 +72,19 @@ pub fn plan_compaction(
     }
     let mut compacted = CompactedCell::new();
     let mut ascends = true;
+    let mut first = None;
     let mut stats = merge_encoded(cells.iter().copied(), duplicates, |(qualifier, raw)| {
         decode_value(qualifier, raw)?;
+        first.get_or_insert(qualifier);
         ascends &= compacted.push_encoded(qualifier, raw).is_ok();
         Ok(())
     })?;
     stats.points = compacted.len();
     // The merge ascends, but a cell without one of its points must never replace others.
     debug_assert!(ascends, "the merge of a row does not ascend");
+    if stats.points > 1 && first.is_some_and(begins_as_append) {
+        return Ok(None);
+    }
     let (true, Ok((qualifier, value))) = (ascends, compacted.finish()) else {
         return Ok(None);
     };

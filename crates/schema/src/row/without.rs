@@ -4,13 +4,15 @@ use super::cell::{
     AppendedPoints, CellKind, CellRef, CompactedPoints, append_point, decode_value, single_point,
 };
 use super::error::RowError;
+use crate::Qualifier;
+use crate::data_table::begins_as_append;
 
-/// What is left of a cell.
+/// What is left of a cell's points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellWithout {
     /// How many points were left out.
     pub deleted: usize,
-    /// The cell that has the others.
+    /// The cells that have the others.
     pub rest: Rest,
 }
 
@@ -21,13 +23,18 @@ pub enum Rest {
     All,
     /// None.
     Nothing,
-    /// Some. The qualifier of appended points is the same as before, that of compacted ones is another.
-    Cell {
-        /// The qualifier.
-        qualifier: Vec<u8>,
-        /// The value.
-        value: Vec<u8>,
-    },
+    /// Some. The qualifier of appended points is the same as before, that of compacted ones is another. More than one cell
+    /// only if a compacted one [must not begin](begins_as_append) with the first points.
+    Cells(Vec<RestCell>),
+}
+
+/// A cell with some points of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestCell {
+    /// The qualifier.
+    pub qualifier: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
 }
 
 /// Leaves out the points of a cell at some offsets in the hour, in milliseconds. The others keep their order, qualifiers
@@ -40,7 +47,7 @@ pub enum Rest {
 pub fn without_points(cell: CellRef<'_>, is_deleted: impl Fn(u32) -> bool) -> Result<CellWithout, RowError> {
     let mut kept = Vec::new();
     let mut points = 0;
-    let mut keep = |(qualifier, raw): (crate::Qualifier, _)| {
+    let mut keep = |(qualifier, raw): (Qualifier, _)| {
         decode_value(qualifier, raw)?;
         points += 1;
         if !is_deleted(qualifier.offset_ms()) {
@@ -73,27 +80,42 @@ pub fn without_points(cell: CellRef<'_>, is_deleted: impl Fn(u32) -> bool) -> Re
         for (qualifier, raw) in kept {
             append_point(qualifier, raw, &mut value);
         }
-        Rest::Cell {
+        Rest::Cells(vec![RestCell {
             qualifier: cell.qualifier.to_vec(),
             value,
-        }
+        }])
     } else {
+        let alone = kept
+            .iter()
+            .take_while(|(qualifier, _)| begins_as_append(*qualifier))
+            .count();
+        let (alone, compacted) = kept.split_at(alone);
+        let cells = alone
+            .chunks(1)
+            .chain((!compacted.is_empty()).then_some(compacted));
+        Rest::Cells(cells.map(RestCell::of).collect())
+    };
+    Ok(CellWithout { deleted, rest })
+}
+
+impl RestCell {
+    /// The cell of one point, or of several compacted ones.
+    fn of(points: &[(Qualifier, &[u8])]) -> Self {
         let (mut qualifiers, mut values) = (Vec::new(), Vec::new());
-        for (qualifier, raw) in &kept {
+        for (qualifier, raw) in points {
             qualifier.write_to(&mut qualifiers);
             values.extend_from_slice(raw);
         }
-        if kept.len() > 1 {
-            let first = kept.first().map(|(first, _)| first.is_ms());
-            let is_mixed = kept.iter().any(|(one, _)| Some(one.is_ms()) != first);
+        if points.len() > 1 {
+            let first = points.first().map(|(first, _)| first.is_ms());
+            let is_mixed = points.iter().any(|(one, _)| Some(one.is_ms()) != first);
             values.push(u8::from(is_mixed));
         }
-        Rest::Cell {
+        Self {
             qualifier: qualifiers,
             value: values,
         }
-    };
-    Ok(CellWithout { deleted, rest })
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +125,7 @@ mod tests {
     use super::*;
     use crate::data_table::APPEND_QUALIFIER;
     use crate::row::{CompactedCell, decode_cell};
-    use crate::{Qualifier, Timestamp, Value};
+    use crate::{Timestamp, Value};
 
     const HOUR: i64 = 1_356_998_400;
 
@@ -134,6 +156,13 @@ mod tests {
         (APPEND_QUALIFIER.to_vec(), value)
     }
 
+    fn rest_cell(qualifier: &[u8], value: &[u8]) -> RestCell {
+        RestCell {
+            qualifier: qualifier.to_vec(),
+            value: value.to_vec(),
+        }
+    }
+
     fn without(cell: &(Vec<u8>, Vec<u8>), from_ms: u32, to_ms: u32) -> CellWithout {
         let cell = CellRef {
             qualifier: &cell.0,
@@ -147,11 +176,21 @@ mod tests {
     fn one_point_that_is_left_is_a_cell_of_a_point() {
         let points = [point(0, 1), point(1000, 300)];
         let left = without(&compacted(&points), 0, 999);
-        let rest = Rest::Cell {
-            qualifier: vec![0x00, 0x11],
-            value: vec![0x01, 0x2c],
-        };
+        let rest = Rest::Cells(vec![rest_cell(&[0x00, 0x11], &[0x01, 0x2c])]);
         assert_eq!(left, CellWithout { deleted: 1, rest });
+    }
+
+    /// OpenTSDB's fsck takes a longer cell whose qualifier begins with 05 for appended points.
+    #[test]
+    fn no_compacted_cell_that_is_left_begins_as_the_column_of_appended_points() {
+        let points = [79, 80, 95, 96, 97].map(|seconds| point(seconds * 1000, i64::from(seconds)));
+        let left = without(&compacted(&points), 0, 79_999);
+        let cells = [
+            rest_cell(&[0x05, 0x00], &[80]),
+            rest_cell(&[0x05, 0xf0], &[95]),
+            rest_cell(&[0x06, 0x00, 0x06, 0x10], &[96, 97, 0]),
+        ];
+        assert_eq!(left.rest, Rest::Cells(cells.to_vec()));
     }
 
     #[test]
@@ -188,19 +227,22 @@ mod tests {
             let left = without(&cell, from_ms, to_ms);
             prop_assert_eq!(left.deleted, points.len() - expected.len());
             let left = match left.rest {
-                Rest::All => cell,
+                Rest::All => vec![rest_cell(&cell.0, &cell.1)],
                 Rest::Nothing => {
                     prop_assert!(expected.is_empty());
                     return Ok(());
                 }
-                Rest::Cell { qualifier, value } => (qualifier, value),
+                Rest::Cells(cells) => cells,
             };
-            if !is_appended {
-                prop_assert_eq!(&left, &compacted(&expected));
+            if !is_appended && let [left] = &left[..] {
+                let (qualifier, value) = compacted(&expected);
+                prop_assert_eq!(left, &rest_cell(&qualifier, &value));
             }
             let mut decoded = Vec::new();
-            let cell = CellRef { qualifier: &left.0, value: &left.1, timestamp_ms: 0 };
-            decode_cell(cell, &mut decoded).unwrap();
+            for RestCell { qualifier, value } in &left {
+                let cell = CellRef { qualifier, value, timestamp_ms: 0 };
+                decode_cell(cell, &mut decoded).unwrap();
+            }
             let decoded: Vec<_> = decoded.iter().map(|point| (point.qualifier, point.value)).collect();
             prop_assert_eq!(decoded, expected);
         }

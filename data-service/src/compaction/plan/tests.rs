@@ -39,9 +39,9 @@ fn new_cell_and_removals_share_a_whole_second() {
     );
     let planned = planned.unwrap();
     let at = BASE_MS + 4_003_000;
-    assert_eq!(planned.rewrite.cell.put, Put::At(at));
-    assert_eq!(planned.rewrite.cell.qualifier, [0, 0, 0, 0xf0]);
-    assert_eq!(planned.rewrite.cell.value, [1, 9, 0]);
+    assert_eq!(planned.rewrite.cells[0].put, Put::At(at));
+    assert_eq!(planned.rewrite.cells[0].qualifier, [0, 0, 0, 0xf0]);
+    assert_eq!(planned.rewrite.cells[0].value, [1, 9, 0]);
     let removed: Vec<_> = planned
         .rewrite
         .remove
@@ -75,7 +75,7 @@ fn a_cell_that_is_stored_is_not_put_again() {
         ],
     );
     let planned = planned.unwrap();
-    assert_eq!(planned.rewrite.cell.put, Put::Stored);
+    assert_eq!(planned.rewrite.cells[0].put, Put::Stored);
     assert_eq!(planned.rewrite.remove.len(), 2);
 }
 

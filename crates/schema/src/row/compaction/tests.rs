@@ -151,6 +151,17 @@ fn rows_in_final_form_stay() {
     }
 }
 
+/// OpenTSDB's fsck takes a longer cell whose qualifier begins with 05 for appended points.
+#[test]
+fn rows_whose_cell_would_begin_as_appended_points_stay() {
+    for first in ["0500", "05f0"] {
+        let cells = hex_cells(&[(first, "01", 1), ("0640", "02", 1)]);
+        assert_eq!(plan(&cells, DuplicatePolicy::Error), Ok(None), "{first}");
+    }
+    let earlier = hex_cells(&[("04f0", "01", 1), ("0500", "02", 1)]);
+    assert!(plan(&earlier, DuplicatePolicy::Error).unwrap().is_some());
+}
+
 #[test]
 fn cells_without_points_stay() {
     assert_eq!(
