@@ -21,7 +21,7 @@ const SPAN_MS: i64 = 3 * 3_600_000;
 type Points = BTreeMap<(String, i64), i64>;
 
 fn random_points(random: &mut StdRng) -> Points {
-    (0..600)
+    let mut points: Points = (0..600)
         .map(|_| {
             let host = format!("host{}", random.random_range(0..3));
             let time_ms = HOUR * 1000 + random.random_range(0..SPAN_MS);
@@ -33,7 +33,14 @@ fn random_points(random: &mut StdRng) -> Points {
             };
             ((host, time_ms), random.random_range(-100_000..100_000))
         })
-        .collect()
+        .collect();
+    // OpenTSDB compacts a row that begins 80 to 95 s after the hour into a cell in which its fsck finds errors.
+    for host in 0..3 {
+        for hour_ms in (0..SPAN_MS).step_by(3_600_000) {
+            points.insert((format!("host{host}"), HOUR * 1000 + hour_ms), 1);
+        }
+    }
+    points
 }
 
 async fn write(http: &Http, metric: &str, points: &Points) -> anyhow::Result<()> {
@@ -150,7 +157,8 @@ async fn opentsdb_returns_the_points_that_were_not_deleted() -> anyhow::Result<(
         }
     }
     let mut left = 0;
-    for (metric, _) in &writers {
+    // OpenTSDB's fsck checks appended points, but does not count them.
+    for metric in ["cells", "rows"] {
         left += read(&cells.http(), metric).await?.len() as u64;
     }
     rig.data_fsck(&cells).await?.check(left)
