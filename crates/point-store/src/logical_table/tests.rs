@@ -2,6 +2,7 @@ mod counters;
 mod fixture;
 mod property;
 mod reads;
+mod shown;
 mod writes;
 
 use std::sync::Arc;
