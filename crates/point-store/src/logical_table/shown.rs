@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use oxtsdb_row_store::Row;
+use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_schema::row::CellKind;
-use oxtsdb_schema::{Qualifier, RowKeyLayout};
 
 use super::cells::{cell_of, instants, points_of};
 use super::place::{SeriesHour, is_point_family};
@@ -28,37 +28,35 @@ pub struct ShownCell {
 /// Appended points are compared as they are stored.
 pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
     let hour = SeriesHour::of(row.key(), layout);
-    let mut points: BTreeMap<i64, (i64, Point)> = BTreeMap::new();
+    let mut puts: Vec<(i64, Point)> = Vec::new();
     let mut shown = BTreeMap::new();
     for cell in row.cells() {
         let hour = hour.as_ref().filter(|_| is_point_family(cell.family));
         let found = hour.and_then(|hour| points_of(hour.base, cell.qualifier, cell.value));
         if let Some(found) = found {
             for point in found {
-                let newest = points.get(&point.time_ms).map(|(written_ms, _)| *written_ms);
-                if newest.is_none_or(|newest| newest <= cell.timestamp_ms) {
-                    points.insert(point.time_ms, (cell.timestamp_ms, point));
-                }
+                // Points replace an odd encoding of their column that was put before them.
+                shown.remove(&(cell.family.to_owned(), cell_of(&point).0.as_bytes().to_vec()));
+                puts.push((cell.timestamp_ms, point));
             }
             continue;
         }
         if let Some(hour) = hour.filter(|_| CellKind::of(cell.qualifier) == CellKind::Point) {
             // An odd encoding replaces the points of its column that were put before it.
-            for (time_ms, qualifier) in instants(hour.base, cell.qualifier) {
-                if points
-                    .get(&time_ms)
-                    .is_some_and(|(_, point)| has_qualifier(point, qualifier))
-                {
-                    points.remove(&time_ms);
-                }
-            }
+            let named = instants(hour.base, cell.qualifier);
+            puts.retain(|(_, point)| !named.contains(&(point.time_ms, cell_of(point).0)));
         }
         shown.insert(
             (cell.family.to_owned(), cell.qualifier.to_vec()),
             cell.value.to_vec(),
         );
     }
-    for (_, point) in points.into_values() {
+    puts.sort_by_key(|(timestamp_ms, _)| *timestamp_ms);
+    let points: BTreeMap<i64, Point> = puts
+        .into_iter()
+        .map(|(_, point)| (point.time_ms, point))
+        .collect();
+    for point in points.into_values() {
         let (qualifier, value) = cell_of(&point);
         let family = String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned();
         shown.insert((family, qualifier.as_bytes().to_vec()), value.as_bytes().to_vec());
@@ -69,10 +67,6 @@ pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
         value,
     });
     shown.collect()
-}
-
-fn has_qualifier(point: &Point, qualifier: Qualifier) -> bool {
-    cell_of(point).0 == qualifier
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use oxtsdb_row_store::{FamilyId, MutationRef, StoreError, WriteBatch};
 use oxtsdb_schema::row::CellKind;
 use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout};
 
-use super::cells::{instants, points_of};
+use super::cells::{cell_of, instants, points_of};
 use super::place::{SeriesHour, hour_range, is_point_family, names_points};
 use crate::{Point, PointBatch, PointStore, SeriesNumber, TimeRange};
 
@@ -33,7 +33,7 @@ pub(super) struct Split {
     pub(super) operations: Vec<PointOperation>,
     /// The mutations of other cells; deletes of points are among them, since any column may be that of such a cell.
     pub(super) stored: WriteBatch,
-    /// The columns of points that were put. A cell of the row store in such a column is replaced.
+    /// The columns of points that were put, alone or compacted. A cell of the row store in such a column is replaced.
     pub(super) put: Vec<Column>,
     /// Whether series got numbers for cells of the row store; an append makes them durable.
     pub(super) has_new_series: bool,
@@ -50,7 +50,7 @@ struct SplitRow<'a> {
     tsuid: &'a [u8],
     /// Whether the series had a number before this row.
     is_known: bool,
-    /// Puts that follow each other, with the timestamps of their cells.
+    /// Puts of points since the hour was last deleted, with the timestamps of their cells.
     puts: Vec<(i64, Point)>,
 }
 
@@ -140,18 +140,20 @@ impl Split {
             } if concerns(family) && names_points(qualifier) => {
                 if let Some(found) = points_of(row.base, qualifier, value) {
                     let timestamp_ms = timestamp_ms.unwrap_or(i64::MAX);
-                    row.puts
-                        .extend(found.into_iter().map(|point| (timestamp_ms, point)));
-                    self.put.push((row.key.to_vec(), qualifier.to_vec()));
-                    if self.has_odd {
-                        self.stored_row(row.key).delete_column(family, qualifier);
+                    for point in found {
+                        let column = cell_of(&point).0;
+                        self.put.push((row.key.to_vec(), column.as_bytes().to_vec()));
+                        if self.has_odd {
+                            self.stored_row(row.key).delete_column(family, column.as_bytes());
+                        }
+                        row.puts.push((timestamp_ms, point));
                     }
                     return Ok(false);
                 }
                 // The cell replaces the point of its column.
                 self.has_odd = true;
                 if CellKind::of(qualifier) == CellKind::Point {
-                    self.delete_cells(row, qualifier, i64::MAX, points)?;
+                    self.delete_cells(row, qualifier, i64::MAX, points);
                 }
             }
             MutationRef::DeleteColumn {
@@ -159,7 +161,7 @@ impl Split {
                 qualifier,
                 up_to_ms,
             } if concerns(family) && names_points(qualifier) => {
-                self.delete_cells(row, qualifier, up_to_ms.unwrap_or(i64::MAX), points)?;
+                self.delete_cells(row, qualifier, up_to_ms.unwrap_or(i64::MAX), points);
             }
             MutationRef::DeleteFamily { family } if concerns(family) => self.delete_hour(row, points)?,
             MutationRef::DeleteRow => self.delete_hour(row, points)?,
@@ -212,21 +214,22 @@ impl Split {
         qualifier: &[u8],
         up_to_ms: i64,
         points: &dyn PointStore,
-    ) -> Result<(), StoreError> {
-        self.append(row, points)?;
-        let Some(number) = points.find(row.tsuid) else {
-            return Ok(());
-        };
+    ) {
         let named = instants(row.base, qualifier).into_iter();
-        let named = named.filter(|(time_ms, _)| *time_ms <= up_to_ms);
+        let named: Vec<(i64, Qualifier)> = named.filter(|(time_ms, _)| *time_ms <= up_to_ms).collect();
+        // The other puts wait for later ones, whose cells may be older.
+        row.puts
+            .retain(|(_, point)| !named.contains(&(point.time_ms, cell_of(point).0)));
+        let Some(number) = points.find(row.tsuid) else {
+            return;
+        };
         match self.operations.last_mut() {
             Some(PointOperation::DeleteCells { series, cells }) if *series == number => cells.extend(named),
             _ => self.operations.push(PointOperation::DeleteCells {
                 series: number,
-                cells: named.collect(),
+                cells: named,
             }),
         }
-        Ok(())
     }
 }
 
