@@ -53,6 +53,9 @@ const ROWS_BYTES: u64 = 128 << 20;
 /// Memory that a query may hold unless it is set, however much the process has.
 const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 
+/// Bytes of a request with repairs: a repair has the cells of a row, before and after.
+const MAX_REPAIR_BYTES: usize = 32 << 20;
+
 /// Files that the embedded store of points keeps open.
 const OPEN_FILES: usize = 128;
 
@@ -107,6 +110,8 @@ impl DataService {
     /// `oxtsdb.data.v1.DataAdminService`.
     pub fn admin_server(&self) -> DataAdminServiceServer<DataServiceHandler> {
         DataAdminServiceServer::new(self.handler.clone())
+            .max_decoding_message_size(MAX_REPAIR_BYTES.max(self.handler.max_message_bytes()))
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 
     /// `oxtsdb.data.v1.SeriesService`.

@@ -15,6 +15,7 @@ pub mod assemble;
 mod compaction;
 mod delete;
 mod front;
+pub(crate) mod fsck;
 pub mod grpc;
 mod http;
 mod layout_check;

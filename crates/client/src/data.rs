@@ -1,5 +1,7 @@
 //! The client of the data service.
 
+mod fsck;
+
 use bytes::Bytes;
 use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;

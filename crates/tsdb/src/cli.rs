@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, compact, copy, delete, health, import, queries, query, rollup, scan, search, serve,
-    store, tables, tree, uid,
+    annotate, backup, compact, copy, delete, fsck, health, import, queries, query, rollup, scan, search,
+    serve, store, tables, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Search(search::SearchArgs),
     Annotate(Box<annotate::AnnotateArgs>),
     Tree(tree::TreeArgs),
+    Fsck(Box<fsck::FsckArgs>),
     Uid(uid::UidArgs),
     Mkmetric(uid::MkmetricArgs),
     Snapshot(backup::SnapshotArgs),

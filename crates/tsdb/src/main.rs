@@ -8,6 +8,7 @@ mod cli;
 mod compact;
 mod copy;
 mod delete;
+mod fsck;
 mod health;
 mod import;
 mod queries;
@@ -71,6 +72,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Search(args) => search::run(args).await,
             Command::Annotate(args) => annotate::run(*args).await,
             Command::Tree(args) => tree::run(args).await,
+            Command::Fsck(args) => fsck::run(*args).await,
             Command::Uid(args) => uid::run(args).await,
             Command::Mkmetric(args) => uid::make_metrics(args).await,
             Command::Snapshot(args) => backup::snapshot(args).await,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use oxtsdb_server::Shutdown;
 
 use crate::annotation::Annotations;
+use crate::fsck::Fsck;
 use crate::settings::DataSettings;
 use crate::write::Writer;
 use crate::write::columns::TablesLimits;
@@ -17,12 +18,15 @@ pub struct DataServiceHandler {
     pub(super) engine: Engine,
     pub(super) settings: Arc<DataSettings>,
     pub(super) shutdown: Shutdown,
+    pub(super) fsck: Fsck,
 }
 
 impl DataServiceHandler {
     /// A handler over the domain's parts.
     pub fn new(writer: Writer, engine: Engine, settings: Arc<DataSettings>, shutdown: Shutdown) -> Self {
+        let fsck = Fsck::of(&engine);
         Self {
+            fsck,
             writer,
             engine,
             settings,

@@ -5,6 +5,7 @@ mod compaction;
 mod delete;
 mod explain;
 mod expressions;
+mod fsck;
 mod handler;
 mod histograms;
 mod last;

@@ -7,18 +7,19 @@ use oxtsdb_proto::data::v1::series_service_server::SeriesService;
 use oxtsdb_proto::data::v1::{
     BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CancelQueryResponse, CompactRowsRequest,
     CompactRowsResponse, CountSeriesRequest, CountSeriesResponse, DeletePointsRequest, DeletePointsResponse,
-    ExplainRequest, ExplainResponse, ExportSeriesRequest, ExportSeriesResponse, ListQueriesRequest,
-    ListQueriesResponse, LookupSeriesRequest, LookupSeriesResponse, QueryExpressionsRequest,
-    QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse,
-    ScanRowsRequest, ScanRowsResponse, ScanTableRequest, ScanTableResponse, WriteColumnsRequest,
-    WriteColumnsResponse, WriteHistogramsRequest, WriteHistogramsResponse, WriteRequest, WriteResponse,
-    WriteRollupsRequest, WriteRollupsResponse, WriteStreamRequest, WriteStreamResponse,
+    ExplainRequest, ExplainResponse, ExportSeriesRequest, ExportSeriesResponse, FsckRowsRequest,
+    FsckRowsResponse, ListQueriesRequest, ListQueriesResponse, LookupSeriesRequest, LookupSeriesResponse,
+    QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest,
+    QueryResponse, RepairRowsRequest, RepairRowsResponse, ScanRowsRequest, ScanRowsResponse,
+    ScanTableRequest, ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest,
+    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteRollupsRequest, WriteRollupsResponse,
+    WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    DataServiceHandler, compaction, delete, explain, expressions, histograms, last, query, rollup_writes,
-    rollups, running, scan, series, write, write_stream,
+    DataServiceHandler, compaction, delete, explain, expressions, fsck, histograms, last, query,
+    rollup_writes, rollups, running, scan, series, write, write_stream,
 };
 
 #[tonic::async_trait]
@@ -145,6 +146,22 @@ impl DataAdminService for DataServiceHandler {
         request: Request<DeletePointsRequest>,
     ) -> Result<Response<Self::DeletePointsStream>, Status> {
         delete::delete_points(&self.engine, request).await
+    }
+
+    type FsckRowsStream = BoxStream<'static, Result<FsckRowsResponse, Status>>;
+
+    async fn fsck_rows(
+        &self,
+        request: Request<FsckRowsRequest>,
+    ) -> Result<Response<Self::FsckRowsStream>, Status> {
+        fsck::fsck_rows(self, request).await
+    }
+
+    async fn repair_rows(
+        &self,
+        request: Request<RepairRowsRequest>,
+    ) -> Result<Response<RepairRowsResponse>, Status> {
+        fsck::repair_rows(self, request).await
     }
 }
 

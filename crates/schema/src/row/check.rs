@@ -71,7 +71,7 @@ pub enum KeepDuplicate {
     Newest,
 }
 
-/// A change of a cell of the row.
+/// A change of a cell of the row. If both are equal, the cell is only compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowChange {
     /// The qualifier.
@@ -87,7 +87,7 @@ pub struct RowChange {
 pub struct RowCheck {
     /// One finding for each type.
     pub findings: Vec<RowFinding>,
-    /// The repair: cells that are written first, then those that are removed. Empty: none of the findings is repaired.
+    /// The repair: cells that must stay as they are, those that are written, those that are removed. Empty: none of the findings is repaired.
     pub changes: Vec<RowChange>,
 }
 

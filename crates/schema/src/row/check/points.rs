@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CheckRules, Findings, HOUR_MS, KeepDuplicate, RowChange, RowFindingType};
 use crate::hex_text::excerpt;
@@ -27,6 +27,8 @@ struct Part<'a> {
 pub(super) struct RowPoints<'a> {
     /// Of the cells that have points, and of those to be removed.
     cells: BTreeMap<usize, CellPoints<'a>>,
+    /// The cells with points that are kept in place of others.
+    winners: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -294,6 +296,7 @@ impl<'a> RowPoints<'a> {
                 });
             }
             if rules.repairs(finding) {
+                self.winners.insert(kept.place.0);
                 for lost in group.iter().filter(|one| one.place != kept.place) {
                     self.drop_point(lost);
                 }
@@ -341,7 +344,7 @@ impl<'a> RowPoints<'a> {
         }
     }
 
-    /// The changes of the row: puts, then removals. None if duplicates that are left alone would get one qualifier, or be in
+    /// The changes of the row: conditions, puts, removals. None if duplicates that are left alone would get one qualifier, or be in
     /// one cell.
     pub(super) fn changes(&self, cells: &[CellRef<'_>]) -> Vec<RowChange> {
         let mut targets: BTreeMap<Vec<u8>, (Vec<u8>, i64)> = BTreeMap::new();
@@ -359,12 +362,20 @@ impl<'a> RowPoints<'a> {
                 return Vec::new();
             }
         }
-        let mut removed = Vec::new();
-        let mut changes = Vec::new();
-        for cell in cells {
+        let (mut guards, mut changes, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, cell) in cells.iter().enumerate() {
             let old = Some((cell.value.to_vec(), cell.timestamp_ms));
             match targets.remove(cell.qualifier) {
-                Some(new) if new.0 == cell.value => {}
+                Some(new) if new.0 == cell.value => {
+                    // A duplicate must not be removed when the point that is kept in its place is gone.
+                    if self.winners.contains(&index) {
+                        guards.push(RowChange {
+                            qualifier: cell.qualifier.to_vec(),
+                            new: old.clone(),
+                            old,
+                        });
+                    }
+                }
                 new => {
                     let change = RowChange {
                         qualifier: cell.qualifier.to_vec(),
@@ -385,7 +396,11 @@ impl<'a> RowPoints<'a> {
             new: Some(new),
         }));
         changes.extend(removed);
-        changes
+        if changes.is_empty() {
+            return changes;
+        }
+        guards.extend(changes);
+        guards
     }
 }
 
