@@ -150,6 +150,14 @@ fn sorted(mut elements: Vec<Element>) -> Vec<Element> {
     elements
 }
 
+/// The instants of each result.
+fn instants(elements: Vec<Element>) -> Vec<Vec<i64>> {
+    let elements = sorted(elements).into_iter();
+    elements
+        .map(|element| element.dps.into_keys().collect())
+        .collect()
+}
+
 /// Loads all vectors into one store and compares all responses; returns the number of sub-queries.
 async fn compare_all(layout: RowKeyLayout) -> usize {
     let tsdb = Tsdb::new(layout).await;
@@ -211,7 +219,14 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
                 .collect();
             let theirs = expected.drain(..ours.len().min(expected.len())).collect();
             compared += 1;
-            if sorted(ours.clone()) != sorted(theirs) {
+            // OpenTSDB orders series by their salt first, and these depend on the order.
+            let is_ordered = ["first", "last", "diff"].contains(&sub_query.aggregator.name());
+            let is_equal = if is_ordered && layout.salt.width() > 0 {
+                instants(ours.clone()) == instants(theirs)
+            } else {
+                sorted(ours.clone()) == sorted(theirs)
+            };
+            if !is_equal {
                 differing.push(format!(
                     "{name} sub-query {index}: {sub_query:?}\n  ours {ours:?}"
                 ));
@@ -236,7 +251,7 @@ async fn results_equal_opentsdbs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn salt_does_not_change_results() {
+async fn salt_changes_only_results_that_depend_on_the_order_of_series() {
     let layout = RowKeyLayout {
         salt: SaltLayout::new(1, 20).unwrap(),
         ..RowKeyLayout::default()
