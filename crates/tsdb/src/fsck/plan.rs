@@ -17,6 +17,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_client::proto::data::v1::{CheckedRow, RowCellChange, RowRepair};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::{severity_name, type_name};
@@ -125,8 +126,12 @@ struct Finding {
 
 /// A line of a plan as it is read.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct PlanLine {
-    #[serde(default)]
+    #[serde(rename = "row")]
+    _row: Hex,
+    #[serde(rename = "findings")]
+    _findings: IgnoredAny,
     repairs: Vec<Repair>,
 }
 
