@@ -80,13 +80,17 @@ async fn compact(oxtsdb: &Tsdb) -> anyhow::Result<CompactRowsResponse> {
     Ok(sum)
 }
 
-/// Rows with several cells whose hour is over, by the place of the base time in their keys.
+/// Rows with several cells whose hour is over, by the place of the base time in their keys; but for first points that a
+/// compacted cell must not begin with.
 fn not_compacted(cells: &BTreeMap<Column, Vec<u8>>, base_time_at: usize) -> anyhow::Result<usize> {
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
-    for (row, _, _) in cells.keys() {
+    for (row, _, qualifier) in cells.keys() {
         let base_time = row
             .get(base_time_at..base_time_at + 4)
             .context("a row key has a base time")?;
+        if qualifier.len() == 2 && qualifier.first() == Some(&5) {
+            continue;
+        }
         if is_over(i64::from(u32::from_be_bytes(base_time.try_into()?)) * 1000)? {
             *counts.entry(row).or_default() += 1;
         }

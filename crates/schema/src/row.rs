@@ -37,7 +37,7 @@ pub use check::{
     row_uids,
 };
 pub use compacted::{CompactError, CompactedCell, compact};
-pub use compaction::{RowCompaction, plan_compaction};
+pub use compaction::{PlannedCell, RowCompaction, plan_compaction};
 pub use decode::decode_row;
 pub use error::RowError;
 pub use points::Points;

@@ -13,7 +13,9 @@
 use std::time::Duration;
 
 use oxtsdb_row_store::Row;
-use oxtsdb_schema::row::{CellKind, CellRef, DuplicatePolicy, RowError, decode_cell, plan_compaction};
+use oxtsdb_schema::row::{
+    CellKind, CellRef, DuplicatePolicy, PlannedCell, RowError, decode_cell, plan_compaction,
+};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef};
 
 use super::figures::{Figures, Problem};
@@ -40,7 +42,7 @@ pub(super) struct PlannedRow {
 /// Why a row stays as it is.
 #[derive(Debug, PartialEq)]
 pub(super) enum Stays {
-    /// It has no points, or one cell with all of them, or its compacted cell would begin as appended points.
+    /// It has no points, or they are compacted.
     Compact,
     /// It has appended points.
     Appended,
@@ -108,16 +110,27 @@ pub(super) fn plan_row(
     }
     let stored_bytes = |bytes: usize| (row.key().len() + FAMILY.len() + bytes) as u64;
     let before_bytes = points().map(|cell| stored_bytes(cell.qualifier.len() + cell.value.len()));
+    let planned = plan.cells.iter();
+    let after_bytes = planned.map(|cell| stored_bytes(cell.qualifier.len() + cell.value.len()));
     let figures = Figures {
         compacted: 1,
         points: plan.stats.points as u64,
         cells_before: points().count() as u64,
-        cells_after: 1,
+        cells_after: plan.cells.len() as u64,
         bytes_before: before_bytes.sum(),
-        bytes_after: stored_bytes(plan.qualifier.len() + plan.value.len()),
+        bytes_after: after_bytes.sum(),
         ..Figures::default()
     };
     let remove = plan.remove.iter().filter_map(|index| cells.get(*index));
+    let new_cell = |cell: PlannedCell| NewCell {
+        qualifier: cell.qualifier,
+        value: cell.value,
+        put: if cell.is_stored {
+            Put::Stored
+        } else {
+            Put::At(timestamp_ms)
+        },
+    };
     let rewrite = RowRewrite {
         row_key: row.key().to_vec(),
         remove: remove
@@ -126,15 +139,7 @@ pub(super) fn plan_row(
                 up_to_ms: timestamp_ms,
             })
             .collect(),
-        cells: vec![NewCell {
-            qualifier: plan.qualifier,
-            value: plan.value,
-            put: if plan.is_stored {
-                Put::Stored
-            } else {
-                Put::At(timestamp_ms)
-            },
-        }],
+        cells: plan.cells.into_iter().map(new_cell).collect(),
     };
     Ok(PlannedRow { rewrite, figures })
 }
