@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::read_back::series_of;
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::write_requests::write_request;
-use oxtsdb_tests::{Options, Tsdb, paths, program_path};
+use oxtsdb_tests::{Options, Tsdb, paths, program_path, until};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -229,5 +231,123 @@ async fn places_that_cannot_be_copied_are_rejected() -> anyhow::Result<()> {
     let error = failed(&["compare", &a, &format!("export:{export}")]).await?;
     ensure!(error.contains("open the store in"), "{error}");
     drop(server);
+    Ok(())
+}
+
+/// A configuration of rollups of 10 minutes.
+fn rollups(table: &str, row_span: &str) -> String {
+    let config = json!({
+        "aggregationIds": {"sum": 0, "count": 1, "min": 2, "max": 3},
+        "intervals": [
+            {"table": "tsdb", "preAggregationTable": format!("{table}-pre"), "interval": "1m", "rowSpan": "1h",
+             "defaultInterval": true},
+            {"table": table, "preAggregationTable": format!("{table}-pre"), "interval": "10m", "rowSpan": row_span},
+        ],
+    });
+    format!("--rollups-config={config}")
+}
+
+/// The results of a query that only rollups may answer.
+async fn of_rollups(server: &Tsdb, start: i64, pre_aggregate: bool) -> anyhow::Result<Vec<Value>> {
+    let query = json!({"start": start, "end": start + 7200, "queries": [{
+        "metric": METRIC, "aggregator": "none", "downsample": "10m-sum", "rollupUsage": "ROLLUP_NOFALLBACK",
+        "preAggregate": pre_aggregate}]});
+    let found = server.http().post("/api/query", &query).await?;
+    ensure!(found.status == 200, "{found:?}");
+    Ok(found.json()?.as_array().context("no array")?.clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollups_are_copied_with_their_configuration() -> anyhow::Result<()> {
+    let folders = Folders::new()?;
+    let [here, there] = ["here", "there"].map(|table| rollups(table, "6h"));
+    // The standing job builds rollups of points of the last hours.
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
+    let start = (now - 4 * 3600) / 3600 * 3600;
+    let jobs = ["--rollup-jobs", "--rollup-jobs-seconds=1"].map(str::to_owned);
+    let options = Options::default().data_dir(&folders.path("a"));
+    let mut server = Tsdb::start_with(options.flags(jobs).flags([here.clone()])).await?;
+    let samples: Vec<Sample> = (0..60)
+        .map(|n| Sample::int(METRIC, &[("host", "a")], (start + n * 60) * 1000, n))
+        .collect();
+    server.data().write(write_request(&samples)).await?;
+    let group = json!({"metric": METRIC, "timestamp": start, "value": 42, "tags": {"host": "a"},
+        "interval": "10m", "aggregator": "sum", "groupByAggregator": "sum"});
+    let stored = server.http().post("/api/rollup?details", &json!([group])).await?;
+    ensure!(stored.status == 200, "{stored:?}");
+    let built = until("rollups are built", || async {
+        let built = of_rollups(&server, start, false).await?;
+        let values = built.first().and_then(|group| group["dps"].as_object());
+        ensure!(values.is_some_and(|values| values.len() == 6), "{built:?}");
+        Ok(built)
+    })
+    .await?;
+    let grouped = of_rollups(&server, start, true).await?;
+    ensure!(grouped.len() == 1, "{grouped:?}");
+    // A pass ends after it has noted where.
+    let log = server.process().log();
+    ensure!(log.contains("built rollups"), "{log}");
+    ensure!(server.terminate().await?.success());
+    drop(server);
+
+    let [a, b] = ["a", "b"].map(|name| folders.text("embedded:", name));
+    let export = folders.text("", "export");
+    // Tables that no setting names are reported.
+    let left_out = run(Command::new(program_path("tsdb")?).args(["compare", &a])).await?;
+    ensure!(left_out.2.lines().count() == 2, "{left_out:?}");
+    for table in ["here", "here-pre"] {
+        let expected = format!("table `{table}` is left out");
+        ensure!(left_out.2.contains(&expected), "{left_out:?}");
+    }
+    let printed = done(&["export", &a, &export, &here]).await?;
+    for expected in [
+        "tsdb-rollup-state: 1 rows, 1 cells",
+        "\nhere: ",
+        "\nhere-pre: 1 rows, 1 cells",
+    ] {
+        ensure!(printed.contains(expected), "{expected}: {printed}");
+    }
+    // Cells of other rows or ids would be read as other times and aggregators.
+    for (flags, expected) in [
+        (vec![], "the store none: set --rollups-config"),
+        (
+            vec![rollups("there", "1d")],
+            "the export has rollups of 10m with rows of 6h",
+        ),
+    ] {
+        let mut import = vec!["import", "--into", &b, &export];
+        import.extend(flags.iter().map(String::as_str));
+        let error = failed(&import).await?;
+        ensure!(error.contains(expected), "{error}");
+    }
+    let from = format!("export:{export}");
+    ensure!(
+        failed(&["compare", &a, &from])
+            .await?
+            .contains("--rollups-config")
+    );
+    done(&["import", "--into", &b, &export, &there]).await?;
+    let compared = done(&["compare", &from, &b, &there, "--exact", "--ranges"]).await?;
+    for expected in [
+        "rollup-state total: equal, 1 rows 1 cells",
+        "rollup-10m 000001 ",
+        "rollup-10m total: equal, ",
+        "rollup-1m-pre total: equal, 1 rows 1 cells",
+    ] {
+        ensure!(compared.contains(expected), "{expected}: {compared}");
+    }
+
+    let options = Options::default().data_dir(&folders.path("b"));
+    let served = Tsdb::start_with(options.flags([there.clone()])).await?;
+    ensure!(of_rollups(&served, start, false).await? == built);
+    ensure!(of_rollups(&served, start, true).await? == grouped);
+    let other = json!({"metric": METRIC, "timestamp": start, "value": 1, "tags": {"host": "a"},
+        "interval": "10m", "aggregator": "sum"});
+    let stored = served.http().post("/api/rollup?details", &json!([other])).await?;
+    ensure!(stored.status == 200, "{stored:?}");
+    drop(served);
+    let compared = failed(&["compare", &from, &b, &there]).await?;
+    ensure!(compared.contains("\nrollup-10m row 000001"), "{compared}");
+    ensure!(compared.contains("data total: equal"), "{compared}");
     Ok(())
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::rig::Rig;
+use oxtsdb_tests::tables::Tables;
 use oxtsdb_tests::{Options, Tsdb, program_path, sizes};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -71,6 +72,21 @@ async fn killed(arguments: &[String], notes: &Path, kills: usize) -> anyhow::Res
     Ok(killed)
 }
 
+/// Rollups of 10 minutes in two tables that have the family of points.
+fn rollups(points: &str, tables: &Tables) -> String {
+    let (table, pre) = (&tables.data, &tables.tree);
+    let config = json!({"aggregationIds": {"sum": 0, "count": 1}, "intervals": [
+        {"table": points, "preAggregationTable": pre, "interval": "1m", "rowSpan": "1h", "defaultInterval": true},
+        {"table": table, "preAggregationTable": pre, "interval": "10m", "rowSpan": "6h"}]});
+    config.to_string()
+}
+
+/// A query that only rollups answer.
+fn of_rollups() -> Value {
+    json!({"start": START_SECONDS, "end": START_SECONDS + 7200, "queries": [{
+        "metric": "copies.m", "aggregator": "none", "downsample": "10m-sum", "rollupUsage": "ROLLUP_NOFALLBACK"}]})
+}
+
 /// OXTSDB_INTEROP_COPY_CELLS: cells of the move. With 5,000,000 it takes a few minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Result<()> {
@@ -82,7 +98,18 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     let path = |name: &str| folder.path().join(name);
     let text = |name: &str| path(name).display().to_string();
     let (from, to) = (rig.create_tables(NAME).await?, rig.create_tables(NAME).await?);
-    // A cell for each point, and some annotations.
+    let (rollups_from, rollups_to) = (
+        rollups(&from.data, &rig.create_tables(NAME).await?),
+        rollups(&to.data, &rig.create_tables(NAME).await?),
+    );
+    let flags = |tables: &Tables, rollups: &str| {
+        let mut flags = tables.flags();
+        flags.push(format!("--rollups-config={rollups}"));
+        flags
+    };
+    let (from_flags, to_flags) = (flags(&from, &rollups_from), flags(&to, &rollups_to));
+    let found_rollups;
+    // A cell for each point, some annotations and rollups.
     let mut file = std::io::BufWriter::new(fs::File::create(path("points"))?);
     for number in 0..cells / SERIES {
         for series in 0..SERIES {
@@ -94,6 +121,7 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     file.into_inner()?.sync_all()?;
     {
         let options = Options::default().flags(rig.flags(&from));
+        let options = options.flag("--rollups-config", &rollups_from);
         let server = Tsdb::start_with(options.flag("--write-form", "cells")).await?;
         let target = format!("--target=http://{}", server.data_address());
         output(&["import".to_owned(), target, text("points")]).await?;
@@ -109,6 +137,18 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
             let stored = server.http().post("/api/annotation", &annotation).await?;
             ensure!(stored.status == 200, "{stored:?}");
         }
+        let rollups = (0..12).map(|n| {
+            json!({"metric": "copies.m", "timestamp": START_SECONDS + n * 600, "value": n + 5, "interval": "10m",
+                "aggregator": "sum", "tags": {"host": "h0", "site": "s0"}})
+        });
+        let stored = server
+            .http()
+            .post("/api/rollup?details", &Value::Array(rollups.collect()))
+            .await?;
+        ensure!(stored.status == 200, "{stored:?}");
+        found_rollups = server.http().post("/api/query", &of_rollups()).await?.json()?;
+        let values = found_rollups.pointer("/0/dps").and_then(Value::as_object);
+        ensure!(values.is_some_and(|values| values.len() == 12), "{found_rollups}");
     }
     fs::remove_file(path("points"))?;
 
@@ -120,19 +160,19 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     let small = "--segment-mib=1";
     let steps = [
         (
-            command(&["export", &hbase, &text("one"), small], from.flags()),
+            command(&["export", &hbase, &text("one"), small], from_flags.clone()),
             path("one/manifest.jsonl"),
         ),
         (
-            command(&["import", "--into", &embedded, &text("one")], from.flags()),
+            command(&["import", "--into", &embedded, &text("one")], from_flags.clone()),
             path("one/import.jsonl"),
         ),
         (
-            command(&["export", &embedded, &text("two"), small], from.flags()),
+            command(&["export", &embedded, &text("two"), small], from_flags.clone()),
             path("two/manifest.jsonl"),
         ),
         (
-            command(&["import", "--into", &hbase, &text("two")], to.flags()),
+            command(&["import", "--into", &hbase, &text("two")], to_flags.clone()),
             path("two/import.jsonl"),
         ),
     ];
@@ -143,7 +183,7 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     ensure!(kills == KILLS.iter().sum::<usize>(), "{kills} kills");
 
     let compare = |a: &str, b: &str, flags: Vec<String>| command(&["compare", a, b], flags);
-    let compared = output(&compare(&hbase, &embedded, from.flags())).await?;
+    let compared = output(&compare(&hbase, &embedded, from_flags.clone())).await?;
     let points = format!(" {} cells", cells / SERIES * SERIES + 20);
     ensure!(
         compared
@@ -153,15 +193,22 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     );
     // The first HBase tables, as the export has them, and the last ones.
     let export = format!("export:{}", text("one"));
-    let compared = output(&compare(&export, &hbase, to.flags())).await?;
+    let compared = output(&compare(&export, &hbase, to_flags.clone())).await?;
     ensure!(
-        compared.lines().all(|line| line.contains(": equal, ")),
+        compared.lines().all(|line| line.contains(": equal, "))
+            && compared.contains("rollup-10m total: equal, 1 rows"),
         "{compared}"
     );
     println!("{compared}");
 
     // OpenTSDB reads the tables.
-    let opentsdb = rig.opentsdb(&to, &[]).await?;
+    let setting = format!("tsd.rollups.config={rollups_to}");
+    let opentsdb = rig.opentsdb(&to, &["tsd.rollups.enable=true", &setting]).await?;
+    let rollups = opentsdb.http().post("/api/query", &of_rollups()).await?;
+    ensure!(
+        rollups.json()? == found_rollups,
+        "{rollups:?}\nexpected\n{found_rollups}"
+    );
     let end = START_SECONDS + 600;
     let query = format!("/api/query?start={START_SECONDS}&end={end}&m=sum:copies.m{{host=h1}}");
     let found = opentsdb.http().get(&query).await?;

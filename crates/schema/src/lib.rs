@@ -53,7 +53,7 @@ pub use annotation::{Annotation, AnnotationError};
 pub use histogram::{Histogram, HistogramCodecs, HistogramError};
 pub use name::{Name, NameError, NameRules};
 pub use qualifier::Qualifier;
-pub use rollup::{RollupConfig, RollupInterval};
+pub use rollup::{RollupConfig, RollupInterval, RowSpan};
 pub use row::{CellKind, CellRef, DuplicatePolicy, Points, RowError, RowStats};
 pub use row_key::{RowKey, RowKeyLayout, RowKeyRef};
 pub use salt::SaltLayout;

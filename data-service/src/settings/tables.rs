@@ -90,7 +90,7 @@ impl TableSettings {
     /// # Errors
     ///
     /// The name of the table of points is too long.
-    pub(crate) fn rollup_state_table_name(&self) -> Result<TableName, SettingError> {
+    pub fn rollup_state_table_name(&self) -> Result<TableName, SettingError> {
         table_name("--data-table", &format!("{}-rollup-state", self.data_table))
     }
 

@@ -15,6 +15,7 @@ use oxtsdb_schema::RowKeyLayout;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::place::{DATA, Place, TableArgs};
+use super::rollups::has_keys_of_points;
 use super::source::Rows;
 use crate::stdout::print;
 use crate::uid::progress;
@@ -253,7 +254,9 @@ impl Comparison<'_> {
     /// The range of a key: salt and metric, and the day.
     fn range_of(&self, key: &[u8]) -> String {
         let prefix = self.layout.salt.width() + self.layout.widths.metric.bytes();
-        let time = key.get(prefix..prefix + 4).filter(|_| self.role == DATA);
+        let time = key
+            .get(prefix..prefix + 4)
+            .filter(|_| has_keys_of_points(self.role));
         let Some(time) = time.and_then(|bytes| bytes.try_into().ok()) else {
             return "all".to_owned();
         };

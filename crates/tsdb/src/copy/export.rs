@@ -7,7 +7,6 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use futures::TryStreamExt as _;
 use indicatif::ProgressBar;
-use oxtsdb_schema::RowKeyLayout;
 use tokio::sync::mpsc;
 
 use super::manifest::{End, Header, Manifest, ManifestWriter, Segment, TableHeader};
@@ -20,7 +19,7 @@ use crate::uid::progress;
 /// Export all tables of a store to a folder
 ///
 /// Writes rows and cells as they are stored: points, annotations and all other cells, names and UIDs, metadata and
-/// trees. The format is open and described in docs/export.md. `tsdb import --into` writes an export into a store,
+/// trees, and the rollups of --rollups-config. The format is open and described in docs/export.md. `tsdb import --into` writes an export into a store,
 /// `tsdb compare` compares it with one.
 ///
 /// Calls no server. HBase may be written to meanwhile: rows that change are exported before or after the change. A
@@ -52,7 +51,7 @@ impl ExportArgs {
 }
 
 /// A segment to write.
-type Pending = (&'static str, SegmentWriter);
+type Pending = (String, SegmentWriter);
 
 /// Exports all tables.
 ///
@@ -61,8 +60,7 @@ type Pending = (&'static str, SegmentWriter);
 /// The store cannot be read, or the folder cannot be written. Running it again resumes.
 pub(crate) async fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     let store = args.from.open_store(&args.tables, false).await?;
-    let layout = args.tables.layout()?;
-    let (manifest, writer) = begin(&args, &store, &layout)?;
+    let (manifest, writer) = begin(&args, &store)?;
     let bar = progress::progress();
     let (sender, receiver) = mpsc::channel(1);
     let writing = tokio::task::spawn_blocking({
@@ -109,23 +107,20 @@ fn summary(manifest: &Manifest) -> String {
 }
 
 /// Begins an export, or resumes the one that the folder has.
-fn begin(
-    args: &ExportArgs,
-    store: &OpenStore,
-    layout: &RowKeyLayout,
-) -> anyhow::Result<(Manifest, ManifestWriter)> {
+fn begin(args: &ExportArgs, store: &OpenStore) -> anyhow::Result<(Manifest, ManifestWriter)> {
     let folder = &args.folder;
+    let rollups = args.tables.rollups()?.header;
     let tables: Vec<TableHeader> = store.tables.iter().map(|table| table.header()).collect();
     let source = args.from.to_string();
     if let Some(manifest) = Manifest::read(folder)? {
         let header = &manifest.header;
         ensure!(
-            header.source == source && header.tables == tables,
-            "{}: an export of {}, with other tables or from another place than {source}: use another folder",
+            header.source == source && header.tables == tables && header.rollups == rollups,
+            "{}: an export of {}, with other tables or rollups, or from another place than {source}: use another folder",
             folder.display(),
             header.source
         );
-        header.check_layout(layout)?;
+        header.check_layout(&args.tables.layout()?)?;
         let writer = ManifestWriter::resume(&manifest)?;
         return Ok((manifest, writer));
     }
@@ -141,7 +136,7 @@ fn begin(
         "{}: is not empty and not an export",
         folder.display()
     );
-    let header = Header::new(source, layout, tables)?;
+    let header = Header::new(source, &args.tables.layout()?, rollups, tables)?;
     let writer = ManifestWriter::create(folder, &header)?;
     let manifest = Manifest::read(folder)?.context("the manifest is gone")?;
     Ok((manifest, writer))
@@ -168,12 +163,12 @@ async fn scan(
                     continue;
                 }
                 let full = std::mem::replace(&mut segment, SegmentWriter::new());
-                if segments.send((table.role, full)).await.is_err() {
+                if segments.send((table.role.clone(), full)).await.is_err() {
                     return Ok(false);
                 }
             }
         }
-        if segment.rows > 0 && segments.send((table.role, segment)).await.is_err() {
+        if segment.rows > 0 && segments.send((table.role.clone(), segment)).await.is_err() {
             return Ok(false);
         }
     }
@@ -194,8 +189,8 @@ fn write_segments(
         let file = segment.compress()?;
         let number = manifest.segments.len();
         let line = Segment {
-            table: table.to_owned(),
             file: format!("{number:06}-{table}.gz"),
+            table: table.clone(),
             first,
             last,
             rows: segment.rows,

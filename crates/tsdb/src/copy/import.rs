@@ -63,10 +63,7 @@ pub(crate) async fn run(args: IntoArgs, folders: &[PathBuf]) -> anyhow::Result<E
     let into = args.into.context("--into is needed")?;
     let manifest = Manifest::complete(folder)?;
     let at = || folder.display().to_string();
-    manifest
-        .header
-        .check_layout(&args.tables.layout()?)
-        .with_context(at)?;
+    args.tables.check(&manifest.header).with_context(at)?;
     let path = args.progress.unwrap_or_else(|| folder.join("import.jsonl"));
     let store = into.open_store(&args.tables, true).await?;
     let mut progress = Progress::open(&path, &manifest, &into)?;

@@ -17,6 +17,8 @@ use anyhow::{Context as _, bail, ensure};
 use oxtsdb_schema::{RowKeyLayout, UidKind};
 use serde::{Deserialize, Serialize};
 
+use super::rollups::RollupHeader;
+
 /// The manifest's file.
 pub(super) const FILE: &str = "manifest.jsonl";
 
@@ -52,6 +54,9 @@ pub(super) struct Header {
     uid_widths: [usize; 3],
     salt_width: usize,
     salt_buckets: u32,
+    /// Absent: rollups were not exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rollups: Option<RollupHeader>,
     /// In the order of their segments.
     pub(super) tables: Vec<TableHeader>,
 }
@@ -59,7 +64,7 @@ pub(super) struct Header {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TableHeader {
-    /// `uid`, `uid-state`, `data`, `meta` or `tree`.
+    /// `uid`, `uid-state`, `meta`, `tree`, `data`, `rollup-state`, or of an interval `rollup-1h` and `rollup-1h-pre`.
     pub(super) role: String,
     /// Its name at the source.
     pub(super) name: String,
@@ -114,6 +119,7 @@ impl Header {
     pub(super) fn new(
         source: String,
         layout: &RowKeyLayout,
+        rollups: Option<RollupHeader>,
         tables: Vec<TableHeader>,
     ) -> anyhow::Result<Self> {
         let mut id = [0; 8];
@@ -128,6 +134,7 @@ impl Header {
             uid_widths: widths(layout),
             salt_width: layout.salt.width(),
             salt_buckets: layout.salt.bucket_count(),
+            rollups,
             tables,
         })
     }
@@ -173,6 +180,17 @@ impl Header {
             self.salt_buckets
         );
         Ok(())
+    }
+
+    /// Checks that a store has the rollups of the export.
+    ///
+    /// # Errors
+    ///
+    /// The aggregator or interval that differs.
+    pub(super) fn check_rollups(&self, store: Option<&RollupHeader>) -> anyhow::Result<()> {
+        self.rollups
+            .as_ref()
+            .map_or(Ok(()), |rollups| rollups.check(store))
     }
 }
 
@@ -384,6 +402,7 @@ mod tests {
         Header::new(
             "a test".to_owned(),
             &RowKeyLayout::default(),
+            None,
             vec![table("uid"), table("data")],
         )
         .unwrap()

@@ -16,7 +16,8 @@ use oxtsdb_server::store::{Gateways, HbaseSettings, StoreKind, StoreSettings};
 use uid_service::UidSettings;
 use uid_service::settings::UidTableSettings;
 
-use super::manifest::{Manifest, TableHeader};
+use super::manifest::{Header, Manifest, TableHeader};
+use super::rollups::Rollups;
 
 /// Memory that the stores of a copy share: caches, and points that are in no file yet.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -69,6 +70,16 @@ pub(crate) struct TableArgs {
     #[command(flatten)]
     data_tables: TableSettings,
 
+    /// Copy the tables of these rollups too: JSON, or the path of a file with it that ends in .json
+    /// (tsd.rollups.config)
+    #[arg(
+        long,
+        env = "OXTSDB_ROLLUPS_CONFIG",
+        value_name = "JSON|FILE",
+        help_heading = "Tables"
+    )]
+    rollups_config: Option<String>,
+
     #[command(flatten)]
     hbase: HbaseSettings,
 }
@@ -90,13 +101,42 @@ impl TableArgs {
             },
         })
     }
+
+    /// The settings of the data service.
+    fn data(&self) -> DataSettings {
+        let mut data = DataSettings {
+            tables: self.data_tables.clone(),
+            ..DataSettings::default()
+        };
+        data.rollups.rollups_config.clone_from(&self.rollups_config);
+        data
+    }
+
+    /// The rollups.
+    ///
+    /// # Errors
+    ///
+    /// They are not OpenTSDB's configuration of rollups.
+    pub(super) fn rollups(&self) -> anyhow::Result<Rollups> {
+        Rollups::of(&self.data())
+    }
+
+    /// Checks that a store with these settings reads the rows of an export as they were written.
+    ///
+    /// # Errors
+    ///
+    /// The setting that differs.
+    pub(super) fn check(&self, export: &Header) -> anyhow::Result<()> {
+        export.check_layout(&self.layout()?)?;
+        export.check_rollups(self.rollups()?.header.as_ref())
+    }
 }
 
 /// A table of an open store.
 #[derive(Clone, Debug)]
 pub(super) struct OpenTable {
     /// Which of OpenTSDB's tables it is.
-    pub(super) role: &'static str,
+    pub(super) role: String,
     pub(super) def: TableDef,
     pub(super) store: Arc<dyn RowStore>,
 }
@@ -114,7 +154,7 @@ impl OpenTable {
 
     pub(super) fn header(&self) -> TableHeader {
         TableHeader {
-            role: self.role.to_owned(),
+            role: self.role.clone(),
             name: self.name().to_string(),
             families: self.families(),
         }
@@ -146,7 +186,7 @@ impl OpenStore {
 #[derive(Debug)]
 pub(super) enum Opened {
     Store(OpenStore),
-    Export(Manifest),
+    Export(Arc<Manifest>),
 }
 
 impl Opened {
@@ -168,9 +208,9 @@ impl Place {
         match self {
             Self::Export(folder) => {
                 let manifest = Manifest::complete(folder)?;
-                let fits = manifest.header.check_layout(&args.layout()?);
+                let fits = args.check(&manifest.header);
                 fits.with_context(|| folder.display().to_string())?;
-                Ok(Opened::Export(manifest))
+                Ok(Opened::Export(Arc::new(manifest)))
             }
             Self::Hbase(_) | Self::Embedded(_) => Ok(Opened::Store(self.open_store(args, false).await?)),
         }
@@ -213,10 +253,10 @@ impl Place {
             tables: args.uid_tables.clone(),
             ..UidSettings::default()
         };
-        let data = DataSettings {
-            tables: args.data_tables.clone(),
-            ..DataSettings::default()
-        };
+        let mut data = args.data();
+        let rollups = args.rollups()?;
+        // Then its table of its own is created if it is missing.
+        data.rollups.rollup_jobs = writes && rollups.header.is_some();
         let limit = MemoryAccount::default_limit_bytes().min(MEMORY_BYTES);
         let mut uid_part = uid_service::store_part(&uids)?;
         let data_part = data_service::store_part(&data, limit)?;
@@ -231,25 +271,39 @@ impl Place {
         let data_store = data_service::open_tables(data_store, points, args.layout()?, &data).await?;
         let uid_tables = uid_store.tables().await?;
         let data_tables = data_store.tables().await?;
-        let own = own.first().map(|def| ("uid-state", &def.name));
-        let [meta, tree] = &data_part.others[..] else {
-            anyhow::bail!("the data service has other tables");
-        };
-        let roles = [("uid", &uid_part.table.def.name)].into_iter().chain(own);
+        let role = |role: &str, name: &TableName| (role.to_owned(), name.clone());
+        let own = own.first().map(|def| role("uid-state", &def.name));
+        let roles = [role("uid", &uid_part.table.def.name)].into_iter().chain(own);
         let uid_roles = roles.map(|(role, name)| (role, name, &uid_store, &uid_tables));
-        let roles = [
-            ("meta", &meta.def.name),
-            ("tree", &tree.def.name),
-            (DATA, &data_part.table.def.name),
+        let of_data = [
+            role("meta", &data.tables.meta_table_name()?),
+            role("tree", &data.tables.tree_table_name()?),
+            role(DATA, &data_part.table.def.name),
         ];
-        let data_roles = roles.map(|(role, name)| (role, name, &data_store, &data_tables));
+        let roles: Vec<_> = rollups
+            .state
+            .into_iter()
+            .chain(of_data)
+            .chain(rollups.tables)
+            .collect();
+        if store == StoreKind::Embedded {
+            // Others have no rows of their own: meta shows them.
+            let of_points = data_tables.iter().filter(|def| def.family_index("t").is_some());
+            let others = of_points.map(|def| &def.name);
+            for other in others.filter(|other| roles.iter().all(|(_, name)| name != *other)) {
+                eprintln!("{self}: table `{other}` is left out, no setting names it (--rollups-config)");
+            }
+        }
+        let data_roles = roles
+            .into_iter()
+            .map(|(role, name)| (role, name, &data_store, &data_tables));
         // The table of OxTSDB may be missing.
         let tables = uid_roles
             .chain(data_roles)
             .filter_map(|(role, name, store, defs)| {
                 Some(OpenTable {
                     role,
-                    def: defs.iter().find(|def| def.name == *name)?.clone(),
+                    def: defs.iter().find(|def| def.name == name)?.clone(),
                     store: Arc::clone(store),
                 })
             });

@@ -21,7 +21,7 @@ impl Opened {
     /// Its tables.
     pub(super) fn roles(&self) -> Vec<String> {
         match self {
-            Self::Store(store) => store.tables.iter().map(|table| table.role.to_owned()).collect(),
+            Self::Store(store) => store.tables.iter().map(|table| table.role.clone()).collect(),
             Self::Export(manifest) => {
                 let tables = manifest.header.tables.iter();
                 tables.map(|table| table.role.clone()).collect()
@@ -43,7 +43,7 @@ impl Opened {
                     .filter(|segment| segment.table == role)
                     .cloned()
                     .collect();
-                let manifest = Arc::new(manifest.clone());
+                let manifest = Arc::clone(manifest);
                 let rows =
                     futures::stream::iter(segments).then(move |segment| {
                         let manifest = Arc::clone(&manifest);
