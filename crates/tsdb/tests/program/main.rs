@@ -5,6 +5,7 @@
 mod commands;
 mod harness;
 mod import;
+mod parquet_file;
 mod serve;
 mod tables;
 mod trees;
