@@ -5,6 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export OXTSDB_FUZZ_SECONDS="${1:-4}"
-cargo test --locked -p oxtsdb-schema --test fuzz
-cargo test --locked -p data-service --lib fuzz
-cargo test --locked -p tsdb --bin tsdb fuzz
+# With the features of the whole workspace, so that programs that `cargo test --workspace` has built are not built again.
+cargo test --locked --workspace --test fuzz
+cargo test --locked --workspace --lib --bin tsdb fuzz
