@@ -307,6 +307,8 @@ async fn rollups_are_copied_with_their_configuration() -> anyhow::Result<()> {
     ] {
         ensure!(printed.contains(expected), "{expected}: {printed}");
     }
+    let error = failed(&["export", &a, &export, &there]).await?;
+    ensure!(error.contains("with other tables or rollups"), "{error}");
     // Cells of other rows or ids would be read as other times and aggregators.
     for (flags, expected) in [
         (vec![], "the store none: set --rollups-config"),
