@@ -32,6 +32,12 @@
 //!   uid_histories           whether a recorded history of operations is one that the service may produce
 //! ```
 //!
+//! For checks of table `tsdb`:
+//!
+//! ```text
+//!   corruptions             healthy rows, and rows with corruptions of all kinds
+//! ```
+//!
 //! With a real HBase and a real OpenTSDB beside it (`tests/hbase/rig.sh`):
 //!
 //! ```text
@@ -47,6 +53,7 @@
 
 pub mod bystander;
 pub mod comparison;
+pub mod corruptions;
 pub mod crowd;
 pub mod data_fsck;
 pub mod differential;

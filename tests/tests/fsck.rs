@@ -9,89 +9,14 @@ use std::process::{Command, Output};
 
 use anyhow::{Context as _, ensure};
 use futures::TryStreamExt as _;
-use oxtsdb_proto::common::v1::UidKind;
 use oxtsdb_proto::data::v1::fsck_rows_response::Event;
 use oxtsdb_proto::data::v1::{FsckRowsRequest, RowFindingType};
-use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{Row, RowStore as _, Scan, TableName, WriteBatch};
+use oxtsdb_tests::corruptions::{ALL, Cells, HOUR, KEYS, WRITTEN_MS, assign_names, planted, row_key};
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::{Options, Tsdb, program_path, random, sizes};
-use rand::RngExt as _;
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom as _;
 use tempfile::TempDir;
-
-/// Cells by row and qualifier: timestamp, value.
-type Cells = BTreeMap<(Vec<u8>, Vec<u8>), (i64, Vec<u8>)>;
-
-/// Flags of a check while nothing writes, of all that it can repair.
-const ALL: &[&str] = &[
-    "--grace-seconds",
-    "0",
-    "--also",
-    "UNKNOWN_UID",
-    "--also",
-    "TAG_ORDER",
-    "--also",
-    "FUTURE_CELL",
-    "--also",
-    "META_BYTE_MISMATCH",
-    "--also",
-    "LONG_INTEGER",
-];
-
-const HOUR: u32 = 1_356_998_400;
-const WRITTEN_MS: i64 = 1_357_100_000_000;
-
-/// Corruptions of a row that has a point at the start of its hour and an annotation: cells, as hex, of which later ones are newer.
-const CELLS: &[(RowFindingType, &[(&str, &str)])] = &[
-    (RowFindingType::UnknownCell, &[("00", "01")]),
-    (RowFindingType::UnknownCell, &[("f000", "01")]),
-    (RowFindingType::FutureCell, &[("020000", "01")]),
-    (RowFindingType::ValueLength, &[("0012", "010203")]),
-    (RowFindingType::ValueLength, &[("001b", "0100000041200000")]),
-    (RowFindingType::WrongFlags, &[("0017", "05")]),
-    (RowFindingType::WrongFlags, &[("001f", "41200000")]),
-    (RowFindingType::FloatLength, &[("001b", "0000000041200000")]),
-    (RowFindingType::CompactedLength, &[("00100020", "06")]),
-    (RowFindingType::MetaByte, &[("00100020", "060707")]),
-    (RowFindingType::MetaByteMismatch, &[("00100020", "060701")]),
-    (RowFindingType::CompactedOrder, &[("00200010", "060700")]),
-    (RowFindingType::AppendedCutOff, &[("050000", "0010060020")]),
-    (RowFindingType::BeyondHour, &[("e100", "01")]),
-    (
-        RowFindingType::Duplicate,
-        &[("0010", "05"), ("00100020", "060700")],
-    ),
-    (RowFindingType::Duplicate, &[("0010", "05"), ("f000fa00", "06")]),
-    (
-        RowFindingType::Redundant,
-        &[("0010", "06"), ("00100020", "060700")],
-    ),
-    (RowFindingType::LongInteger, &[("0017", "0000000000000005")]),
-    (RowFindingType::UnreadableAnnotation, &[("010010", "7b22")]),
-    (RowFindingType::UnreadableHistogram, &[("060010", "")]),
-];
-
-/// Corruptions of row keys.
-const KEYS: &[RowFindingType] = &[
-    RowFindingType::BadKey,
-    RowFindingType::NoTags,
-    RowFindingType::BaseTime,
-    RowFindingType::TagOrder,
-    RowFindingType::UnknownUid,
-];
-
-/// What all rows have: a point, compacted ones, and an annotation.
-fn healthy() -> [(Vec<u8>, Vec<u8>); 3] {
-    let annotation = br#"{"startTime":1356998400,"description":"d"}"#.to_vec();
-    [
-        (vec![0, 0], vec![42]),
-        (vec![0x10, 0, 0x10, 0x10], vec![1, 2, 0]),
-        (vec![1, 0, 0], annotation),
-    ]
-}
 
 fn table() -> TableName {
     "tsdb".parse().expect("a name of a table")
@@ -130,96 +55,8 @@ async fn plant(folder: &Path, cells: &Cells) -> anyhow::Result<()> {
     Ok(store.close().await?)
 }
 
-fn row_key(metric: u32, seconds: u32, tags: &[(u32, u32)]) -> Vec<u8> {
-    let uid = |uid: u32| uid.to_be_bytes()[1..].to_vec();
-    let mut key = [uid(metric), seconds.to_be_bytes().to_vec()].concat();
-    for (tag_key, value) in tags {
-        key.extend(uid(*tag_key));
-        key.extend(uid(*value));
-    }
-    key
-}
-
-/// A table with corruptions.
-struct Planted {
-    cells: Cells,
-    /// Cells that no repair may change.
-    healthy: Cells,
-    /// The type of the corruption of each corrupted row.
-    corrupted: BTreeMap<Vec<u8>, RowFindingType>,
-}
-
-/// Of twice as many rows nearly half are corrupted.
-fn planted(corruptions: usize, random: &mut StdRng) -> anyhow::Result<Planted> {
-    let mut planted = Planted {
-        cells: Cells::new(),
-        healthy: Cells::new(),
-        corrupted: BTreeMap::new(),
-    };
-    for number in 0..u32::try_from(2 * corruptions)? {
-        // A thousand hours of each metric.
-        let (metric, nth) = (1 + number / 1000, number % 1000);
-        let hour = HOUR + nth * 3600;
-        let tags = [(1, 1 + number % 7), (2, 1 + number % 3)];
-        let mut key = row_key(metric, hour, &tags);
-        let mut damage: &[(&str, &str)] = &[];
-        let mut is_kept = true;
-        // A server does not start on a table whose metrics begin and end with keys of other widths.
-        if number % 2 == 0 && nth > 1 {
-            let finding = if random.random_bool(0.2) {
-                let finding = *KEYS.choose(random).context("a type")?;
-                is_kept = false;
-                key = match finding {
-                    RowFindingType::BadKey => [&key[..13], &number.to_be_bytes()[..]].concat(),
-                    RowFindingType::NoTags => row_key(metric, hour, &[]),
-                    RowFindingType::BaseTime => row_key(metric, hour + 1, &tags),
-                    RowFindingType::TagOrder => row_key(metric, hour, &[tags[1], tags[0]]),
-                    _ => row_key(0x00ff_0000 + metric, hour, &tags),
-                };
-                finding
-            } else {
-                let (finding, cells) = *CELLS.choose(random).context("a corruption")?;
-                damage = cells;
-                finding
-            };
-            planted.corrupted.insert(key.clone(), finding);
-        }
-        for (qualifier, value) in healthy() {
-            let cell = ((key.clone(), qualifier), (WRITTEN_MS, value));
-            planted.cells.extend([cell.clone()]);
-            if is_kept {
-                planted.healthy.extend([cell]);
-            }
-        }
-        for ((qualifier, value), newer) in damage.iter().zip(1..) {
-            let address = (key.clone(), hex::decode(qualifier)?);
-            let stored = (WRITTEN_MS + newer, hex::decode(value)?);
-            planted.cells.insert(address, stored);
-        }
-    }
-    Ok(planted)
-}
-
 async fn start(folder: &Path) -> anyhow::Result<Tsdb> {
     Tsdb::start_with(Options::default().data_dir(folder)).await
-}
-
-async fn assign(server: &Tsdb, kind: UidKind, prefix: &str, count: usize) -> anyhow::Result<()> {
-    let names: Vec<UidName> = (0..count)
-        .map(|number| UidName {
-            kind: kind.into(),
-            name: format!("{prefix}{number}"),
-            tag_key: String::new(),
-        })
-        .collect();
-    for names in names.chunks(1000) {
-        let request = GetOrCreateUidsRequest {
-            names: names.to_vec(),
-            explicit: true,
-        };
-        server.uids().get_or_create_uids(request).await?;
-    }
-    Ok(())
 }
 
 /// Runs `tsdb fsck`.
@@ -260,12 +97,10 @@ async fn findings(server: &Tsdb) -> anyhow::Result<BTreeMap<Vec<u8>, BTreeSet<Ro
 }
 
 /// A server with names for the series, ended; its folder.
-async fn with_names(metrics: usize) -> anyhow::Result<TempDir> {
+async fn with_names(corruptions: usize) -> anyhow::Result<TempDir> {
     let folder = TempDir::new()?;
     let mut server = start(folder.path()).await?;
-    assign(&server, UidKind::Metric, "m", metrics).await?;
-    assign(&server, UidKind::TagKey, "k", 2).await?;
-    assign(&server, UidKind::TagValue, "v", 7).await?;
+    assign_names(&server, corruptions).await?;
     server.terminate().await?;
     Ok(folder)
 }
@@ -274,8 +109,8 @@ async fn with_names(metrics: usize) -> anyhow::Result<TempDir> {
 async fn finds_and_repairs_all_and_changes_no_healthy_cell() -> anyhow::Result<()> {
     let corruptions = sizes::of("OXTSDB_FSCK_CORRUPTIONS", 10_000)?;
     let mut random = random::seeded("fsck")?;
-    let planted = planted(corruptions, &mut random)?;
-    let folder = with_names(corruptions / 500 + 1).await?;
+    let planted = planted(corruptions, KEYS, &mut random)?;
+    let folder = with_names(corruptions).await?;
     plant(folder.path(), &planted.cells).await?;
     ensure!(cells(folder.path()).await? == planted.cells);
 
