@@ -19,6 +19,8 @@ const NAME: &str = "copies";
 const SERIES: usize = 50;
 /// Kills of a step of the move: two of them write, two read.
 const KILLS: [usize; 4] = [3, 2, 3, 2];
+/// A row that OpenTSDB compacts while its fsck reads it has each point twice.
+const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
 /// Time between two looks at the progress of a command.
 const POLL: Duration = Duration::from_millis(2);
 /// 2023-11-14 22:00, the start of an hour.
@@ -193,7 +195,8 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     );
     // The first HBase tables, as the export has them, and the last ones.
     let export = format!("export:{}", text("one"));
-    let compared = output(&compare(&export, &hbase, to_flags.clone())).await?;
+    let exact = to_flags.into_iter().chain(["--exact".to_owned()]);
+    let compared = output(&compare(&export, &hbase, exact.collect())).await?;
     ensure!(
         compared.lines().all(|line| line.contains(": equal, "))
             && compared.contains("rollup-10m total: equal, 1 rows"),
@@ -203,7 +206,9 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
 
     // OpenTSDB reads the tables.
     let setting = format!("tsd.rollups.config={rollups_to}");
-    let opentsdb = rig.opentsdb(&to, &["tsd.rollups.enable=true", &setting]).await?;
+    let opentsdb = rig
+        .opentsdb(&to, &[NO_COMPACTION, "tsd.rollups.enable=true", &setting])
+        .await?;
     let rollups = opentsdb.http().post("/api/query", &of_rollups()).await?;
     ensure!(
         rollups.json()? == found_rollups,
