@@ -365,6 +365,17 @@ fn of_ended_hours(cells: BTreeMap<Column, Vec<u8>>) -> anyhow::Result<BTreeMap<C
     Ok(ended)
 }
 
+/// Leaves out points that are stored in seconds and in milliseconds: the newer cell wins a compaction, and that is another one
+/// in each table if their writes are as old to the millisecond.
+fn keep_one_form(points: &mut Vec<Sent>) {
+    let mut forms = BTreeMap::new();
+    points.retain(|sent| {
+        let sample = &sent.sample;
+        let instant = (sample.metric.clone(), sample.tags.clone(), sample.timestamp_ms);
+        *forms.entry(instant).or_insert(sent.is_ms) == sent.is_ms
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn compacted_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("compacted_cells")? else {
@@ -372,7 +383,8 @@ async fn compacted_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
     };
     let mut random = random::seeded("compacted_cells")?;
     let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
-    let points = random_points(&mut random, count)?;
+    let mut points = random_points(&mut random, count)?;
+    keep_one_form(&mut points.points);
     let alone = Alone::start(&rig, &[], "cells", &points.points).await?;
     alone.write(&points.points).await?;
     let (expected, all) = (points.expected(), [points.plain, points.overwritten].concat());
