@@ -132,7 +132,8 @@ impl RollupValues {
                 let Some(count) = counts.next_if(|count| count.offset == cell.offset) else {
                     continue;
                 };
-                self.counts.push(count.value);
+                // OpenTSDB reads counts as integers.
+                self.counts.push(count.value.trunc());
             }
             self.times_ms.push(interval.time_ms(base, cell.offset));
             self.values.push(cell.value);
