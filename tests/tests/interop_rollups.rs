@@ -168,21 +168,26 @@ async fn compare(
     (expected_http, expected_metric): (&Http, &str),
     readers: &[(&str, &Http, &str)],
 ) -> anyhow::Result<usize> {
-    let mut with_points = 0;
+    let (mut with_points, mut differing) = (0, Vec::new());
     for query in queries {
         let expected = groups(expected_http, query, expected_metric).await?;
         let has_points = |group: &Value| group["dps"].as_array().is_some_and(|points| !points.is_empty());
         with_points += usize::from(expected.iter().flatten().any(has_points));
         for (reader, http, metric) in readers {
             let found = groups(http, query, metric).await?;
-            ensure!(
-                found == expected,
-                "{reader}: {query}\n{}\nexpected\n{}",
-                json!(found),
-                json!(expected)
-            );
+            if found != expected {
+                let (found, expected) = (json!(found), json!(expected));
+                differing.push(format!("{reader}: {query}\n{found}\nexpected\n{expected}"));
+            }
         }
     }
+    ensure!(
+        differing.is_empty(),
+        "{} of {} queries differ, among them\n{}",
+        differing.len(),
+        queries.len() * readers.len(),
+        differing.get(..5).unwrap_or(&differing).join("\n")
+    );
     Ok(with_points)
 }
 

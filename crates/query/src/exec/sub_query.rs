@@ -53,7 +53,7 @@ pub(super) struct SubQueryExecution<'a> {
     environment: &'a Environment,
     context: &'a QueryContext,
     query: &'a QuerySpec,
-    sub_query: Cow<'a, SubQuery>,
+    sub_query: &'a SubQuery,
     /// The storage of the table that is read.
     storage: Cow<'a, Storage>,
     /// Its number in the query.
@@ -87,10 +87,7 @@ impl<'a> SubQueryExecution<'a> {
             context,
             query,
             can_emit_early: can_emit_early(query, sub_query, plan),
-            sub_query: match &plan.read.rollup {
-                Some(rollup) => rollup.sub_query(sub_query),
-                None => Cow::Borrowed(sub_query),
-            },
+            sub_query,
             storage: plan.storage(&environment.storage),
             index,
             plan,
@@ -203,7 +200,7 @@ impl<'a> SubQueryExecution<'a> {
         };
         let (storage, skip_damaged) = (&*self.storage, self.skip_damaged.as_ref());
         let windows = self.plan.downsample.as_ref().map(|(windows, _)| windows);
-        let lookahead = Lookahead::of(self.query, &self.sub_query, windows);
+        let lookahead = Lookahead::of(self.query, self.sub_query, windows);
         let source = ColumnSource::of(storage, points, self.plan, series, lookahead, skip_damaged);
         Some((points, source))
     }
@@ -374,7 +371,7 @@ impl<'a> SubQueryExecution<'a> {
         let compute = self.environment.resources.compute.clone();
         let (query, hours) = (self.query, &self.plan.hours);
         let aggregation =
-            AggregationContext::new(query, &self.sub_query, hours, self.context, compute, frames);
+            AggregationContext::new(query, self.sub_query, hours, self.context, compute, frames);
         Ok(Groups {
             aggregator,
             aggregation: Arc::new(aggregation),

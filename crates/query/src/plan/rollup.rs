@@ -25,7 +25,7 @@ use oxtsdb_row_store::TableName;
 use oxtsdb_schema::rollup::NoIdError;
 use oxtsdb_schema::{BaseTime, RollupInterval};
 
-use crate::function::aggregator::{Aggregator, Function};
+use crate::function::aggregator::Function;
 use crate::function::downsample::{Downsample, Interval};
 use crate::plan::hours::Hours;
 use crate::rollup::{RollupUsage, Rollups};
@@ -170,17 +170,6 @@ impl RollupRead {
             _ if self.count.is_some() => Function::Sum,
             "count" => Function::Sum,
             _ => downsample.function.under(query.quirks),
-        }
-    }
-
-    /// The sub-query over rollups: counts of series are added, not counted.
-    pub(crate) fn sub_query<'a>(&self, sub_query: &'a SubQuery) -> Cow<'a, SubQuery> {
-        match (sub_query.aggregator.name(), Aggregator::parse("sum")) {
-            ("count", Some(sum)) => Cow::Owned(SubQuery {
-                aggregator: sum,
-                ..sub_query.clone()
-            }),
-            _ => Cow::Borrowed(sub_query),
         }
     }
 
