@@ -14,7 +14,7 @@ use crate::process::{Server, cpu_seconds_of};
 use crate::queries::{self, Query};
 use crate::report::{ms, thousands};
 use crate::rig::Rig;
-use crate::workload::{Order, START_SECONDS, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, STEP_SECONDS, Shape, Workload};
 
 /// Queries on the embedded store, beside OpenTSDB on HBase; `tests/hbase/bench.sh queries` starts the servers.
 #[derive(Debug, Args)]
@@ -39,6 +39,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         hosts: arguments.hosts,
         metrics: 10,
         steps: 360,
+        step_seconds: STEP_SECONDS,
         start_seconds: START_SECONDS,
     };
     // A metric of its own day.

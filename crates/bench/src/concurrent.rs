@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::ingest::{self, http::Connection};
 use crate::process::Server;
 use crate::report::ms;
-use crate::workload::{Order, START_SECONDS, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, STEP_SECONDS, Shape, Workload};
 
 /// Dashboards' queries of an hour by many clients at a time, over HTTP.
 #[derive(Debug, Args)]
@@ -55,6 +55,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         hosts: arguments.hosts,
         metrics: 10,
         steps: 360,
+        step_seconds: STEP_SECONDS,
         start_seconds: START_SECONDS,
     };
     let server = Server::start(&program, &folder)?;

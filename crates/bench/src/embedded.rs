@@ -15,7 +15,7 @@ use comfy_table::Table;
 
 use crate::process::{Server, Usage, own_usage};
 use crate::report::{ms, thousands};
-use crate::workload::{Order, START_SECONDS, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, STEP_SECONDS, Shape, Workload};
 use crate::{disk, ingest, queries};
 
 /// Most hours that are sent to reach the flushes.
@@ -111,6 +111,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         hosts: arguments.hosts,
         metrics: 10,
         steps: arguments.steps,
+        step_seconds: STEP_SECONDS,
         start_seconds: START_SECONDS,
     };
     println!(

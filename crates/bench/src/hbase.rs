@@ -18,7 +18,7 @@ use crate::ingest::http::Connection;
 use crate::process::{Server, cpu_seconds_of, own_usage};
 use crate::report::thousands;
 use crate::rig::Rig;
-use crate::workload::{Order, START_SECONDS, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, STEP_SECONDS, Shape, Workload};
 
 /// Beside OpenTSDB, both on one HBase; `tests/hbase/bench.sh` starts the servers.
 #[derive(Debug, Args)]
@@ -117,6 +117,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
             hosts: arguments.hosts,
             metrics: 10,
             steps: arguments.steps,
+            step_seconds: STEP_SECONDS,
             start_seconds: START_SECONDS + hour * 3600,
         }
     };

@@ -10,7 +10,7 @@ use crate::ingest;
 use crate::process::Server;
 use crate::queries::{self, Query};
 use crate::report::{ms, thousands};
-use crate::workload::{Order, START_SECONDS, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, STEP_SECONDS, Shape, Workload};
 
 /// Queries over a hundred million points of one metric: memory, and time to the first frame.
 #[derive(Debug, Args)]
@@ -40,6 +40,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         hosts: arguments.series,
         metrics: 1,
         steps: arguments.hours * 360,
+        step_seconds: STEP_SECONDS,
         start_seconds: START_SECONDS,
     };
     for hour in 0..arguments.hours {

@@ -19,6 +19,7 @@ mod process;
 mod queries;
 mod report;
 mod rig;
+mod rollups;
 mod workload;
 
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ enum Other {
     Assign(assign::Arguments),
     Peers(peers::Arguments),
     Operations(operations::Arguments),
+    Rollups(rollups::Arguments),
 }
 
 #[tokio::main]
@@ -77,6 +79,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Assign(arguments)) => assign::run(program, arguments).await,
         Some(Other::Peers(arguments)) => peers::run(program, arguments).await,
         Some(Other::Operations(arguments)) => operations::run(program, arguments).await,
+        Some(Other::Rollups(arguments)) => rollups::run(program, arguments).await,
     }
 }
 

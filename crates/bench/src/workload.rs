@@ -16,13 +16,15 @@ pub(crate) struct Shape {
     pub(crate) hosts: u32,
     /// Metrics of each host.
     pub(crate) metrics: u32,
-    /// Points of each series, 10 s apart.
+    /// Points of each series.
     pub(crate) steps: u32,
+    /// Seconds between two of them; [`STEP_SECONDS`] but for long ranges.
+    pub(crate) step_seconds: u32,
     /// First timestamp, seconds since the epoch; an exact hour.
     pub(crate) start_seconds: u32,
 }
 
-/// Seconds between two points of a series.
+/// Usual seconds between two points of a series.
 pub(crate) const STEP_SECONDS: u32 = 10;
 
 /// One series by its names.
@@ -70,7 +72,7 @@ impl Shape {
     /// The timestamp of a step, seconds since the epoch.
     pub(crate) fn seconds(&self, step: usize) -> u32 {
         let steps = u32::try_from(step).expect("a workload has few steps");
-        self.start_seconds + steps * STEP_SECONDS
+        self.start_seconds + steps * self.step_seconds
     }
 }
 

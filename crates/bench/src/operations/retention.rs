@@ -11,7 +11,7 @@ use crate::ingest;
 use crate::peers::load::{self, End};
 use crate::process::folder_bytes;
 use crate::report::{ms, thousands};
-use crate::workload::{Order, Shape, Workload};
+use crate::workload::{Order, STEP_SECONDS, Shape, Workload};
 
 const DAY_SECONDS: u32 = 86_400;
 
@@ -39,6 +39,7 @@ pub(super) async fn measure(program: &Path, folder: &Path, arguments: &Arguments
         hosts: 1,
         metrics: 1,
         steps: 1,
+        step_seconds: STEP_SECONDS,
         start_seconds: now,
     });
     let calls = ingest::write::encode(&newer, Order::Time { points: 1 });

@@ -110,6 +110,7 @@ fn encode(batch: u32) -> ingest::stream::Streams {
         hosts: HOSTS,
         metrics: METRICS,
         steps: STEPS,
+        step_seconds: STEP_SECONDS,
         start_seconds: START_SECONDS + batch * STEPS * STEP_SECONDS,
     });
     ingest::stream::encode(&workload, workload::Order::Time { points: 1000 })
