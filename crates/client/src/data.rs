@@ -16,8 +16,8 @@ use crate::results::Progress;
 use crate::transport::Transport;
 use crate::write;
 use crate::{
-    Error, ExpressionFrame, LastPointOutcome, Point, QueryFrame, Results, StreamOptions, StreamWriter,
-    WriteReport,
+    Error, ExpressionFrame, LastPointOutcome, Point, QueryFrame, Results, Rollup, StreamOptions,
+    StreamWriter, WriteReport,
 };
 
 /// A client of the data service, `oxtsdb.data.v1.DataService`. Cloning is cheap; clones share the
@@ -50,6 +50,19 @@ impl DataClient {
     /// all points again.
     pub async fn write(&self, points: impl IntoIterator<Item = Point>) -> Result<WriteReport, Error> {
         write::write(&self.connection, points).await
+    }
+
+    /// Writes rollups and pre-aggregates, in as many requests as they need, one after the other. Returns how many are
+    /// stored, and each that is not.
+    ///
+    /// # Errors
+    ///
+    /// If a request fails as a whole. Rollups of the requests before it are stored; writing all of them again is safe.
+    pub async fn write_rollups(
+        &self,
+        rollups: impl IntoIterator<Item = Rollup>,
+    ) -> Result<WriteReport, Error> {
+        write::write_rollups(&self.connection, rollups).await
     }
 
     /// Opens a stream for points.

@@ -86,6 +86,7 @@ pub use uid::{
     UidWatch, WatchOptions, WatchUpdate,
 };
 pub use uid_set::UidSet;
+pub use write::{Aggregate, Rollup};
 
 pub use oxtsdb_proto::common::v1::ErrorReason;
 pub use oxtsdb_proto::data::v1::percentile::Estimator;

@@ -1,12 +1,17 @@
 //! Writing points by calls: any number of points, split into requests.
 
 mod request;
+mod rollups;
 
+use oxtsdb_proto::data::v1::Failures;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 
 use crate::call::{Connection, configured, send};
 use crate::transport::Transport;
 use crate::{Error, FailedPoint, Point, WriteReport, failures};
+
+pub(crate) use rollups::write_rollups;
+pub use rollups::{Aggregate, Rollup};
 
 /// Names and values of one request, in bytes: a quarter of what servers accept by default.
 const REQUEST_BYTES: usize = 4 << 20;
@@ -31,23 +36,38 @@ pub(crate) async fn write(
             .await?;
         report.written += response.written;
         report.failed += response.failed;
-        for range in failures::ranges(response.failures.unwrap_or_default()) {
-            let positions = (range.first..range.end).map_while(|position| {
-                let point = chunk.get(usize::try_from(position).ok()?)?;
-                Some((position, point))
-            });
-            report
-                .failures
-                .extend(positions.map(|(position, point)| FailedPoint {
-                    index: first_index + position,
-                    series: point.series.clone(),
-                    timestamp: point.timestamp,
-                    retryable: range.retryable,
-                    rejection: range.rejection.clone(),
-                }));
-        }
+        let failures = response.failures.unwrap_or_default();
+        let point = |position| chunk.get(position);
+        report
+            .failures
+            .extend(failed_points(failures, first_index, point));
         first_index += chunk.len() as u64;
     }
+}
+
+/// The failed points of a response, by the points of its request and the number of the first.
+fn failed_points<'a>(
+    failures: Failures,
+    first_index: u64,
+    point: impl Fn(usize) -> Option<&'a Point>,
+) -> impl Iterator<Item = FailedPoint> {
+    let ranges = failures::ranges(failures).into_iter();
+    ranges.flat_map(move |range| {
+        let positions = (range.first..range.end).map_while(|position| {
+            let point = point(usize::try_from(position).ok()?)?;
+            Some((position, point))
+        });
+        let failed: Vec<FailedPoint> = positions
+            .map(|(position, point)| FailedPoint {
+                index: first_index + position,
+                series: point.series.clone(),
+                timestamp: point.timestamp,
+                retryable: range.retryable,
+                rejection: range.rejection.clone(),
+            })
+            .collect();
+        failed
+    })
 }
 
 /// The points of the next request; none after the last.

@@ -23,6 +23,7 @@
 
 mod config;
 mod interval;
+mod word;
 
 use thiserror::Error;
 
@@ -30,6 +31,7 @@ use crate::hex_text::excerpt;
 use crate::value::{Value, ValueError};
 pub use config::{NoIdError, RollupConfig, RollupConfigError};
 pub use interval::{IntervalError, RollupInterval, RowSpan};
+pub use word::AggregateWord;
 
 /// The upper bit of an aggregation id is reserved.
 const ID_MASK: u8 = 0x7f;

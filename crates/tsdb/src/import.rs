@@ -1,7 +1,7 @@
 //! `tsdb import`: files in OpenTSDB's text format.
 //!
 //! ```text
-//!   lines ─► points ─► channel ─► StreamWriter ─► data service
+//!   lines ─► points ─► channel ─► StreamWriter ─► data service      rollups: calls of WriteRollups
 //!   └──── own thread ────┘            └─ acknowledgements ─► progress ─► report
 //! ```
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use oxtsdb_client::{Error, StreamOptions, StreamWriter};
+use oxtsdb_client::{DataClient, Error, StreamOptions, StreamWriter};
 use tokio::sync::mpsc;
 
 use crate::copy::{IntoArgs, run_import};
@@ -40,6 +40,9 @@ const BATCHES_AHEAD: usize = 4;
 /// Timestamps are seconds, or milliseconds (also as 1346846400.250); whole seconds are stored as
 /// seconds. Values without `.`, `e` and `E` are integers; all others are stored in 4 bytes if that
 /// loses nothing, else in 8 (OpenTSDB's import always takes 4, and 0.1 becomes 0.10000000149).
+///
+/// A line `rollup INTERVAL-AGGREGATOR[:GROUPBY] METRIC TIMESTAMP VALUE TAGK=TAGV [...]` is a rollup or a pre-aggregate, as
+/// telnet takes it; the server needs --rollups-config.
 ///
 /// Rejected lines do not stop the import. At the end, standard output has one line,
 /// `N points in S s (R points/s), E lines rejected`, and standard error the rejected lines as
@@ -107,7 +110,7 @@ pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     // Not one of the runtime's threads: the runtime waits for those at exit, and this one may block on a
     // terminal.
     let reading = std::thread::spawn(move || reader.run());
-    let written = write(&mut writer, &mut receiver, &progress).await;
+    let written = write(&server.client, &mut writer, &mut receiver, &progress).await;
     if written.is_ok() && reading.join().is_err() {
         anyhow::bail!("the thread that reads the files failed");
     }
@@ -149,6 +152,7 @@ fn options(progress: &Progress, bar: &ProgressBar, patience: Duration) -> Stream
 
 /// Writes all batches, and waits until they are acknowledged.
 async fn write(
+    client: &DataClient,
     writer: &mut StreamWriter,
     batches: &mut mpsc::Receiver<Batch>,
     progress: &Progress,
@@ -159,6 +163,10 @@ async fn write(
             error = writer.failed() => return Err(error),
         };
         let Some(batch) = batch else { break };
+        if !batch.rollups.is_empty() {
+            let written = client.write_rollups(batch.rollups.iter().cloned()).await?;
+            progress.rollups_written(&batch, &written);
+        }
         progress.sending(&batch, writer.sent());
         for point in &batch.points {
             writer.send(&point.series, point.timestamp, point.value).await?;

@@ -5,12 +5,13 @@
 //!   rollup GROUPBY METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
 //! ```
 //!
-//! Without a dash the first word is a group-by aggregator: the second of its parts between colons, or the only one. So
-//! `1h:sum` is a pre-aggregate without an interval, as in OpenTSDB.
+//! [`AggregateWord`] is the first word.
 //!
 //! Source: OpenTSDB 2.4, `RollupDataPointRpc.importDataPoint`; replies recorded from 2.4.1.
 
 use std::fmt::Display;
+
+use oxtsdb_schema::rollup::AggregateWord;
 
 use super::lines::{Batch, Command, PutLine, next_word};
 use crate::rollup::{Aggregate, AggregateError, NewAggregate};
@@ -53,20 +54,15 @@ pub(super) fn parse<'a>(words: Option<&'a str>) -> Result<NewAggregate<'a>, Comm
 
 /// The aggregate that the first word names.
 fn aggregate(word: &str) -> Aggregate<'_> {
-    let mut parts = word.split(':');
-    let first = parts.next().unwrap_or_default();
-    let second = parts.next();
-    let named = |text: &'_ str| !text.is_empty();
-    match first.split_once('-') {
-        Some((interval, aggregator)) => Aggregate {
-            interval: Some(interval).filter(|text| named(text)),
-            aggregator: Some(aggregator),
-            group_by: second.filter(|text| named(text)),
-        },
-        None => Aggregate {
-            group_by: Some(second.unwrap_or(first)),
-            ..Aggregate::default()
-        },
+    let AggregateWord {
+        interval,
+        aggregator,
+        group_by,
+    } = AggregateWord::parse(word);
+    Aggregate {
+        interval,
+        aggregator,
+        group_by,
     }
 }
 

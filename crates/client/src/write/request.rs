@@ -20,12 +20,17 @@ pub(super) fn of(points: &[Point], allow_any_time: bool) -> WriteRequest {
     let runs = points.chunk_by(|a, b| a.series == b.series && is_int(a) == is_int(b));
     WriteRequest {
         series: runs.filter_map(message).collect(),
-        options: Some(WriteOptions {
-            time_unit: TimeUnit::Milliseconds.into(),
-            allow_any_time,
-            max_errors: Some(MAX_ERRORS),
-            ..WriteOptions::default()
-        }),
+        options: Some(options(allow_any_time)),
+    }
+}
+
+/// The options of all requests.
+pub(super) fn options(allow_any_time: bool) -> WriteOptions {
+    WriteOptions {
+        time_unit: TimeUnit::Milliseconds.into(),
+        allow_any_time,
+        max_errors: Some(MAX_ERRORS),
+        ..WriteOptions::default()
     }
 }
 
@@ -44,7 +49,8 @@ fn message(points: &[Point]) -> Option<TimeSeries> {
     Some(message)
 }
 
-fn name(series: &SeriesName) -> Name {
+/// The names of a series.
+pub(super) fn name(series: &SeriesName) -> Name {
     let tags = series.tags().map(|(key, value)| Tag {
         key: key.to_owned(),
         value: value.to_owned(),

@@ -2,7 +2,11 @@
 //!
 //! ```text
 //!   [put ]METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
+//!   rollup INTERVAL-AGGREGATOR[:GROUPBY] METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
+//!   rollup GROUPBY METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
 //! ```
+//!
+//! Points of a metric called `rollup` need `put `, unless a number follows.
 //!
 //! Words are separated by blanks or tabs, as many as there are. Timestamps are seconds, or
 //! milliseconds if they do not fit 32 bits. `1346846400.250` is milliseconds too; other decimals
@@ -16,7 +20,7 @@ use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
 use oxtsdb_schema::{Timestamp, Value};
 use thiserror::Error;
 
-/// A point, with its words as in the line.
+/// A point or a rollup, with its words as in the line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Line<'a> {
     /// Metric name; not empty.
@@ -27,6 +31,8 @@ pub(super) struct Line<'a> {
     pub(super) value: Value,
     /// All tags; not empty. See [`tags`].
     pub(super) tags: &'a str,
+    /// What a rollup aggregates; `None` for a point.
+    pub(super) aggregate: Option<&'a str>,
 }
 
 /// Why a line is not a point.
@@ -102,9 +108,9 @@ pub(super) fn parse(line: &str) -> Result<Option<Line<'_>>, LineError> {
         return Ok(None);
     }
     // A metric called `put` is followed by a number, the command by a metric and then a number.
-    let text = match text.strip_prefix("put ") {
-        Some(rest) => rest.trim_start_matches(is_blank),
-        None => text,
+    let (text, aggregate) = match text.strip_prefix("put ") {
+        Some(rest) => (rest.trim_start_matches(is_blank), None),
+        None => aggregate(text).map_or((text, None), |(aggregate, rest)| (rest, Some(aggregate))),
     };
     let (metric, rest) = word(text);
     let (timestamp, rest) = word(rest);
@@ -121,7 +127,20 @@ pub(super) fn parse(line: &str) -> Result<Option<Line<'_>>, LineError> {
             error,
         })?,
         tags,
+        aggregate,
     }))
+}
+
+/// The aggregate of a line with a rollup, and the words behind it.
+fn aggregate(text: &str) -> Option<(&str, &str)> {
+    let rest = text
+        .strip_prefix("rollup")
+        .filter(|rest| rest.starts_with(is_blank))?;
+    let (aggregate, rest) = word(rest.trim_start_matches(is_blank));
+    let is_timestamp = aggregate
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    (!is_timestamp).then_some((aggregate, rest))
 }
 
 /// The tags of a line, in their order; a tag that is repeated with its value counts once.

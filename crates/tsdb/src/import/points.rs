@@ -1,12 +1,15 @@
-//! Lines become points, in batches that the reader passes on.
+//! Lines become points and rollups, in batches that the reader passes on.
 
-use oxtsdb_client::{Point, SeriesName, Timestamp, Value};
+use std::sync::Arc;
+
+use oxtsdb_client::{Aggregate, Point, Rollup, SeriesName, Timestamp, Value};
 use oxtsdb_schema::Value as Stored;
+use oxtsdb_schema::rollup::AggregateWord;
 use rustc_hash::FxHashMap;
 
 use super::line::{self, Line, LineError};
 
-/// Points of a batch.
+/// Points and rollups of a batch.
 const BATCH_POINTS: usize = 4096;
 
 /// Text of the lines of a batch, which bounds its memory.
@@ -15,7 +18,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Text of the series that are kept, which bounds the memory of long imports.
 const SERIES_BYTES: usize = 128 << 20;
 
-/// Points of one file.
+/// Points and rollups of one file.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// The file, by its place among the arguments.
@@ -24,6 +27,10 @@ pub(super) struct Batch {
     pub(super) points: Vec<Point>,
     /// The line of each point, from 1.
     pub(super) lines: Vec<u64>,
+    /// The rollups.
+    pub(super) rollups: Vec<Rollup>,
+    /// The line of each rollup, from 1.
+    pub(super) rollup_lines: Vec<u64>,
     bytes: usize,
 }
 
@@ -48,7 +55,7 @@ impl Batcher {
     ///
     /// # Errors
     ///
-    /// If it is not a point.
+    /// If it is neither a point nor a rollup.
     pub(super) fn add(&mut self, text: &[u8], number: u64) -> Result<(), LineError> {
         let text = str::from_utf8(text).map_err(|_| LineError::NotUtf8)?;
         let Some(line) = line::parse(text)? else {
@@ -63,15 +70,25 @@ impl Batcher {
                 Stored::Double(double) => Value::Double(double),
             },
         };
-        self.batch.points.push(point);
-        self.batch.lines.push(number);
+        match line.aggregate {
+            None => {
+                self.batch.points.push(point);
+                self.batch.lines.push(number);
+            }
+            Some(word) => {
+                let aggregate = aggregate(word, self.batch.rollups.last());
+                self.batch.rollups.push(Rollup { aggregate, point });
+                self.batch.rollup_lines.push(number);
+            }
+        }
         self.batch.bytes += text.len();
         Ok(())
     }
 
     /// Whether the batch has to be taken before another line is added.
     pub(super) fn is_full(&self) -> bool {
-        self.batch.points.len() >= BATCH_POINTS || self.batch.bytes >= BATCH_BYTES
+        let Batch { points, rollups, .. } = &self.batch;
+        points.len() + rollups.len() >= BATCH_POINTS || self.batch.bytes >= BATCH_BYTES
     }
 
     /// The batch, unless it is empty.
@@ -80,7 +97,9 @@ impl Batcher {
             file: self.batch.file,
             ..Batch::default()
         };
-        Some(std::mem::replace(&mut self.batch, next)).filter(|batch| !batch.points.is_empty())
+        let batch = std::mem::replace(&mut self.batch, next);
+        let is_empty = batch.points.is_empty() && batch.rollups.is_empty();
+        (!is_empty).then_some(batch)
     }
 
     fn series(&mut self, line: &Line<'_>) -> Result<SeriesName, LineError> {
@@ -102,9 +121,51 @@ impl Batcher {
     }
 }
 
+/// The aggregate of a word; that of the last rollup if it is the same.
+fn aggregate(word: &str, last: Option<&Rollup>) -> Arc<Aggregate> {
+    let word = AggregateWord::parse(word);
+    let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let aggregate = Aggregate {
+        interval: owned(word.interval),
+        aggregator: owned(word.aggregator),
+        group_by: owned(word.group_by),
+    };
+    match last {
+        Some(last) if *last.aggregate == aggregate => Arc::clone(&last.aggregate),
+        _ => Arc::new(aggregate),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_with_an_aggregate_become_rollups() {
+        let mut batcher = Batcher::default();
+        let lines = [
+            "rollup 1h-sum m 3600 7 a=x",
+            "m 3600 1 a=x",
+            "rollup 1h-sum:max m 7200 0.5 a=x",
+            "rollup 3600 1 a=x",
+        ];
+        for (line, number) in lines.iter().zip(1..) {
+            batcher.add(line.as_bytes(), number).unwrap();
+        }
+        let batch = batcher.take().unwrap();
+        assert_eq!(
+            (&batch.lines[..], &batch.rollup_lines[..]),
+            (&[2, 4][..], &[1, 3][..])
+        );
+        let aggregates = batch.rollups.iter().map(|rollup| {
+            let aggregate = &*rollup.aggregate;
+            [&aggregate.interval, &aggregate.aggregator, &aggregate.group_by].map(String::as_str)
+        });
+        let aggregates: Vec<[&str; 3]> = aggregates.collect();
+        assert_eq!(aggregates, [["1h", "sum", ""], ["1h", "sum", "max"]]);
+        assert_eq!(batch.points[1].series, SeriesName::new("rollup", [("a", "x")]));
+        assert_eq!(batch.rollups[0].point.value, Value::Int(7));
+    }
 
     #[test]
     fn lines_become_points_with_their_line_numbers() {

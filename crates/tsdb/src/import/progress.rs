@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use oxtsdb_client::{Acknowledged, FailedPoint};
+use oxtsdb_client::{Acknowledged, FailedPoint, WriteReport};
 
 use super::points::Batch;
 use super::report::Report;
@@ -55,6 +55,20 @@ impl Progress {
             let rejection = point.rejection.as_ref();
             let reason = rejection.map_or(UNDESCRIBED, |rejection| &rejection.message);
             state.report.reject(file, line, &reason);
+        }
+    }
+
+    /// The service has stored rollups of a batch, or rejected some.
+    pub(super) fn rollups_written(&self, batch: &Batch, written: &WriteReport) {
+        let report = &mut self.lock().report;
+        report.written += written.written;
+        for failed in &written.failures {
+            let place = usize::try_from(failed.index).unwrap_or(usize::MAX);
+            if let Some(line) = batch.rollup_lines.get(place) {
+                let rejection = failed.rejection.as_ref();
+                let reason = rejection.map_or(UNDESCRIBED, |rejection| &rejection.message);
+                report.reject(batch.file, *line, &reason);
+            }
         }
     }
 

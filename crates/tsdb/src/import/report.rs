@@ -16,7 +16,7 @@ pub(super) struct Report {
     files: Vec<PathBuf>,
     errors_file: Option<BufWriter<File>>,
     write_error: Option<io::Error>,
-    /// Points that the server stored.
+    /// Points and rollups that the server stored.
     pub(super) written: u64,
     /// Lines that were rejected, here or by the server.
     pub(super) rejected: u64,

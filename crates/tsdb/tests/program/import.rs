@@ -208,3 +208,47 @@ fn frames_fit_the_window_of_the_server() {
     let done = server.run(&["import", file.to_str().unwrap()]).ok();
     assert!(done.starts_with("5000 points in "), "{done}");
 }
+
+#[test]
+fn stores_rollups_and_reports_rejected_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"{"aggregationIds": {"sum": 0, "count": 1}, "intervals": [
+        {"table": "tsdb", "preAggregationTable": "agg", "interval": "1m", "rowSpan": "1h", "defaultInterval": true},
+        {"table": "hours", "preAggregationTable": "hours-agg", "interval": "1h", "rowSpan": "1d"}]}"#;
+    let server = Server::start_with(&folder.path().join("data"), |command| {
+        command.args(["--rollups-config", config]);
+    });
+    let file = folder.path().join("rollups.txt");
+    std::fs::write(
+        &file,
+        "rollup 1h-sum m 1346846400 18 host=web01\n\
+         rollup 1h-count m 1346846400 6 host=web01\n\
+         m 1346846400 5 host=web01\n\
+         rollup 2h-sum m 1346846400 18 host=web01\n\
+         rollup 1h-max m 1346846400 18 host=web01\n\
+         rollup 1h-sum m 1346850000 0.5 host=web01\n\
+         rollup 1h-sum m 1346850000\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    let done = server.run(&["import", file]).failed(1);
+    assert!(done.stdout.starts_with("4 points in "), "{}", done.stdout);
+    assert!(done.stdout.ends_with(", 3 lines rejected\n"), "{}", done.stdout);
+    for (line, rule) in [(4, "2h"), (5, "max"), (7, "has 4 words")] {
+        let place = format!("{file}:{line}: ");
+        let reason = done.stderr.lines().find_map(|line| line.strip_prefix(&place));
+        assert!(
+            reason.is_some_and(|reason| reason.contains(rule)),
+            "{place}{rule}\n{}",
+            done.stderr
+        );
+    }
+    let query = |expression| {
+        let range = ["query", "1346846400", "1346853599", expression];
+        server.run(&range).ok()
+    };
+    let sums = query("sum:1h-sum:m");
+    assert!(sums.contains("18") && sums.contains("0.5"), "{sums}");
+    let averages = query("sum:1h-avg:m");
+    assert!(averages.contains('3') && !averages.contains("18"), "{averages}");
+}
