@@ -88,8 +88,12 @@ async fn drops_days_with_their_files() -> anyhow::Result<()> {
         stored == [5, 4, 3, 2, 1, 0] || stored == [4, 3, 2, 1, 0],
         "{stored:?}"
     );
-    let dropped = statistic(&tsdb, "oxtsdb.points.dropped_days").await?;
-    assert_eq!(dropped, 20 - folders(&data_dir)?.len() as u64);
+    until("the dropped days are counted", || async {
+        let dropped = statistic(&tsdb, "oxtsdb.points.dropped_days").await?;
+        ensure!(dropped == 20 - folders(&data_dir)?.len() as u64, "{dropped} days");
+        Ok(())
+    })
+    .await?;
     let log = tsdb.process().log();
     assert!(log.contains("dropped a day"), "{log}");
     assert!(!data_dir.join("data/points/dropped").read_dir()?.any(|_| true));

@@ -113,7 +113,7 @@ async fn write(server: &Server, arguments: &Arguments) -> anyhow::Result<f64> {
             metrics: 1,
             steps: DAY_SECONDS / STEP_SECONDS,
             step_seconds: STEP_SECONDS,
-            start_seconds: START_SECONDS + day * DAY_SECONDS,
+            start_seconds: start(arguments.days) + day * DAY_SECONDS,
         });
         points += workload.shape.points();
         let streams = ingest::stream::encode(&workload, Order::Time { points: 1000 });
@@ -131,8 +131,8 @@ async fn build(server: &Server, days: u32) -> anyhow::Result<()> {
     let request = BuildRollupsRequest {
         metric: METRIC.to_owned(),
         range: Some(TimeRange {
-            start: Some(time_range::Start::StartMs(ms(START_SECONDS))),
-            end: Some(time_range::End::EndMs(ms(START_SECONDS + days * DAY_SECONDS))),
+            start: Some(time_range::Start::StartMs(ms(start(days)))),
+            end: Some(time_range::End::EndMs(ms(START_SECONDS))),
         }),
         ..BuildRollupsRequest::default()
     };
@@ -151,6 +151,11 @@ async fn build(server: &Server, days: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The first timestamp: rollups of the future are not built.
+const fn start(days: u32) -> u32 {
+    START_SECONDS - days * DAY_SECONDS
+}
+
 struct Measured {
     median: Duration,
     cpu_ms: f64,
@@ -164,8 +169,8 @@ async fn measure(
     arguments: &Arguments,
 ) -> anyhow::Result<Measured> {
     let query = json!({
-        "start": START_SECONDS,
-        "end": START_SECONDS + arguments.days * DAY_SECONDS - 1,
+        "start": start(arguments.days),
+        "end": START_SECONDS - 1,
         "queries": [{"metric": METRIC, "aggregator": "sum", "downsample": downsample, "rollupUsage": usage}],
     });
     let answer = ask(server.http, &query).await?;
