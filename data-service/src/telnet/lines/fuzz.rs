@@ -8,8 +8,8 @@ use super::{Batch, Command, parse};
 /// As a session limits them, in characters and points.
 const MAX_LINE: usize = 1024;
 const MAX_POINTS: usize = 1000;
-/// A reply: a line of one byte has one.
-const REPLY_BYTES: usize = 256;
+/// A command and its reply, of which a line of one byte has one, in a vector that grows to twice its length.
+const REPLY_BYTES: usize = 1024;
 
 #[test]
 fn telnet_lines() {
