@@ -1,4 +1,5 @@
-//! `tsdb fsck` on a table that OpenTSDB writes too: OpenTSDB's own fsck finds errors before the repair and none after it.
+//! `tsdb fsck` on a table that OpenTSDB writes too: OpenTSDB's own fsck complains before the repair and
+//! finds nothing after it.
 
 use std::process::{Command, Output};
 
@@ -84,7 +85,8 @@ async fn opentsdbs_fsck_finds_nothing_after_our_repairs() -> anyhow::Result<()> 
     ensure!(response.status == 200, "{}: {}", response.status, response.body);
     let before = stored.cells(&tables.data).await?;
     let theirs = rig.data_fsck(&opentsdb).await?;
-    ensure!(theirs.errors > 0, "{theirs:?}");
+    // It ends early at some corruptions.
+    ensure!(theirs.errors > 0 || !theirs.complaints.is_empty(), "{theirs:?}");
     println!(
         "OpenTSDB finds {} errors in {corruptions} corrupted rows",
         theirs.errors
