@@ -146,7 +146,7 @@ start_server() {
     DATA_PORT=$((HTTP_PORT + 1))
     UID_PORT=$((HTTP_PORT + 2))
     "$TSDB" serve --data-dir "$folder" --http-listen "127.0.0.1:$HTTP_PORT" \
-      --data-listen "127.0.0.1:$DATA_PORT" --uid-listen "127.0.0.1:$UID_PORT" "$@" \
+      --data-listen "127.0.0.1:$DATA_PORT" --uid-listen "127.0.0.1:$UID_PORT" --admin-listen none "$@" \
       >"$folder.log" 2>&1 &
     SERVER=$!
     local wait

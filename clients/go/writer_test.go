@@ -45,7 +45,7 @@ func startServer(t *testing.T) *server {
 }
 
 func (s *server) start() {
-	arguments := []string{"serve", "--data-dir", filepath.Join(s.folder, "data")}
+	arguments := []string{"serve", "--admin-listen=none", "--data-dir", filepath.Join(s.folder, "data")}
 	for name, port := range s.ports {
 		arguments = append(arguments, fmt.Sprintf("--%s-listen=127.0.0.1:%s", name, port))
 	}

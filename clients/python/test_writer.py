@@ -41,7 +41,8 @@ class Server:
 
     def start(self):
         listen = [f"--{name}-listen=127.0.0.1:{port}" for name, port in self.ports.items()]
-        command = [os.environ["OXTSDB_TSDB"], "serve", f"--data-dir={self.folder}/data", *listen, *self.flags]
+        command = [os.environ["OXTSDB_TSDB"], "serve", "--admin-listen=none", f"--data-dir={self.folder}/data"]
+        command += [*listen, *self.flags]
         with open(f"{self.folder}/log", "ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         ready = self.process.stdout.readline()

@@ -100,7 +100,8 @@ impl DataService {
         let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
         let search = self.text_search.clone();
         let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), search, settings)
-            .with_connections(&host.connections);
+            .with_connections(&host.connections)
+            .with_metrics(&host.admin.metrics);
         FrontEnd::new(|listener, shutdown| async move {
             server.serve(listener, shutdown).await;
             Ok(())

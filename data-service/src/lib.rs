@@ -22,6 +22,7 @@ mod layout_check;
 mod listener;
 mod lookup;
 pub(crate) mod meta;
+mod metrics;
 mod points;
 mod references;
 mod rollup;

@@ -26,6 +26,7 @@ use hyper_util::rt::TokioIo;
 use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection, Connections, ListenerOptions, RequestGuard};
+use oxtsdb_server::metrics::{Metrics, RequestTimer};
 use tokio::net::TcpListener;
 
 use crate::front::counters::Counters;
@@ -100,6 +101,14 @@ impl HttpTelnetServer {
         }
     }
 
+    /// The same server, with its requests and connections among the metrics of the process.
+    #[must_use]
+    pub fn with_metrics(self, metrics: &Metrics) -> HttpTelnetServer {
+        self.counters.report_to(metrics);
+        metrics.add_connections("http", Arc::clone(&self.counters.connections));
+        self
+    }
+
     /// The same server with another window for telnet, in bytes.
     #[cfg(test)]
     pub(crate) fn with_telnet_window(self, bytes: usize) -> HttpTelnetServer {
@@ -162,8 +171,12 @@ impl HttpTelnetServer {
                 request.extensions_mut().insert(client);
                 let (http, guard) = (http.clone(), connection.request());
                 async move {
-                    let response = http.handle(request).await;
-                    Ok::<_, std::convert::Infallible>(response.map(|body| Tracked { body, _guard: guard }))
+                    let (response, timer) = http.handle_timed(request).await;
+                    Ok::<_, std::convert::Infallible>(response.map(|body| Tracked {
+                        body,
+                        _guard: guard,
+                        _timer: timer,
+                    }))
                 }
             })
         };
@@ -206,6 +219,7 @@ impl HttpTelnetServer {
 struct Tracked<B> {
     body: B,
     _guard: RequestGuard,
+    _timer: RequestTimer,
 }
 
 impl<B: Body + Unpin> Body for Tracked<B> {

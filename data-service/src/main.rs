@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::Parser;
 use data_service::{DataSettings, UidsError, assemble, points_part, store_part};
 use oxtsdb_client::{ClientBuilder, UidClient};
-use oxtsdb_server::{GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
+use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
 
 /// Simple writes allocate a string for each name; this allocator is faster at that than the system's.
 #[global_allocator]
@@ -43,6 +43,15 @@ struct Cli {
         help_heading = "Listeners"
     )]
     data_listen: SocketAddr,
+    /// Address and port of metrics, health and debugging over HTTP, see docs/operate.md; `none`: no such port
+    #[arg(
+        long,
+        env = "OXTSDB_ADMIN_LISTEN",
+        value_name = "ADDRESS:PORT|none",
+        default_value = "127.0.0.1:4245",
+        help_heading = "Listeners"
+    )]
+    admin_listen: AdminListen,
     /// What to log to standard error, for example `info` or `warn,data_service=debug`
     #[arg(
         long,
@@ -91,6 +100,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 address: cli.data_listen,
             },
         ],
+        admin: cli.admin_listen,
         fixed_bytes: cli.data.fixed_bytes(),
         client_timeout: cli.data.connections.client_timeout(),
     };
@@ -114,8 +124,9 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .service(service.store_admin_server())
                 .service(service.tree_server())
                 .depends_on(part.probe(&service.store));
+            service.report_to(&host.admin);
             host.close_at_end(Arc::clone(&service.store));
-            Ok([service.http_and_telnet(&settings, host), host.grpc(grpc)])
+            Ok([service.http_and_telnet(&settings, host), host.grpc("data", grpc)])
         })
         .await
 }

@@ -30,7 +30,7 @@ print(*(s.getsockname()[1] for s in sockets), file=open(sys.argv[1], "w"))
 PORTS
 read -r http data uid <"$folder/ports"
 "$TSDB" serve --data-dir "$folder/data" --store hbase --hbase-thrift "$OXTSDB_TEST_HBASE" --write-form cells \
-  --http-listen "127.0.0.1:$http" --data-listen "127.0.0.1:$data" --uid-listen "127.0.0.1:$uid" \
+  --http-listen "127.0.0.1:$http" --data-listen "127.0.0.1:$data" --uid-listen "127.0.0.1:$uid" --admin-listen none \
   2>"$folder/log" &
 server=$!
 export OXTSDB_TARGET="http://127.0.0.1:$data"

@@ -63,6 +63,7 @@ pub mod health;
 pub mod http;
 pub mod load;
 pub mod memory;
+pub mod metrics;
 pub mod opentsdb;
 pub mod paths;
 mod ports;

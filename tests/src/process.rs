@@ -63,6 +63,8 @@ impl Process {
                 command.env_remove(variable);
             }
         }
+        // Programs run side by side; those whose admin listener is used have a flag for it.
+        command.env("OXTSDB_ADMIN_LISTEN", "none");
         let child = command
             .args(arguments)
             .stdin(Stdio::null())

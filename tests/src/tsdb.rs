@@ -66,6 +66,7 @@ pub struct Tsdb {
     http: SocketAddr,
     data: SocketAddr,
     uid: SocketAddr,
+    admin: SocketAddr,
     options: Options,
     data_dir: PathBuf,
     folder: TempDir,
@@ -131,12 +132,14 @@ impl Tsdb {
             .data_dir
             .clone()
             .unwrap_or_else(|| folder.path().join("data"));
-        let (http, data, uid) = (ports::free()?, ports::free()?, ports::free()?);
+        let [http, data, uid, admin] = [ports::free()?, ports::free()?, ports::free()?, ports::free()?];
+        let ports = [http, data, uid, admin];
         Ok(Self {
-            process: run(&data_dir, http, data, uid, &options, folder.path())?,
+            process: run(&data_dir, ports, &options, folder.path())?,
             http,
             data,
             uid,
+            admin,
             options,
             data_dir,
             folder,
@@ -171,9 +174,7 @@ impl Tsdb {
         ensure!(self.process.ended()?.is_some(), "the server still runs");
         self.process = run(
             &self.data_dir,
-            self.http,
-            self.data,
-            self.uid,
+            [self.http, self.data, self.uid, self.admin],
             &self.options,
             self.folder.path(),
         )?;
@@ -244,6 +245,11 @@ impl Tsdb {
         Http::new(self.http)
     }
 
+    /// Client of the admin listener.
+    pub fn admin(&self) -> Http {
+        Http::new(self.admin)
+    }
+
     /// A new telnet connection.
     ///
     /// # Errors
@@ -263,6 +269,11 @@ impl Tsdb {
         self.data
     }
 
+    /// Address of the admin listener.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// Address of the UID service.
     pub fn uid_address(&self) -> SocketAddr {
         self.uid
@@ -271,9 +282,7 @@ impl Tsdb {
 
 fn run(
     data_dir: &Path,
-    http: SocketAddr,
-    data: SocketAddr,
-    uid: SocketAddr,
+    [http, data, uid, admin]: [SocketAddr; 4],
     options: &Options,
     folder: &Path,
 ) -> anyhow::Result<Process> {
@@ -283,6 +292,7 @@ fn run(
         format!("--http-listen={http}"),
         format!("--data-listen={data}"),
         format!("--uid-listen={uid}"),
+        format!("--admin-listen={admin}"),
     ];
     arguments.extend(options.arguments.iter().cloned());
     let log = folder.join("tsdb.log");

@@ -20,6 +20,7 @@ use crate::{ports, wait};
 pub struct UidProgram {
     process: Process,
     address: SocketAddr,
+    admin: SocketAddr,
 }
 
 impl UidProgram {
@@ -43,13 +44,19 @@ impl UidProgram {
         flags: &[String],
     ) -> anyhow::Result<Self> {
         let address = address.map_or_else(ports::free, Ok)?;
+        let admin = ports::free()?;
         let mut arguments = vec![
             format!("--data-dir={}", folder.join("uid").display()),
             format!("--uid-listen={address}"),
+            format!("--admin-listen={admin}"),
         ];
         arguments.extend_from_slice(flags);
         let process = Process::run("uid-service", arguments, &folder.join("uid-service.log"))?;
-        let mut program = Self { process, address };
+        let mut program = Self {
+            process,
+            address,
+            admin,
+        };
         until_serving(&mut program.process, address, UID_SERVICE).await?;
         Ok(program)
     }
@@ -64,6 +71,11 @@ impl UidProgram {
         &mut self.process
     }
 
+    /// A client of the admin listener.
+    pub fn admin(&self) -> Http {
+        Http::new(self.admin)
+    }
+
     /// A client.
     pub fn client(&self) -> UidServiceClient<Channel> {
         UidServiceClient::new(channel(self.address))
@@ -76,6 +88,7 @@ pub struct DataProgram {
     process: Process,
     data: SocketAddr,
     http: SocketAddr,
+    admin: SocketAddr,
 }
 
 impl DataProgram {
@@ -109,16 +122,22 @@ impl DataProgram {
     ///
     /// If it cannot be run.
     pub fn launch(folder: &Path, uid_service: SocketAddr, flags: &[String]) -> anyhow::Result<Self> {
-        let (data, http) = (ports::free()?, ports::free()?);
+        let [data, http, admin] = [ports::free()?, ports::free()?, ports::free()?];
         let mut arguments = vec![
             format!("--data-dir={}", folder.join("data").display()),
             format!("--data-listen={data}"),
             format!("--http-listen={http}"),
+            format!("--admin-listen={admin}"),
             format!("--uid-endpoint=http://{uid_service}"),
         ];
         arguments.extend_from_slice(flags);
         let process = Process::run("data-service", arguments, &folder.join("data-service.log"))?;
-        Ok(Self { process, data, http })
+        Ok(Self {
+            process,
+            data,
+            http,
+            admin,
+        })
     }
 
     /// Waits until it serves.
@@ -148,6 +167,11 @@ impl DataProgram {
     /// A client.
     pub fn client(&self) -> DataServiceClient<Channel> {
         DataServiceClient::new(channel(self.data))
+    }
+
+    /// A client of the admin listener.
+    pub fn admin(&self) -> Http {
+        Http::new(self.admin)
     }
 
     /// A client of HTTP.

@@ -363,6 +363,7 @@ async fn a_folder_belongs_to_one_process() -> anyhow::Result<()> {
             "--http-listen=127.0.0.1:0",
             "--data-listen=127.0.0.1:0",
             "--uid-listen=127.0.0.1:0",
+            "--admin-listen=none",
         ])
         .kill_on_drop(true)
         .output();

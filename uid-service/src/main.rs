@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oxtsdb_server::connections::CLIENT_TIMEOUT;
-use oxtsdb_server::{GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
+use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
 use uid_service::UidSettings;
 
 /// Assigns and resolves UIDs
@@ -25,6 +25,15 @@ struct Cli {
         help_heading = "Listeners"
     )]
     uid_listen: SocketAddr,
+    /// Address and port of metrics and health over HTTP, see docs/operate.md; `none`: no such port
+    #[arg(
+        long,
+        env = "OXTSDB_ADMIN_LISTEN",
+        value_name = "ADDRESS:PORT|none",
+        default_value = "127.0.0.1:4246",
+        help_heading = "Listeners"
+    )]
+    admin_listen: AdminListen,
     /// What to log to standard error, for example `info` or `warn,uid_service=debug`
     #[arg(
         long,
@@ -55,6 +64,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             flag: "--uid-listen",
             address: cli.uid_listen,
         }],
+        admin: cli.admin_listen,
         fixed_bytes: cli.uids.fixed_bytes(),
         client_timeout: CLIENT_TIMEOUT,
     };
@@ -63,7 +73,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             let settings = cli.uids.clone().with_fixed_share(&host.share);
             let probe = part.probe(&store);
             let service = uid_service::assemble(store, &settings, host.shutdown.clone()).await?;
-            Ok([host.grpc(service.add_to(GrpcServer::new()).depends_on(probe))])
+            Ok([host.grpc("uid", service.add_to(GrpcServer::new()).depends_on(probe))])
         })
         .await
 }

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uid-service"));
-    command.env_clear().args(arguments).stderr(Stdio::piped());
+    command.env_clear().env("OXTSDB_ADMIN_LISTEN", "none");
+    command.args(arguments).stderr(Stdio::piped());
     command
 }
 

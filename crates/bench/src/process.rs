@@ -110,6 +110,7 @@ impl Server {
         let mut process = Process::start(
             Command::new(program)
                 .arg("serve")
+                .env("OXTSDB_ADMIN_LISTEN", "none")
                 .args(flags)
                 .args([
                     "--http-listen",

@@ -1,6 +1,7 @@
 //! The gRPC server, with health and reflection.
 
 mod connection;
+mod metrics;
 mod options;
 mod reflection;
 mod response;
@@ -20,6 +21,7 @@ use tracing::info;
 
 pub use options::GrpcOptions;
 
+use crate::admin::Readiness;
 use crate::connections::{ConnectionCounts, ListenerOptions};
 use crate::{Shutdown, StoreProbe};
 
@@ -106,12 +108,13 @@ impl GrpcServer {
         set_all(&health, &names, ServingStatus::Serving).await;
         info!(%address, services = ?names, "gRPC is served");
 
+        let readiness = options.admin.readiness.clone();
         let draining = {
             let (shutdown, mut health, names) = (shutdown.clone(), health.clone(), names.clone());
             async move {
                 tokio::select! {
                     () = shutdown.draining() => {}
-                    () = follow(probe, &health, &names) => {}
+                    () = follow(probe, &readiness, &health, &names) => {}
                 }
                 set_all(&health, &names, ServingStatus::NotServing).await;
                 shutdown.stopping().await;
@@ -122,6 +125,9 @@ impl GrpcServer {
                 health.clear_service_status("").await;
             }
         };
+        let counts = Arc::<ConnectionCounts>::default();
+        let metrics = &options.admin.metrics;
+        metrics.add_connections(options.name, Arc::clone(&counts));
         let connections = options.connections.listener(
             ListenerOptions {
                 name: "grpc",
@@ -132,7 +138,7 @@ impl GrpcServer {
                 client_timeout: options.client_timeout,
                 drain_limit: options.drain_limit,
             },
-            Arc::<ConnectionCounts>::default(),
+            counts,
         );
         let server = Arc::new(connection::Server::new(
             routes.routes(),
@@ -148,13 +154,22 @@ impl GrpcServer {
 }
 
 /// Reports changes of the probe, without end.
-async fn follow(probe: Option<StoreProbe>, health: &HealthReporter, names: &[&'static str]) {
+async fn follow(
+    probe: Option<StoreProbe>,
+    readiness: &Readiness,
+    health: &HealthReporter,
+    names: &[&'static str],
+) {
     let Some(probe) = probe else {
         return std::future::pending().await;
     };
+    let table = probe.table().to_string();
+    readiness.set_store(&table, true);
     let mut watch = probe.watch();
     loop {
-        let status = if watch.change().await {
+        let serves = watch.change().await;
+        readiness.set_store(&table, serves);
+        let status = if serves {
             ServingStatus::Serving
         } else {
             ServingStatus::NotServing

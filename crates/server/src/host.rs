@@ -23,8 +23,10 @@ use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tracing::info;
 
+use crate::admin::{self, Admin, AdminListen};
 use crate::args::ServerArgs;
 use crate::connections::Connections;
 use crate::listen::{BoundAddress, bind};
@@ -40,6 +42,8 @@ pub struct Program<'a, const S: usize, const L: usize> {
     pub stores: [&'a StorePart; S],
     /// Its ports.
     pub listeners: [ListenAddress; L],
+    /// Where the admin listener is.
+    pub admin: AdminListen,
     /// Memory of the services' caches and buffers, in bytes.
     pub fixed_bytes: u64,
     /// How long a client may leave pending data unread.
@@ -68,6 +72,8 @@ pub struct Host {
     pub connections: Connections,
     /// Announces the end of the program.
     pub shutdown: Shutdown,
+    /// What the admin listener shows.
+    pub admin: Admin,
     grpc: GrpcOptions,
     /// Stores that services opened, closed when they have ended.
     stores: Mutex<Vec<Arc<dyn RowStore>>>,
@@ -98,9 +104,12 @@ impl Host {
         self.stores.lock().push(store);
     }
 
-    /// A front end for gRPC, with the options of the program.
-    pub fn grpc(&self, server: GrpcServer) -> FrontEnd {
-        let options = self.grpc.clone();
+    /// A front end for gRPC, with the options of the program; `name` is that of its listener.
+    pub fn grpc(&self, name: &'static str, server: GrpcServer) -> FrontEnd {
+        let options = GrpcOptions {
+            name,
+            ..self.grpc.clone()
+        };
         FrontEnd::new(move |listener, shutdown| server.serve(listener, options, shutdown))
     }
 }
@@ -124,6 +133,11 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let store_bytes = args.store.memory_bytes(&self.stores);
         let (memory, share) = args.memory.divide(store_bytes + self.fixed_bytes)?;
         let (shutdown, trigger) = args.program.shutdown();
+        let admin = Admin::default();
+        admin.readiness.observe(&shutdown);
+        admin.metrics.collect_memory(&memory);
+        // Before the stores are opened, which may take long.
+        let admin_listener = AdminListener::start(self.admin, admin.clone())?;
         let signals = tokio::spawn(trigger.on_signal());
         // Raises the limit of descriptors, before stores open files.
         let connections = Connections::of_process();
@@ -131,16 +145,20 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,
                 memory: Some(memory.clone()),
+                admin: admin.clone(),
                 ..args.grpc.options(connections.clone())
             },
             memory,
             share,
             connections,
             shutdown,
+            admin,
             stores: Mutex::default(),
         };
         let stores = args.store.open(self.stores, &host.share).await?;
-        let served = self.serve(&host, stores.clone(), assemble).await;
+        let served = self
+            .serve(&host, stores.clone(), admin_listener.address, assemble)
+            .await;
         signals.abort();
         let mut closed = Ok(());
         let opened = std::mem::take(&mut *host.stores.lock());
@@ -148,12 +166,19 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             closed = closed.and(store.close().await);
         }
         served?;
+        drop(admin_listener);
         closed.context("close the store")?;
         info!("stopped");
         Ok(())
     }
 
-    async fn serve<A>(&self, host: &Host, stores: [Arc<dyn RowStore>; S], assemble: A) -> anyhow::Result<()>
+    async fn serve<A>(
+        &self,
+        host: &Host,
+        stores: [Arc<dyn RowStore>; S],
+        admin: Option<SocketAddr>,
+        assemble: A,
+    ) -> anyhow::Result<()>
     where
         A: AsyncFnOnce(&Host, [Arc<dyn RowStore>; S]) -> anyhow::Result<[FrontEnd; L]>,
     {
@@ -175,12 +200,48 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             ready += &format!(" {}={}", listener.name, bound.address());
             listening.push(BoundAddress::listen(bound)?);
         }
+        if let Some(address) = admin {
+            ready += &format!(" admin={address}");
+        }
+        host.admin.readiness.started();
         info!(store = %self.args.store, "{ready}");
         println!("{ready}");
         let serving = front_ends.into_iter().zip(listening);
         try_join_all(serving.map(|(front_end, listener)| front_end.0(listener, host.shutdown.clone())))
             .await?;
         Ok(())
+    }
+}
+
+/// The admin listener; it ends when this is dropped.
+struct AdminListener {
+    address: Option<SocketAddr>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl AdminListener {
+    /// Starts to listen.
+    fn start(listen: AdminListen, admin: Admin) -> anyhow::Result<Self> {
+        let AdminListen::At(address) = listen else {
+            return Ok(Self {
+                address: None,
+                task: None,
+            });
+        };
+        let listener = bind(address).and_then(|bound| Ok((bound.address(), bound.listen()?)));
+        let (address, listener) = listener.context("--admin-listen (`none`: no admin listener)")?;
+        Ok(Self {
+            address: Some(address),
+            task: Some(tokio::spawn(admin::serve(listener, admin))),
+        })
+    }
+}
+
+impl Drop for AdminListener {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //!           ─► Shutdown::stopping   no new connections; requests in progress are completed
 //! ```
 
+pub mod admin;
 mod args;
 pub mod connections;
 mod deadline;
@@ -14,6 +15,7 @@ mod grpc;
 mod host;
 mod listen;
 mod message_errors;
+pub mod metrics;
 mod middleware;
 mod probe;
 pub mod program;
@@ -24,6 +26,7 @@ pub mod store;
 mod store_error;
 pub mod telemetry;
 
+pub use admin::{Admin, AdminListen};
 pub use args::{GrpcSettings, MemoryLimit, ProgramArgs, ServerArgs};
 pub use deadline::{Deadline, deadline_of};
 pub use grpc::{GrpcOptions, GrpcServer};

@@ -63,6 +63,11 @@ impl StoreProbe {
         }
     }
 
+    /// The table that it reads from.
+    pub(crate) fn table(&self) -> &TableName {
+        &self.table
+    }
+
     /// Damaged rows that the store has set aside; it serves all others.
     pub fn damage(&self) -> Vec<DamagedRange> {
         self.store.damage()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use data_service::DataSettings;
 use oxtsdb_client::UidClient;
-use oxtsdb_server::{GrpcServer, ListenAddress, Program, ServerArgs};
+use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs};
 use tracing::{info, warn};
 use uid_service::UidSettings;
 
@@ -22,7 +22,7 @@ use crate::settings::opentsdb_conf::Outcome;
 /// opentsdb.conf.
 ///
 /// When the server is ready, it prints one line, `ready http=ADDRESS:PORT data=ADDRESS:PORT
-/// uid=ADDRESS:PORT`, with the ports that were selected for port 0. SIGTERM and SIGINT drain the server: health
+/// uid=ADDRESS:PORT admin=ADDRESS:PORT`, with the ports that were selected for port 0. SIGTERM and SIGINT drain the server: health
 /// reports NOT_SERVING, requests in progress are completed and stored, and the exit status is 0. A start that
 /// fails reports the reason in one line, with status 1.
 #[derive(Debug, Args)]
@@ -57,6 +57,16 @@ pub(crate) struct ServeArgs {
     )]
     uid_listen: SocketAddr,
 
+    /// Address and port of metrics, health and debugging over HTTP, see docs/operate.md; `none`: no such port
+    #[arg(
+        long,
+        env = "OXTSDB_ADMIN_LISTEN",
+        value_name = "ADDRESS:PORT|none",
+        default_value = "127.0.0.1:4245",
+        help_heading = "Listeners"
+    )]
+    admin_listen: AdminListen,
+
     /// OpenTSDB's configuration file. Settings that exist here are used, the others are listed in the log
     #[arg(long, env = "OXTSDB_OPENTSDB_CONF", value_name = "FILE")]
     opentsdb_conf: Option<PathBuf>,
@@ -89,6 +99,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             listen("data", "--data-listen", args.data_listen),
             listen("uid", "--uid-listen", args.uid_listen),
         ],
+        admin: args.admin_listen,
         fixed_bytes: args.uids.fixed_bytes() + args.data.fixed_bytes(),
         client_timeout: args.data.connections.client_timeout(),
     };
@@ -116,6 +127,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 host.shutdown.clone(),
             )
             .await?;
+            data_service.report_to(&host.admin);
             host.close_at_end(Arc::clone(&data_service.store));
             let data_probe = data_part.probe(&data_service.store);
             let data = GrpcServer::new()
@@ -130,8 +142,8 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             let uid = uid_service.add_to(GrpcServer::new());
             Ok([
                 data_service.http_and_telnet(&data_settings, host),
-                host.grpc(data.depends_on(data_probe)),
-                host.grpc(uid.depends_on(uid_probe)),
+                host.grpc("data", data.depends_on(data_probe)),
+                host.grpc("uid", uid.depends_on(uid_probe)),
             ])
         })
         .await?;

@@ -5,18 +5,19 @@
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.collectStats`, `PutDataPointRpc.collectStats`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_point_store::{Figures, PointStore};
 use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
+use oxtsdb_server::metrics::{Metrics, Protocol, Requests};
 
 use crate::front::build_info;
 use crate::meta::new_series::NewSeriesFeed;
-use crate::write::Writer;
+use crate::write::{IngestCounts, ProtocolCounts, Writer};
 use oxtsdb_query::Engine;
 
 /// Counts since the start.
@@ -30,8 +31,10 @@ pub(crate) struct Counters {
     pub(crate) telnet_lines: AtomicU64,
     /// Put requests: HTTP bodies and telnet lines.
     pub(crate) puts: AtomicU64,
-    /// Points stored.
-    pub(crate) points_added: AtomicU64,
+    /// Points by protocol, of gRPC too.
+    ingest: Arc<IngestCounts>,
+    /// Requests by protocol and method.
+    requests: OnceLock<Requests>,
     /// Points rejected for a value or timestamp that is not a number.
     pub(crate) invalid_values: AtomicU64,
     /// Points rejected by another rule.
@@ -101,10 +104,27 @@ impl Counters {
                 .points
                 .as_ref()
                 .map(|points| Arc::clone(&points.columns)),
+            ingest: Arc::clone(writer.counts()),
             writer: Some(writer.clone()),
             new_series: writer.meta_table().new_series().clone(),
             ..Counters::default()
         }
+    }
+
+    /// Counts requests among those of the process.
+    pub(crate) fn report_to(&self, metrics: &Metrics) {
+        // They are counted here if a request was served before.
+        let _ = self.requests.set(metrics.requests().clone());
+    }
+
+    /// Requests by protocol and method.
+    pub(crate) fn requests(&self) -> &Requests {
+        self.requests.get_or_init(Requests::default)
+    }
+
+    /// The points of a protocol.
+    pub(crate) fn ingest(&self, protocol: Protocol) -> &ProtocolCounts {
+        self.ingest.of(protocol)
     }
 
     /// Adds one.
@@ -153,7 +173,11 @@ impl Counters {
             ),
             untagged("tsd.http.query.success", &self.queries_succeeded),
             untagged("tsd.http.query.exceptions", &self.queries_failed),
-            statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
+            Statistic {
+                name: "tsd.datapoints.added",
+                tag: Some(("type", "all")),
+                value: self.ingest.stored(),
+            },
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
             Statistic {
                 name: "oxtsdb.meta.announcements_lost",

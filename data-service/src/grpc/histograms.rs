@@ -12,7 +12,7 @@ use oxtsdb_schema::{Histogram, HistogramCodecs, Timestamp};
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
-use super::write::{WriteOptions, failures_message};
+use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
 use crate::uids::series::SeriesRef;
 use crate::write::columns::Failures;
@@ -92,7 +92,10 @@ pub(super) async fn write_histograms(
         0
     } else {
         let outcome = service.writer.write_histograms(&good, deadline).await;
-        let outcome = outcome.map_err(|error| status::of_write(&error))?;
+        let outcome = outcome.map_err(|error| {
+            count_write(service, good.len() as u64, reasons.len() as u64, false);
+            status::of_write(&error)
+        })?;
         let failed = outcome.errors.into_iter();
         reasons.extend(failed.filter_map(|error| Some((*places.get(error.index)?, error.reason))));
         outcome.written
@@ -102,6 +105,7 @@ pub(super) async fn write_histograms(
     for (place, reason) in &reasons {
         failures.add_run(*place, 1, reason);
     }
+    count_write(service, written, failures.failed(), true);
     Ok(Response::new(WriteHistogramsResponse {
         written,
         failed: failures.failed(),

@@ -10,7 +10,7 @@ use oxtsdb_schema::Value;
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
-use super::write::{WriteOptions, failures_message};
+use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
 use crate::rollup::{Aggregate, NewAggregate, RollupWriter};
 use crate::write::PointErrorReason;
@@ -72,7 +72,10 @@ pub(super) async fn write_rollups(
     let mut written = 0;
     if !good.is_empty() {
         let outcome = writer.write(&good, deadline).await;
-        let outcome = outcome.map_err(|error| status::of_write(&error))?;
+        let outcome = outcome.map_err(|error| {
+            count_write(service, good.len() as u64, reasons.len() as u64, false);
+            status::of_write(&error)
+        })?;
         written = outcome.written as u64;
         let invalid = outcome.invalid.into_iter().map(|(index, error)| {
             let reason = PointErrorReason::InvalidRollup(error.to_string());
@@ -90,6 +93,7 @@ pub(super) async fn write_rollups(
     for (place, reason) in &reasons {
         failures.add_run(*place, 1, reason);
     }
+    count_write(service, written, failures.failed(), true);
     Ok(Response::new(WriteRollupsResponse {
         written,
         failed: failures.failed(),

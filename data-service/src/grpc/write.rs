@@ -18,6 +18,7 @@ use oxtsdb_proto::data::v1::{WriteRequest, WriteResponse};
 use oxtsdb_proto::decode_memory;
 use oxtsdb_proto::error::invalid_field_because;
 use oxtsdb_server::deadline_of;
+use oxtsdb_server::metrics::Protocol;
 use tonic::{Request, Response, Status};
 
 pub(super) use self::columns::{MAX_COLUMN_POINTS, write_columns};
@@ -103,12 +104,25 @@ async fn store(
     });
     let (batch, failures) = encoded.await?;
     let written = batch.points();
-    service.writer.store(batch, deadline).await.map_err(of_write)?;
+    let stored = service.writer.store(batch, deadline).await;
+    count_write(service, written, failures.failed(), stored.is_ok());
+    stored.map_err(of_write)?;
     Ok(Response::new(WriteResponse {
         written,
         failed: failures.failed(),
         failures: failures_message(failures),
     }))
+}
+
+/// Counts the points of a call or frame: `written` ones, unless the store failed, and `rejected` ones.
+pub(super) fn count_write(service: &DataServiceHandler, written: u64, rejected: u64, is_stored: bool) {
+    let counts = service.writer.counts().of(Protocol::Grpc);
+    if is_stored {
+        counts.add_batch(written, rejected);
+    } else {
+        counts.add_failed(written);
+        counts.add_rejected(rejected);
+    }
 }
 
 fn wrong_point_count(field: &str, count: usize, max: usize) -> Status {

@@ -31,7 +31,7 @@ use tracing::debug;
 
 use self::prepare::{Frames, Prepared, Report, max_frame_points};
 use self::replies::{Lost, Replies, replies};
-use super::write::WriteOptions;
+use super::write::{WriteOptions, count_write};
 use super::{DataServiceHandler, status};
 use crate::write::WriteError;
 
@@ -258,6 +258,12 @@ impl Session {
     /// Acknowledges the oldest frame, whose write has completed.
     fn stored(&mut self, report: Report, stored: Result<(), WriteError>) -> Result<(), End> {
         self.unacknowledged -= report.points;
+        count_write(
+            &self.service,
+            report.written,
+            report.failures.failed(),
+            stored.is_ok(),
+        );
         if let Err(error) = stored {
             // Acks are cumulative, so none may follow for a later frame. The client sends these again, stored or
             // not.

@@ -245,6 +245,14 @@ pub(crate) fn find<'e>(endpoints: &'e [Endpoint], path: &str) -> Result<Option<&
     Ok(found)
 }
 
+/// The name of a path's endpoint in the metrics: clients can make up paths.
+pub(crate) fn label(endpoints: &'static [Endpoint], path: &str) -> &'static str {
+    match find(endpoints, path) {
+        Ok(Some(endpoint)) => endpoint.path,
+        Ok(None) | Err(_) => "other",
+    }
+}
+
 /// Whether a path is below `/api`.
 pub(crate) fn is_api(path: &str) -> bool {
     segments_of(path)

@@ -59,6 +59,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
+use oxtsdb_server::metrics::{Protocol, RequestTimer};
 use tracing::warn;
 
 use crate::front::counters::Counters;
@@ -75,6 +76,7 @@ use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::request_body::{BodyLimits, RequestBody};
+pub(crate) use crate::http::stats::running_queries;
 use crate::rollup::RollupWriter;
 use crate::settings::DataSettings;
 use crate::text_search::TextSearch;
@@ -266,6 +268,19 @@ impl HttpApi {
             max_body_bytes: settings.http.max_body_bytes(),
             cors: Cors::new(&settings.http.cors_domains),
         }))
+    }
+
+    /// Handles a request, and counts it when the timer is dropped.
+    pub(crate) async fn handle_timed<B>(&self, request: Request<B>) -> (Response<ReplyBody>, RequestTimer)
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Display,
+    {
+        let requests = self.0.parts.counters.requests();
+        let mut timer = requests.begin(Protocol::Http, endpoint::label(ENDPOINTS, request.uri().path()));
+        let response = self.handle(request).await;
+        timer.set_code(response.status().as_str().to_owned());
+        (response, timer)
     }
 
     /// Handles a request. Errors are responses too.

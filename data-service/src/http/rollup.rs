@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use oxtsdb_schema::Value;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
+use oxtsdb_server::metrics::Protocol;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -96,6 +97,7 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
                 }
                 Err(text) => {
                     Counters::count(&counters.illegal_arguments);
+                    counters.ingest(Protocol::Http).add_rejected(1);
                     outcome.fail(flags, place, text);
                 }
             }
@@ -112,11 +114,14 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
             }
             Err(error) => {
                 Counters::add(&counters.storage_errors, good.len());
+                counters.ingest(Protocol::Http).add_failed(good.len() as u64);
                 return Err(outcome::failure(&error, outcome.success));
             }
         };
         outcome.success += written.written;
-        Counters::add(&counters.points_added, written.written);
+        let rejected = written.invalid.len() + written.unresolved.len();
+        let ingest = counters.ingest(Protocol::Http);
+        ingest.add_batch(written.written as u64, rejected as u64);
         let place = |index: usize| places.get(index).copied().unwrap_or_default();
         for (index, error) in written.invalid {
             Counters::count(&counters.illegal_arguments);

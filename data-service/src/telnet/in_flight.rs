@@ -1,5 +1,7 @@
 //! The batches of a connection that are being stored, in the order of their lines.
 
+use std::time::Instant;
+
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesOrdered;
@@ -19,13 +21,14 @@ struct Batch {
     points: usize,
     /// Covers the text.
     memory: Reservation,
+    begun: Instant,
 }
 
 /// The result of a batch.
 #[derive(Debug)]
 pub(super) enum BatchResult {
-    /// This number of points is stored.
-    Stored(usize),
+    /// This number of points is stored, of a batch that was begun then.
+    Stored(usize, Instant),
     /// This number of points is not known to be stored, and a retry does not help.
     Failed(usize, WriteError),
     /// The batch has to be stored again.
@@ -59,16 +62,21 @@ impl InFlight {
     /// Adds a batch behind the others. Batches are polled first in the order in which they are added.
     pub(super) fn push(
         &mut self,
-        text: &str,
-        points: usize,
+        (text, points): (&str, usize),
         memory: Reservation,
+        begun: Instant,
         stored: BoxFuture<'static, Result<(), WriteError>>,
     ) {
         self.bytes += Self::bytes_of(text);
         let text = text.into();
         let storing = async move {
             let stored = stored.await;
-            let batch = Batch { text, points, memory };
+            let batch = Batch {
+                text,
+                points,
+                memory,
+                begun,
+            };
             (batch, stored)
         };
         self.batches.push_back(storing.boxed());
@@ -79,10 +87,16 @@ impl InFlight {
     /// Behind a transient failure, all batches have to be stored again, also those that are stored: of two points
     /// with one timestamp the later has to be stored last.
     pub(super) async fn next(&mut self) -> Option<BatchResult> {
-        let (Batch { text, points, memory }, stored) = self.batches.next().await?;
+        let (batch, stored) = self.batches.next().await?;
+        let Batch {
+            text,
+            points,
+            memory,
+            begun,
+        } = batch;
         self.bytes -= Self::bytes_of(&text);
         Some(match stored {
-            Ok(()) if !self.has_again() => BatchResult::Stored(points),
+            Ok(()) if !self.has_again() => BatchResult::Stored(points, begun),
             Err(error) if !self.has_again() && !error.is_transient() => BatchResult::Failed(points, error),
             _ => {
                 self.again.push_str(&text);

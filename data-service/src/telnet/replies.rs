@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use oxtsdb_server::metrics::Protocol;
+
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::front::point_text::{self, Rejection};
@@ -9,6 +11,13 @@ use crate::rollup::NewAggregate;
 use crate::telnet::histogram::HistogramLine;
 use crate::telnet::lines::{self, Command, OtherLine};
 use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
+
+/// Codes of lines in the metrics.
+pub(super) const OK: &str = "ok";
+const INVALID_VALUE: &str = "invalid_value";
+const ILLEGAL_ARGUMENT: &str = "illegal_argument";
+const UNKNOWN_NAME: &str = "unknown_name";
+const STORAGE_ERROR: &str = "storage_error";
 
 const HELP: &str = "available commands: stats dropcaches version exit help put rollup histogram \n";
 
@@ -28,6 +37,10 @@ pub(super) fn reply_to_lines(
         while let Some(error) = rejected.next_if(|error| error.index < other.points_before) {
             reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
         }
+        let (method, code) = method_and_code(&other.command);
+        if !others_rejected.contains_key(&place) {
+            count_lines(counters, method, code, 1);
+        }
         match &other.command {
             Command::Version => replies.extend_from_slice(build_info::version_text().as_bytes()),
             Command::Help => replies.extend_from_slice(HELP.as_bytes()),
@@ -35,6 +48,7 @@ pub(super) fn reply_to_lines(
             Command::Stats => write_statistics(replies, &counters.statistics()),
             Command::InvalidValue(text) | Command::IllegalArgument(text) => {
                 Counters::count(&counters.puts);
+                counters.ingest(Protocol::Telnet).add_rejected(1);
                 let counter = match other.command {
                     Command::InvalidValue(_) => &counters.invalid_values,
                     _ => &counters.illegal_arguments,
@@ -64,7 +78,9 @@ fn reply_to_rejected_point(
     reason: &PointErrorReason,
 ) {
     let (metric, tags) = point.map_or(("", &[][..]), |point| (point.metric, point.tags));
-    let (counter, text) = match Rejection::of(reason, tags) {
+    let reason = Rejection::of(reason, tags);
+    count_rejected(counters, "put", &reason);
+    let (counter, text) = match reason {
         Rejection::NoTags => (
             &counters.illegal_arguments,
             lines::illegal(point_text::no_tags(metric)),
@@ -86,8 +102,10 @@ pub(super) fn reply_to_rejected_histogram(
     line: &HistogramLine<'_>,
     reason: &PointErrorReason,
 ) -> String {
+    let reason = Rejection::of(reason, &line.tags);
+    count_rejected(counters, "histogram", &reason);
     // OpenTSDB resolves names while it stores, so that all errors are those of the store.
-    let (counter, text) = match Rejection::of(reason, &line.tags) {
+    let (counter, text) = match reason {
         Rejection::NoTags => (&counters.illegal_arguments, point_text::no_tags(line.metric)),
         Rejection::Rule(text) => (&counters.illegal_arguments, text),
         Rejection::UnknownName { kind, name } => (
@@ -106,7 +124,9 @@ pub(super) fn reply_to_rejected_rollup(
     line: &NewAggregate<'_>,
     reason: &PointErrorReason,
 ) -> String {
-    let (counter, text) = match Rejection::of(reason, &line.tags) {
+    let reason = Rejection::of(reason, &line.tags);
+    count_rejected(counters, "rollup", &reason);
+    let (counter, text) = match reason {
         Rejection::NoTags => (
             &counters.illegal_arguments,
             format!("illegal argument: {}", point_text::no_tags(line.metric)),
@@ -130,6 +150,8 @@ pub(super) fn reply_to_failed_write(
     error: &WriteError,
 ) {
     Counters::add(&counters.storage_errors, points);
+    counters.ingest(Protocol::Telnet).add_failed(points as u64);
+    count_lines(counters, "put", STORAGE_ERROR, points as u64);
     let cause = match error {
         WriteError::Overloaded { .. } => "Please throttle writes",
         WriteError::Store(_) | WriteError::Uids(_) | WriteError::DeadlineExceeded => "HBase error",
@@ -139,9 +161,53 @@ pub(super) fn reply_to_failed_write(
 }
 
 /// Replies to a line of more than `max` bytes.
-pub(super) fn reply_to_long_line(replies: &mut Vec<u8>, max: usize) {
+pub(super) fn reply_to_long_line(replies: &mut Vec<u8>, counters: &Counters, max: usize) {
+    count_lines(counters, "other", ILLEGAL_ARGUMENT, 1);
     let text = format!("error: line is too long, at most {max} bytes are allowed; closing\n");
     replies.extend_from_slice(text.as_bytes());
+}
+
+/// The labels of a line, as far as it is known without storing it.
+pub(super) fn method_and_code(command: &Command<'_>) -> (&'static str, &'static str) {
+    match command {
+        Command::Version => ("version", OK),
+        Command::Help => ("help", OK),
+        Command::DropCaches => ("dropcaches", OK),
+        Command::Stats => ("stats", OK),
+        Command::Histogram(_) => ("histogram", OK),
+        Command::Rollup(_) => ("rollup", OK),
+        Command::InvalidValue(_) => ("put", INVALID_VALUE),
+        Command::IllegalArgument(_) => ("put", ILLEGAL_ARGUMENT),
+        Command::Unknown(_) => ("other", "unknown_command"),
+    }
+}
+
+fn count_lines(counters: &Counters, method: &'static str, code: &'static str, lines: u64) {
+    counters.requests().count(Protocol::Telnet, method, code, lines);
+}
+
+/// Counts histograms or rollups that could not be stored.
+pub(super) fn count_failed(counters: &Counters, method: &'static str, lines: usize) {
+    Counters::add(&counters.storage_errors, lines);
+    counters.ingest(Protocol::Telnet).add_failed(lines as u64);
+    count_lines(counters, method, STORAGE_ERROR, lines as u64);
+}
+
+/// Counts rollups that break a rule.
+pub(super) fn count_invalid(counters: &Counters, method: &'static str, lines: usize) {
+    Counters::add(&counters.illegal_arguments, lines);
+    counters.ingest(Protocol::Telnet).add_rejected(lines as u64);
+    count_lines(counters, method, ILLEGAL_ARGUMENT, lines as u64);
+}
+
+fn count_rejected(counters: &Counters, method: &'static str, reason: &Rejection) {
+    counters.ingest(Protocol::Telnet).add_rejected(1);
+    let code = match reason {
+        Rejection::NoTags | Rejection::Rule(_) => ILLEGAL_ARGUMENT,
+        Rejection::UnknownName { .. } => UNKNOWN_NAME,
+        Rejection::Storage(_) => STORAGE_ERROR,
+    };
+    count_lines(counters, method, code, 1);
 }
 
 fn write_statistics(replies: &mut Vec<u8>, statistics: &[Statistic]) {

@@ -11,6 +11,7 @@ use memchr::memrchr;
 use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
+use oxtsdb_server::metrics::Protocol;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
@@ -20,8 +21,8 @@ use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
 use super::puts::{self, Puts};
 use super::replies::{
-    reply_to_failed_write, reply_to_lines, reply_to_long_line, reply_to_rejected_histogram,
-    reply_to_rejected_rollup,
+    OK, count_failed, count_invalid, method_and_code, reply_to_failed_write, reply_to_lines,
+    reply_to_long_line, reply_to_rejected_histogram, reply_to_rejected_rollup,
 };
 use super::rollup;
 use crate::front::counters::Counters;
@@ -228,7 +229,7 @@ impl<'a> Session<'a> {
         }
         if input.len() > self.options.max_line_bytes {
             self.settle().await;
-            reply_to_long_line(&mut self.replies, self.options.max_line_bytes);
+            reply_to_long_line(&mut self.replies, self.counters, self.options.max_line_bytes);
             return Progress::Ended;
         }
         match self.sent {
@@ -254,7 +255,7 @@ impl<'a> Session<'a> {
                 self.settle().await;
                 self.store(&points_of(&batch), &batch.others).await;
                 if batch.too_long {
-                    reply_to_long_line(&mut self.replies, max_line_bytes);
+                    reply_to_long_line(&mut self.replies, counters, max_line_bytes);
                 }
                 self.send().await;
                 if batch.too_long || batch.exit {
@@ -308,9 +309,10 @@ impl<'a> Session<'a> {
         let Ok(Some(encoded)) = begun else {
             return false;
         };
+        let begun_at = std::time::Instant::now();
         let stored = self.writer.begin_store(encoded);
         let memory = self.memory.split(InFlight::bytes_of(text) as u64);
-        self.in_flight.push(text, count, memory, stored);
+        self.in_flight.push((text, count), memory, begun_at, stored);
         // The write begins with its first poll: now, not after the next lines are parsed.
         while let Some(Some(result)) = self.in_flight.next().now_or_never() {
             self.batch_completed(result);
@@ -321,7 +323,13 @@ impl<'a> Session<'a> {
     fn batch_completed(&mut self, result: BatchResult) {
         let counters = self.counters;
         match result {
-            BatchResult::Stored(points) => Counters::add(&counters.points_added, points),
+            BatchResult::Stored(points, begun) => {
+                counters.ingest(Protocol::Telnet).add_batch(points as u64, 0);
+                counters
+                    .requests()
+                    .count(Protocol::Telnet, "put", OK, points as u64);
+                counters.requests().observe(Protocol::Telnet, "put", begun);
+            }
             BatchResult::Failed(points, error) => {
                 reply_to_failed_write(&mut self.replies, counters, points, &error)
             }
@@ -361,6 +369,7 @@ impl<'a> Session<'a> {
 
     /// Stores points with retries while nothing is in flight, and replies to their lines and to `others`.
     async fn store(&mut self, points: &[NewPoint<'_>], others: &[OtherLine<'_>]) {
+        let begun = std::time::Instant::now();
         let mut others_rejected = self.store_histograms(others).await;
         others_rejected.append(&mut self.store_rollups(others).await);
         let (replies, counters) = (&mut self.replies, self.counters);
@@ -368,13 +377,20 @@ impl<'a> Session<'a> {
             Ok(outcome) => (outcome.errors, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        if failure.is_none() {
-            Counters::add(&counters.points_added, points.len() - rejected.len());
+        if failure.is_none() && !points.is_empty() {
+            let stored = (points.len() - rejected.len()) as u64;
+            counters.ingest(Protocol::Telnet).add_batch(stored, 0);
+            counters.requests().count(Protocol::Telnet, "put", OK, stored);
+            counters.requests().observe(Protocol::Telnet, "put", begun);
         }
         if others.iter().any(|other| other.command == Command::DropCaches) {
             self.writer.drop_caches().await;
         }
         reply_to_lines(replies, counters, points, rejected, others, &others_rejected);
+        for other in others {
+            let (method, _) = method_and_code(&other.command);
+            counters.requests().observe(Protocol::Telnet, method, begun);
+        }
         if let Some(error) = failure {
             reply_to_failed_write(replies, counters, points.len(), &error);
         }
@@ -407,7 +423,8 @@ impl<'a> Session<'a> {
         Counters::add(&self.counters.puts, new.len());
         match patient_write::write_histograms(self.writer, &new).await {
             Ok(outcome) => {
-                Counters::add(&self.counters.points_added, new.len() - outcome.errors.len());
+                let stored = new.len() - outcome.errors.len();
+                self.counters.ingest(Protocol::Telnet).add_batch(stored as u64, 0);
                 let lines: Vec<_> = lines().collect();
                 let failed = outcome.errors.iter().filter_map(|error| {
                     let (place, line) = lines.get(error.index)?;
@@ -419,7 +436,7 @@ impl<'a> Session<'a> {
                 failed.collect()
             }
             Err(error) => {
-                Counters::add(&self.counters.storage_errors, new.len());
+                count_failed(self.counters, "histogram", new.len());
                 let reply = |(place, _)| (place, format!("histogram: HBase error: {error}\n"));
                 lines().map(reply).collect()
             }
@@ -443,13 +460,14 @@ impl<'a> Session<'a> {
         let outcome = match patient_write::write_rollups(self.rollups, &new).await {
             Ok(outcome) => outcome,
             Err(error) => {
-                Counters::add(&self.counters.storage_errors, new.len());
+                count_failed(self.counters, "rollup", new.len());
                 let reply = |place| (place, format!("rollup: HBase error: {error}\n"));
                 return places.into_iter().map(reply).collect();
             }
         };
-        Counters::add(&self.counters.points_added, outcome.written);
-        Counters::add(&self.counters.illegal_arguments, outcome.invalid.len());
+        let ingest = self.counters.ingest(Protocol::Telnet);
+        ingest.add_batch(outcome.written as u64, 0);
+        count_invalid(self.counters, "rollup", outcome.invalid.len());
         let invalid = outcome
             .invalid
             .iter()

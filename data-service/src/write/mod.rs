@@ -19,6 +19,7 @@ pub(crate) mod columns;
 pub(crate) mod encoded;
 mod error;
 mod histogram;
+mod ingest_counts;
 mod point;
 mod resolve;
 mod time;
@@ -28,6 +29,7 @@ mod writer;
 
 pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
 pub(crate) use histogram::NewHistogram;
+pub(crate) use ingest_counts::{IngestCounts, ProtocolCounts};
 pub(crate) use point::PointRef;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub(crate) use resolve::{Resolution, Resolved};

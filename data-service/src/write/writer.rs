@@ -16,7 +16,7 @@ use super::budget::{WriteBudget, WritePermit};
 use super::encoded::{BatchSeries, EncodedPoints};
 use super::resolve::{Resolution, Resolved, Resolver};
 use super::tracking::Tracker;
-use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
+use super::{IngestCounts, NewPoint, PointError, PointRef, WriteError, WriteOutcome};
 use crate::meta::MetaTable;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
@@ -59,6 +59,8 @@ pub(super) struct Inner {
     pub(super) data_table: TableName,
     /// The codecs of histograms; `None`: histograms are rejected.
     histograms: Option<HistogramCodecs>,
+    /// Points by protocol; front ends count.
+    counts: Arc<IngestCounts>,
     /// Points that were older than the retention.
     pub(super) too_old: Arc<AtomicU64>,
     resolver: Resolver,
@@ -103,6 +105,7 @@ impl Writer {
             store,
             data_table: settings.tables.data_table_name()?,
             histograms: settings.histograms.codecs()?,
+            counts: Arc::default(),
             too_old: Arc::default(),
             meta_table,
             tracker,
@@ -277,6 +280,11 @@ impl Writer {
     /// Names and UIDs.
     pub(crate) fn uids(&self) -> &Uids {
         &self.0.resolver.uids
+    }
+
+    /// The points of each protocol, which front ends count.
+    pub(crate) fn counts(&self) -> &Arc<IngestCounts> {
+        &self.0.counts
     }
 
     /// The most tags of a series.

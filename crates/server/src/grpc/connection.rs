@@ -18,6 +18,7 @@ use tonic::transport::server::TcpConnectInfo;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _};
 
+use super::metrics::CallMetrics;
 use super::options::GrpcOptions;
 use super::response::Responses;
 use crate::Shutdown;
@@ -60,7 +61,9 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(routes: Routes, options: GrpcOptions, shutdown: Shutdown) -> Self {
         let memory = options.memory.as_ref().map(|memory| memory.query().clone());
+        let requests = options.admin.metrics.requests().clone();
         let service = ServiceBuilder::new()
+            .layer(MiddlewareLayer(CallMetrics { requests }))
             .layer(MiddlewareLayer(DeadlineMiddleware {
                 default: options.default_deadline,
             }))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use oxtsdb_resources::MemoryAccount;
 
+use crate::Admin;
 use crate::connections::{CLIENT_TIMEOUT, Connections};
 
 /// Limits and time-outs of a [`GrpcServer`](super::GrpcServer).
@@ -24,6 +25,10 @@ pub struct GrpcOptions {
     /// The age at which a connection receives GOAWAY, so that load balancers redistribute clients; `None`: no
     /// limit.
     pub max_connection_age: Option<Duration>,
+    /// Where calls, connections and the state of the store are reported.
+    pub admin: Admin,
+    /// The name of the listener in metrics.
+    pub name: &'static str,
     /// How long calls in progress may take after stopping has begun; then they are aborted.
     pub drain_limit: Duration,
 }
@@ -38,6 +43,8 @@ impl Default for GrpcOptions {
             client_timeout: CLIENT_TIMEOUT,
             memory: None,
             max_connection_age: None,
+            admin: Admin::default(),
+            name: "grpc",
             drain_limit: Duration::from_secs(30),
         }
     }

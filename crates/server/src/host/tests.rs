@@ -42,6 +42,7 @@ fn program<'a, const L: usize>(
         args,
         stores: [part],
         listeners,
+        admin: AdminListen::None,
         fixed_bytes: 0,
         client_timeout: Duration::from_secs(30),
     }
@@ -97,7 +98,7 @@ async fn front_end_failure_ends_the_program() {
     let started = program(&args, &part, [listener(ANY), listener(ANY)])
         .run(async |host, _| {
             let fails = FrontEnd::new(|_, _| async { anyhow::bail!("cannot serve") });
-            Ok([host.grpc(GrpcServer::new()), fails])
+            Ok([host.grpc("grpc", GrpcServer::new()), fails])
         })
         .await;
     assert_eq!(started.unwrap_err().to_string(), "cannot serve");

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::convert::{blocks, declare, point_count};
 use super::failures::failures_message;
-use super::{WriteOptions, run_encoder, wrong_point_count};
+use super::{WriteOptions, count_write, run_encoder, wrong_point_count};
 use crate::grpc::{DataServiceHandler, status};
 use crate::write::columns::{Failures, Tables, encode};
 
@@ -51,7 +51,9 @@ pub(in crate::grpc) async fn write_columns(
     });
     let (batch, failures) = encoded.await?;
     let written = batch.points();
-    service.writer.store(batch, deadline).await.map_err(of_write)?;
+    let stored = service.writer.store(batch, deadline).await;
+    count_write(service, written, failures.failed(), stored.is_ok());
+    stored.map_err(of_write)?;
     Ok(Response::new(WriteColumnsResponse {
         written,
         failed: failures.failed(),

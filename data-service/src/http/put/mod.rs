@@ -20,6 +20,7 @@ use http::StatusCode;
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
 use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_server::metrics::Protocol;
 use self_cell::self_cell;
 
 use crate::front::counters::Counters;
@@ -179,6 +180,7 @@ async fn store(
                         Unfit::NoNumber => &counters.invalid_values,
                         Unfit::Rule(_) => &counters.illegal_arguments,
                     });
+                    counters.ingest(Protocol::Http).add_rejected(1);
                     outcome.fail(flags, place, unfit.into_text());
                 }
             }
@@ -195,7 +197,9 @@ async fn store(
             Ok(written) => {
                 let stored = good.len() - written.errors.len();
                 outcome.success += stored;
-                Counters::add(&counters.points_added, stored);
+                counters
+                    .ingest(Protocol::Http)
+                    .add_batch(stored as u64, written.errors.len() as u64);
                 for error in written.errors {
                     let failure = failure::status_of_point(&error.reason);
                     outcome.failure = outcome.failure.or(failure);
@@ -212,6 +216,7 @@ async fn store(
             }
             Err(error) => {
                 Counters::add(&counters.storage_errors, good.len());
+                counters.ingest(Protocol::Http).add_failed(good.len() as u64);
                 return Err(outcome::failure(&error, outcome.success));
             }
         }

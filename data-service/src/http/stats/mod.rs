@@ -9,6 +9,7 @@ mod process;
 mod queries;
 
 use http::StatusCode;
+use oxtsdb_query::Engine;
 
 use crate::front::build_info;
 use crate::front::counters::{Statistic, now_seconds};
@@ -16,6 +17,11 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::reply::Reply;
+
+/// All queries, as `/api/stats/query` shows them.
+pub(crate) fn running_queries(engine: &Engine) -> Vec<u8> {
+    queries::to_json(engine.running())
+}
 
 /// GET and POST of `/api/stats`; a path below that names nothing is the same.
 pub(crate) async fn stats(request: ApiRequest<'_>) -> Result<Reply, HttpError> {

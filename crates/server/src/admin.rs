@@ -1,0 +1,67 @@
+//! The admin listener: metrics, liveness, readiness and pages for debugging, apart from the ports of clients.
+//!
+//! ```text
+//!   GET /metrics          OpenMetrics text
+//!   GET /healthz          200 while the process responds; it never asks the store
+//!   GET /readyz           200 while the services can serve, else 503 with the reasons
+//!   GET /debug/...        pages that services add, as JSON
+//! ```
+//!
+//! It listens before the stores are opened, so that a long recovery is alive but not ready, and until the process
+//! ends, so that a drain can be observed. Its connections are not among those of the process: clients that take all
+//! of these do not make a process look dead.
+
+mod listen;
+mod readiness;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use self::listen::AdminListen;
+pub use self::readiness::Readiness;
+pub(crate) use self::serve::serve;
+use crate::metrics::Metrics;
+
+/// What the admin listener shows. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Admin {
+    /// The metrics of the process.
+    pub metrics: Metrics,
+    /// Whether the process can serve.
+    pub readiness: Readiness,
+    pages: Arc<Mutex<BTreeMap<&'static str, Page>>>,
+}
+
+/// Renders a page as JSON.
+#[derive(Clone)]
+struct Page(Arc<dyn Fn() -> Vec<u8> + Send + Sync>);
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Page")
+    }
+}
+
+impl Admin {
+    /// Adds a page of JSON at a path below `/debug`; `render` must not block.
+    pub fn add_page(&self, path: &'static str, render: impl Fn() -> Vec<u8> + Send + Sync + 'static) {
+        self.pages.lock().insert(path, Page(Arc::new(render)));
+    }
+
+    fn page(&self, path: &str) -> Option<Page> {
+        self.pages.lock().get(path).cloned()
+    }
+
+    fn paths(&self) -> Vec<&'static str> {
+        let mut paths = vec!["/metrics", "/healthz", "/readyz"];
+        paths.extend(self.pages.lock().keys());
+        paths
+    }
+}
+
+#[cfg(test)]
+mod tests;

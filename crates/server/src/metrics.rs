@@ -1,0 +1,137 @@
+//! The metrics of a process, in the text format of Prometheus (OpenMetrics 1.0).
+//!
+//! Requests are counted where they are served ([`Requests`]). Parts that count by themselves, such as pools, caches
+//! and stores, are read when metrics are: they add a function that reports [`Figures`].
+//!
+//! Names begin with `oxtsdb_`, except those of the process, which are the same everywhere. Labels have few values:
+//! no names of series, clients or queries.
+
+mod figures;
+mod memory;
+mod process;
+mod requests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+
+use self::figures::FigureCollector;
+pub use self::figures::Figures;
+use self::process::ProcessCollector;
+pub use self::requests::{Protocol, RequestTimer, Requests};
+use crate::connections::ConnectionCounts;
+
+/// The prefix of names.
+const PREFIX: &str = "oxtsdb";
+
+/// The metrics of a process. Clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+/// A name, and the connections of a listener.
+type Listener = (&'static str, Arc<ConnectionCounts>);
+
+struct Inner {
+    registry: Mutex<Registry>,
+    requests: Requests,
+    connections: Arc<Mutex<Vec<Listener>>>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let requests = Requests::default();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ProcessCollector::default()));
+        requests.register(registry.sub_registry_with_prefix(PREFIX));
+        let connections = Arc::<Mutex<Vec<Listener>>>::default();
+        let metrics = Self(Arc::new(Inner {
+            registry: Mutex::new(registry),
+            requests,
+            connections: Arc::clone(&connections),
+        }));
+        metrics.collect(move |figures| report_connections(figures, &connections.lock()));
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Counts requests.
+    pub fn requests(&self) -> &Requests {
+        &self.0.requests
+    }
+
+    /// Adds a function that reports figures whenever metrics are read. Another function must not report the same
+    /// names.
+    pub fn collect(&self, report: impl Fn(&mut Figures<'_>) + Send + Sync + 'static) {
+        let mut registry = self.0.registry.lock();
+        registry
+            .sub_registry_with_prefix(PREFIX)
+            .register_collector(Box::new(FigureCollector::new(report)));
+    }
+
+    /// Adds metrics that count by themselves.
+    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
+        let mut registry = self.0.registry.lock();
+        register(registry.sub_registry_with_prefix(PREFIX));
+    }
+
+    /// Adds the connections of a listener.
+    pub fn add_connections(&self, listener: &'static str, counts: Arc<ConnectionCounts>) {
+        self.0.connections.lock().push((listener, counts));
+    }
+
+    /// All metrics as text.
+    ///
+    /// # Errors
+    ///
+    /// A metric cannot be rendered.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.0.registry.lock())?;
+        Ok(text)
+    }
+}
+
+fn report_connections(figures: &mut Figures<'_>, listeners: &[Listener]) {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let of = |count: fn(&ConnectionCounts) -> &AtomicU64| {
+        let listeners = listeners.iter();
+        listeners.map(move |(name, counts)| (*name, count(counts).load(Ordering::Relaxed)))
+    };
+    figures.gauge_by(
+        "connections",
+        "Open connections",
+        "listener",
+        of(|counts| &counts.open),
+    );
+    figures.counter_by(
+        "connections_accepted",
+        "Connections that were admitted",
+        "listener",
+        of(|counts| &counts.accepted),
+    );
+    figures.counter_by(
+        "connections_rejected",
+        "Connections that were rejected, because all others were busy",
+        "listener",
+        of(|counts| &counts.refused),
+    );
+    figures.counter_by(
+        "connections_evicted",
+        "Idle connections that were closed to admit another one",
+        "listener",
+        of(|counts| &counts.evicted),
+    );
+}
+
+#[cfg(test)]
+mod tests;

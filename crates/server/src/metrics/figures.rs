@@ -1,0 +1,129 @@
+//! Figures of parts that count by themselves, read when metrics are.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+/// Takes the figures of a part.
+#[derive(Debug)]
+pub struct Figures<'a> {
+    encoder: DescriptorEncoder<'a>,
+    failed: fmt::Result,
+}
+
+impl Figures<'_> {
+    /// A number that only grows; `_total` is added to its name.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.add(name, help, MetricType::Counter, |mut encoder| {
+            encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)
+        });
+    }
+
+    /// As [`Figures::counter`], of seconds or other numbers with a fraction.
+    pub fn counter_f64(&mut self, name: &str, help: &str, value: f64) {
+        self.add(name, help, MetricType::Counter, |mut encoder| {
+            encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)
+        });
+    }
+
+    /// As [`Figures::counter`], one for each value of a label.
+    pub fn counter_by<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'l str, u64)>,
+    ) {
+        self.add(name, help, MetricType::Counter, |mut encoder| {
+            for (of, value) in values {
+                let labels = [(label, of)];
+                let mut encoder = encoder.encode_family(&labels)?;
+                encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// A number that grows and shrinks.
+    pub fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.add(name, help, MetricType::Gauge, |mut encoder| {
+            encoder.encode_gauge(&value)
+        });
+    }
+
+    /// As [`Figures::gauge`], one for each value of a label.
+    pub fn gauge_by<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'l str, u64)>,
+    ) {
+        self.add(name, help, MetricType::Gauge, |mut encoder| {
+            for (of, value) in values {
+                let labels = [(label, of)];
+                encoder.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// As [`Figures::gauge_by`], of numbers with a fraction.
+    pub fn gauge_f64_by<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'l str, f64)>,
+    ) {
+        self.add(name, help, MetricType::Gauge, |mut encoder| {
+            for (of, value) in values {
+                let labels = [(label, of)];
+                encoder.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+            Ok(())
+        });
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        encode: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
+    ) {
+        if self.failed.is_err() {
+            return;
+        }
+        let described = self.encoder.encode_descriptor(name, help, None, kind);
+        self.failed = described.and_then(encode);
+    }
+}
+
+/// Reports figures whenever metrics are read.
+pub(super) struct FigureCollector<F>(F);
+
+impl<F> FigureCollector<F> {
+    pub(super) const fn new(report: F) -> Self {
+        Self(report)
+    }
+}
+
+impl<F> fmt::Debug for FigureCollector<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FigureCollector")
+    }
+}
+
+impl<F: Fn(&mut Figures<'_>) + Send + Sync + 'static> Collector for FigureCollector<F> {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut figures = Figures {
+            encoder,
+            failed: Ok(()),
+        };
+        (self.0)(&mut figures);
+        figures.failed
+    }
+}

@@ -1,0 +1,99 @@
+//! Points that were received and stored, by protocol.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use oxtsdb_server::metrics::Protocol;
+
+/// Counts since the start, of all protocols.
+#[derive(Debug, Default)]
+pub(crate) struct IngestCounts {
+    grpc: ProtocolCounts,
+    http: ProtocolCounts,
+    telnet: ProtocolCounts,
+}
+
+/// Counts of one protocol. Histograms and rollups are points too.
+#[derive(Debug, Default)]
+pub(crate) struct ProtocolCounts {
+    batches: AtomicU64,
+    stored: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl IngestCounts {
+    /// The counts of a protocol.
+    pub(crate) const fn of(&self, protocol: Protocol) -> &ProtocolCounts {
+        match protocol {
+            Protocol::Grpc => &self.grpc,
+            Protocol::Http => &self.http,
+            Protocol::Telnet => &self.telnet,
+        }
+    }
+
+    /// Points stored, of all protocols.
+    pub(crate) fn stored(&self) -> u64 {
+        Protocol::ALL
+            .map(|protocol| self.of(protocol).stored())
+            .iter()
+            .sum()
+    }
+}
+
+impl ProtocolCounts {
+    /// A batch was stored, except for points that were rejected before.
+    pub(crate) fn add_batch(&self, stored: u64, rejected: u64) {
+        add(&self.batches, 1);
+        add(&self.stored, stored);
+        add(&self.rejected, rejected);
+    }
+
+    /// Points broke a rule, or had names that could not be resolved.
+    pub(crate) fn add_rejected(&self, points: u64) {
+        add(&self.rejected, points);
+    }
+
+    /// A batch failed: its points are not known to be stored.
+    pub(crate) fn add_failed(&self, points: u64) {
+        add(&self.batches, 1);
+        add(&self.failed, points);
+    }
+
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_each_protocol_and_all() {
+        let counts = IngestCounts::default();
+        counts.of(Protocol::Grpc).add_batch(10, 1);
+        counts.of(Protocol::Http).add_batch(5, 0);
+        counts.of(Protocol::Telnet).add_failed(7);
+        assert_eq!(counts.stored(), 15);
+        let grpc = counts.of(Protocol::Grpc);
+        assert_eq!((grpc.batches(), grpc.stored(), grpc.rejected()), (1, 10, 1));
+        let telnet = counts.of(Protocol::Telnet);
+        assert_eq!((telnet.batches(), telnet.stored(), telnet.failed()), (1, 0, 7));
+    }
+}
