@@ -101,7 +101,8 @@ impl DataService {
         let search = self.text_search.clone();
         let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), search, settings)
             .with_connections(&host.connections)
-            .with_metrics(&host.admin.metrics);
+            .with_metrics(&host.admin.metrics)
+            .with_access(&host.access);
         FrontEnd::new(|listener, shutdown| async move {
             server.serve(listener, shutdown).await;
             Ok(())

@@ -23,6 +23,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
+use oxtsdb_access::AccessControl;
 use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection, Connections, ListenerOptions, RequestGuard};
@@ -107,6 +108,16 @@ impl HttpTelnetServer {
         self.counters.report_to(metrics);
         metrics.add_connections("http", Arc::clone(&self.counters.connections));
         self
+    }
+
+    /// The same server, with checks of the callers' rights.
+    #[must_use]
+    pub fn with_access(self, access: &AccessControl) -> HttpTelnetServer {
+        HttpTelnetServer {
+            http: self.http.with_access(access.clone()),
+            telnet: self.telnet.with_access(access.clone()),
+            ..self
+        }
     }
 
     /// The same server with another window for telnet, in bytes.

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use oxtsdb_access::MetricScope;
 use oxtsdb_query::{Aggregator, Engine, Rollups};
 use oxtsdb_row_store::{RowStore, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
@@ -111,6 +112,14 @@ impl RollupWriter {
             store: Arc::clone(&storage.store),
             writer: writer.clone(),
             rollups: storage.rollups.clone(),
+        }
+    }
+
+    /// The same, which rejects other metrics than those of `scope`.
+    pub(crate) fn limited_to(&self, scope: &MetricScope) -> RollupWriter {
+        RollupWriter {
+            writer: self.writer.limited_to(scope),
+            ..self.clone()
         }
     }
 

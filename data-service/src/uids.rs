@@ -17,6 +17,7 @@ mod connect;
 mod custom_fields;
 mod directory;
 mod error;
+mod limited;
 mod lookup;
 mod meta;
 mod outage;
@@ -33,6 +34,7 @@ use oxtsdb_schema::{NameRules, RowKeyLayout, UidKind, UidWidths};
 
 pub(crate) use directory::name_error;
 pub use error::{ExceededQuota, UidRejection, UidsError};
+pub(crate) use limited::limited_engine;
 
 use crate::meta::changes::MetaChanges;
 use cache::NameCache;

@@ -154,6 +154,14 @@ pub enum NameError {
         /// The difference.
         detail: String,
     },
+    /// The caller of the query has no right to read this metric.
+    #[error("{detail}")]
+    Refused {
+        /// The metric.
+        metric: String,
+        /// Who may not read it.
+        detail: String,
+    },
     /// The directory rejected the call, or its response cannot be used.
     #[error("{detail}")]
     Internal {

@@ -68,7 +68,7 @@ pub use plan::rollup::RollupChoiceError;
 pub use points::{Number, Points, Values};
 
 // The store, names and lists of series, which the caller provides.
-pub use names::{NameDirectory, NameGeneration, ResolvedNames, uids_of_series};
+pub use names::{NameDirectory, NameGeneration, ResolvedNames, check_metrics, uids_of_series};
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
 pub use storage::{PointStorage, Storage};
 

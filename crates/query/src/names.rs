@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Uid, UidKind};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, Uid, UidKind, UidWidths};
 use rustc_hash::FxHashMap;
 
 use crate::error::{NameError, QueryError};
@@ -44,6 +44,36 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
     fn generation(&self) -> Option<NameGeneration> {
         None
     }
+
+    /// Whether some metrics are refused ([`NameError::Refused`]). If so, the metrics of TSUIDs are resolved before
+    /// their points are read, also where the result has no names.
+    fn refuses_metrics(&self) -> bool {
+        false
+    }
+}
+
+/// Resolves the metrics of TSUIDs, if the directory refuses some.
+///
+/// # Errors
+///
+/// [`NameError::Refused`] for the first metric that is refused, and when the directory fails as a whole.
+pub async fn check_metrics<'t>(
+    tsuids: impl IntoIterator<Item = &'t Tsuid>,
+    widths: &UidWidths,
+    directory: &dyn NameDirectory,
+    deadline: Option<Instant>,
+) -> Result<(), QueryError> {
+    if !directory.refuses_metrics() {
+        return Ok(());
+    }
+    let mut metrics: Vec<Uid> = tsuids
+        .into_iter()
+        .map(|tsuid| tsuid.metric(widths).uid())
+        .collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    directory.names(UidKind::Metric, &metrics, deadline).await?;
+    Ok(())
 }
 
 /// A generation of names: another one follows when a name may have changed.

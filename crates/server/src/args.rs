@@ -8,6 +8,7 @@ use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use tracing::{info, warn};
 
+use crate::access::AccessSettings;
 use crate::connections::Connections;
 use crate::settings::{SettingError, in_range};
 use crate::store::StoreSettings;
@@ -23,6 +24,9 @@ pub struct ServerArgs {
     /// Connections with gRPC clients.
     #[command(flatten)]
     pub grpc: GrpcSettings,
+    /// Who may call what.
+    #[command(flatten)]
+    pub access: AccessSettings,
     /// Where rows are stored.
     #[command(flatten)]
     pub store: StoreSettings,

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::future::{BoxFuture, FutureExt as _, try_join_all};
+use oxtsdb_access::AccessControl;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
 use parking_lot::Mutex;
@@ -74,6 +75,8 @@ pub struct Host {
     pub shutdown: Shutdown,
     /// What the admin listener shows.
     pub admin: Admin,
+    /// Checks the rights of callers.
+    pub access: AccessControl,
     grpc: GrpcOptions,
     /// Stores that services opened, closed when they have ended.
     stores: Mutex<Vec<Arc<dyn RowStore>>>,
@@ -130,6 +133,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let args = self.args;
         args.store.check()?;
         args.grpc.check()?;
+        let access = args.access.open()?;
         let store_bytes = args.store.memory_bytes(&self.stores);
         let (memory, share) = args.memory.divide(store_bytes + self.fixed_bytes)?;
         let (shutdown, trigger) = args.program.shutdown();
@@ -139,6 +143,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         // Before the stores are opened, which may take long.
         let admin_listener = AdminListener::start(self.admin, admin.clone())?;
         let signals = tokio::spawn(trigger.on_signal());
+        let watch = tokio::spawn(access.clone().watch());
         // Raises the limit of descriptors, before stores open files.
         let connections = Connections::of_process();
         let host = Host {
@@ -146,6 +151,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
                 client_timeout: self.client_timeout,
                 memory: Some(memory.clone()),
                 admin: admin.clone(),
+                access: access.clone(),
                 ..args.grpc.options(connections.clone())
             },
             memory,
@@ -153,6 +159,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             connections,
             shutdown,
             admin,
+            access,
             stores: Mutex::default(),
         };
         let stores = args.store.open(self.stores, &host.share).await?;
@@ -160,6 +167,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             .serve(&host, stores.clone(), admin_listener.address, assemble)
             .await;
         signals.abort();
+        watch.abort();
         let mut closed = Ok(());
         let opened = std::mem::take(&mut *host.stores.lock());
         for store in stores.iter().chain(&opened).rev() {

@@ -7,6 +7,7 @@
 //!           ─► Shutdown::stopping   no new connections; requests in progress are completed
 //! ```
 
+mod access;
 pub mod admin;
 mod args;
 pub mod connections;
@@ -26,12 +27,14 @@ pub mod store;
 mod store_error;
 pub mod telemetry;
 
+pub use access::AccessSettings;
 pub use admin::{Admin, AdminListen};
 pub use args::{GrpcSettings, MemoryLimit, ProgramArgs, ServerArgs};
 pub use deadline::{Deadline, deadline_of};
 pub use grpc::{GrpcOptions, GrpcServer};
 pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;
+pub use oxtsdb_access::PeerCertificates;
 pub use probe::StoreProbe;
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use store_error::code_of_store_error;

@@ -173,6 +173,7 @@ impl Rejection {
             R::Unresolved(_) => Rejection::Storage(reason.to_string()),
             // HTTP and telnet check other timestamps and values before, and send neither TSUIDs nor columns.
             R::NoSeries
+            | R::Refused(_)
             | R::DuplicateTagk { .. }
             | R::InvalidTsuid(_)
             | R::UnknownUid { .. }

@@ -1,12 +1,16 @@
 //! What the calls share.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use oxtsdb_access::Access;
 use oxtsdb_server::Shutdown;
+use tonic::Extensions;
 
 use crate::annotation::Annotations;
 use crate::fsck::Fsck;
 use crate::settings::DataSettings;
+use crate::uids::limited_engine;
 use crate::write::Writer;
 use crate::write::columns::TablesLimits;
 use oxtsdb_query::Engine;
@@ -31,6 +35,21 @@ impl DataServiceHandler {
             engine,
             settings,
             shutdown,
+        }
+    }
+
+    /// This handler as the caller of a request may use it: limited to the metrics that its rights name.
+    pub(super) fn of_caller(&self, extensions: &Extensions) -> Cow<'_, Self> {
+        match extensions
+            .get::<Access>()
+            .and_then(|access| access.metrics.as_ref())
+        {
+            None => Cow::Borrowed(self),
+            Some(scope) => Cow::Owned(Self {
+                writer: self.writer.limited_to(scope),
+                engine: limited_engine(&self.engine, scope),
+                ..self.clone()
+            }),
         }
     }
 

@@ -204,6 +204,10 @@ pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
 /// The status of a failed name resolution.
 fn of_names(error: &NameError) -> Status {
     let (code, reason) = match error {
+        NameError::Refused { metric, detail } => {
+            let (code, reason) = (Code::PermissionDenied, ErrorReason::AccessDenied);
+            return status(code, reason, detail, &[("right", "read"), ("metric", metric)]);
+        }
         NameError::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
         NameError::DeadlineExceeded { .. } => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
         NameError::Mismatch { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),

@@ -25,28 +25,32 @@ use super::{
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
     async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
-        write::write(self, request).await
+        let service = self.of_caller(request.extensions()).into_owned();
+        write::write(&service, request).await
     }
 
     async fn write_columns(
         &self,
         request: Request<WriteColumnsRequest>,
     ) -> Result<Response<WriteColumnsResponse>, Status> {
-        write::write_columns(self, request).await
+        let service = self.of_caller(request.extensions()).into_owned();
+        write::write_columns(&service, request).await
     }
 
     async fn write_histograms(
         &self,
         request: Request<WriteHistogramsRequest>,
     ) -> Result<Response<WriteHistogramsResponse>, Status> {
-        histograms::write_histograms(self, request).await
+        let service = self.of_caller(request.extensions()).into_owned();
+        histograms::write_histograms(&service, request).await
     }
 
     async fn write_rollups(
         &self,
         request: Request<WriteRollupsRequest>,
     ) -> Result<Response<WriteRollupsResponse>, Status> {
-        rollup_writes::write_rollups(self, request).await
+        let service = self.of_caller(request.extensions()).into_owned();
+        rollup_writes::write_rollups(&service, request).await
     }
 
     type WriteStreamStream = BoxStream<'static, Result<WriteStreamResponse, Status>>;
@@ -55,17 +59,20 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<Streaming<WriteStreamRequest>>,
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
-        Ok(write_stream::write_stream(self, request))
+        let service = self.of_caller(request.extensions()).into_owned();
+        Ok(write_stream::write_stream(&service, request))
     }
 
     type QueryStream = BoxStream<'static, Result<QueryResponse, Status>>;
 
     async fn query(&self, request: Request<QueryRequest>) -> Result<Response<Self::QueryStream>, Status> {
-        query::query(&self.engine, request).await
+        let engine = self.of_caller(request.extensions()).engine.clone();
+        query::query(&engine, request).await
     }
 
     async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        explain::explain(&self.engine, request).await
+        let engine = self.of_caller(request.extensions()).engine.clone();
+        explain::explain(&engine, request).await
     }
 
     type QueryExpressionsStream = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
@@ -74,7 +81,8 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<QueryExpressionsRequest>,
     ) -> Result<Response<Self::QueryExpressionsStream>, Status> {
-        expressions::query_expressions(&self.engine, request).await
+        let engine = self.of_caller(request.extensions()).engine.clone();
+        expressions::query_expressions(&engine, request).await
     }
 
     type QueryLastStream = BoxStream<'static, Result<QueryLastResponse, Status>>;
@@ -83,7 +91,8 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<QueryLastRequest>,
     ) -> Result<Response<Self::QueryLastStream>, Status> {
-        last::query_last(&self.engine, request)
+        let engine = self.of_caller(request.extensions()).engine.clone();
+        last::query_last(&engine, request)
     }
 
     type ScanRowsStream = BoxStream<'static, Result<ScanRowsResponse, Status>>;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use oxtsdb_access::MetricScope;
 
 use crate::front::counters::Counters;
 use crate::http::config::Config;
@@ -12,12 +13,12 @@ use crate::http::request_body::RequestBody;
 use crate::rollup::RollupWriter;
 use crate::text_search::TextSearch;
 use crate::tree::Trees;
-use crate::uids::Uids;
+use crate::uids::{Uids, limited_engine};
 use crate::write::Writer;
 use oxtsdb_query::{Engine, RequestContext};
 
 /// What handlers use of the service.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ApiParts {
     pub(crate) writer: Writer,
     pub(crate) rollups: RollupWriter,
@@ -29,7 +30,21 @@ pub(crate) struct ApiParts {
     pub(crate) trees: Trees,
     pub(crate) text_search: Option<TextSearch>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
+}
+
+impl ApiParts {
+    /// The same service, which rejects other metrics than those of `scope`.
+    pub(crate) fn limited_to(&self, scope: &MetricScope) -> Self {
+        let writer = self.writer.limited_to(scope);
+        let engine = limited_engine(&self.engine, scope);
+        Self {
+            rollups: RollupWriter::of(&engine, &writer),
+            writer,
+            engine,
+            ..self.clone()
+        }
+    }
 }
 
 /// A request whose path, method and body have been accepted.

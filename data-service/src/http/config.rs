@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use oxtsdb_access::Mode;
 use oxtsdb_schema::UidKind;
 
 use crate::http::api_request::ApiRequest;
@@ -50,6 +51,11 @@ impl Config {
 
     fn set(&mut self, name: &str, value: impl ToString) {
         self.0.insert(name.to_owned(), value.to_string());
+    }
+
+    /// Shows the mode of the server.
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.set("tsd.mode", mode);
     }
 
     fn add_opentsdbs(&mut self, settings: &DataSettings, uids: &Uids) {

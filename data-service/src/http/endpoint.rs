@@ -8,6 +8,7 @@
 
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
+use oxtsdb_access::operation::{self, HttpEndpoint};
 
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
@@ -169,6 +170,11 @@ impl Endpoint {
         }
     }
 
+    /// Its row in the table of rights; `None`: it cannot be called.
+    pub(crate) fn rights(&self) -> Option<&'static HttpEndpoint> {
+        operation::of_http_path(self.path)
+    }
+
     /// Whether a request may change something; the method is that after `method_override`.
     pub(crate) fn may_change(&self, method: &Method) -> bool {
         self.changes_by_get || !matches!(*method, Method::GET | Method::HEAD)
@@ -321,6 +327,17 @@ mod tests {
         }
         assert_eq!(found("/q/x"), None);
         assert_eq!(found("/dropcaches"), None);
+    }
+
+    #[test]
+    fn every_endpoint_has_a_row_in_the_table_of_rights() {
+        for endpoint in ENDPOINTS {
+            assert!(endpoint.rights().is_some(), "{}", endpoint.path);
+        }
+        for row in operation::HTTP {
+            let found = find(ENDPOINTS, row.path).unwrap().unwrap();
+            assert_eq!(found.path, row.path);
+        }
     }
 
     #[test]

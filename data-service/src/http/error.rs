@@ -12,6 +12,7 @@
 use std::fmt;
 
 use http::StatusCode;
+use oxtsdb_access::Refusal;
 
 use crate::http::json;
 
@@ -101,6 +102,20 @@ impl HttpError {
         HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed").with_details(format!(
             "The HTTP method [{method}] is not permitted for this endpoint"
         ))
+    }
+
+    /// A request that the mode of the server or the rights of its caller exclude. In OpenTSDB, a mode has no such
+    /// endpoint.
+    pub(crate) fn refused(refusal: &Refusal) -> HttpError {
+        let status = match refusal {
+            Refusal::InvalidCredentials(_) | Refusal::NoCredentials { .. } => StatusCode::UNAUTHORIZED,
+            Refusal::NotGranted { .. } | Refusal::Metric { .. } | Refusal::Telnet(_) => StatusCode::FORBIDDEN,
+            Refusal::Mode { .. } => {
+                return HttpError::new(StatusCode::NOT_FOUND, "Endpoint not found")
+                    .with_details(refusal.to_string());
+            }
+        };
+        HttpError::new(status, refusal.to_string())
     }
 
     /// OPTIONS, which is for preflight requests of allowed origins only.

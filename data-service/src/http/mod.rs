@@ -59,6 +59,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
+use oxtsdb_access::{Access, AccessControl, Identity, Mode, PeerCertificates, operation};
 use oxtsdb_server::metrics::{Protocol, RequestTimer};
 use tracing::warn;
 
@@ -230,12 +231,13 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 #[derive(Clone, Debug)]
 pub(crate) struct HttpApi(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     parts: ApiParts,
     show_trace: bool,
     max_body_bytes: usize,
     cors: Cors,
+    access: AccessControl,
 }
 
 impl HttpApi {
@@ -257,8 +259,9 @@ impl HttpApi {
                 query_rules: QueryRules {
                     fix_duplicates: settings.queries.fix_duplicates,
                     allow_delete: settings.http.http_allow_delete,
+                    may_delete: true,
                 },
-                config: Config::new(settings, &uids),
+                config: Arc::new(Config::new(settings, &uids)),
                 uids,
                 trees,
                 text_search,
@@ -267,6 +270,7 @@ impl HttpApi {
             show_trace: settings.http.http_show_stack_trace,
             max_body_bytes: settings.http.max_body_bytes(),
             cors: Cors::new(&settings.http.cors_domains),
+            access: AccessControl::default(),
         }))
     }
 
@@ -281,6 +285,16 @@ impl HttpApi {
         let response = self.handle(request).await;
         timer.set_code(response.status().as_str().to_owned());
         (response, timer)
+    }
+
+    /// The same, with checks of the callers' rights.
+    pub(crate) fn with_access(self, access: AccessControl) -> HttpApi {
+        let mut inner = Arc::unwrap_or_clone(self.0);
+        Arc::make_mut(&mut inner.parts.config).set_mode(access.mode());
+        // Queries that delete are changes.
+        inner.parts.query_rules.allow_delete &= access.mode() != Mode::ReadOnly;
+        inner.access = access;
+        HttpApi(Arc::new(inner))
     }
 
     /// Handles a request. Errors are responses too.
@@ -321,6 +335,10 @@ impl HttpApi {
             .wrapped(parameters.get("jsonp"))
             .into_response(compression, &parts.engine.resources().compute)
             .await;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
             let headers = response.headers_mut();
             headers.entry(header::RETRY_AFTER).or_insert(RETRY_AFTER);
@@ -334,7 +352,7 @@ impl HttpApi {
 
 impl Inner {
     /// Finds the endpoint of a request, reads the body, and calls the handler.
-    async fn dispatch<B>(&self, request: Request<B>, parameters: &Parameters) -> Result<Reply, HttpError>
+    async fn dispatch<B>(&self, mut request: Request<B>, parameters: &Parameters) -> Result<Reply, HttpError>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -342,7 +360,12 @@ impl Inner {
         if request.method() == Method::OPTIONS {
             return Err(HttpError::options_not_allowed());
         }
-        let Some(endpoint) = endpoint::find(ENDPOINTS, request.uri().path())? else {
+        let certificates = request.extensions().get::<PeerCertificates>().cloned();
+        let identity = self.access.identify(request.headers_mut(), certificates.as_ref());
+        let identity = identity.map_err(|refusal| HttpError::refused(&refusal))?;
+        let endpoint = endpoint::find(ENDPOINTS, request.uri().path())?;
+        let Some((endpoint, rights)) = endpoint.and_then(|endpoint| Some((endpoint, endpoint.rights()?)))
+        else {
             let text = "There is no page here. The API begins at <code>/api</code>.";
             return Ok(Reply::page(StatusCode::NOT_FOUND, "Page Not Found", text));
         };
@@ -354,7 +377,13 @@ impl Inner {
             self.cors.check_change(request.headers())?;
         }
         let operation = endpoint.operation(&method)?;
-        let parts = &self.parts;
+        let access = self.access.admit(
+            &identity,
+            &rights.operation(&method, endpoint.may_change(&method)),
+        );
+        let access = access.map_err(|refusal| HttpError::refused(&refusal))?;
+        let limited = self.limited(&access, &identity, operation.is_query && method != Method::DELETE);
+        let parts = limited.as_ref().unwrap_or(&self.parts);
         let context = RequestContext {
             client: request.extensions().get().copied().unwrap_or_default(),
             deadline: None,
@@ -393,6 +422,25 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// The parts as a caller may use them, if it may not use all of them. A query `may_request_delete` by a flag, for
+    /// which reading is not enough.
+    fn limited(&self, access: &Access, identity: &Identity, may_request_delete: bool) -> Option<ApiParts> {
+        let mut limited = access.metrics.as_ref().map(|scope| self.parts.limited_to(scope));
+        if may_request_delete && self.parts.query_rules.allow_delete {
+            let delete = operation::of_http_path("/api/query");
+            let delete = delete.map(|query| query.operation(&Method::DELETE, true));
+            if !delete.is_some_and(|delete| self.access.grants_all(identity, &delete)) {
+                let limited = limited.get_or_insert_with(|| self.parts.clone());
+                limited.query_rules.may_delete = false;
+            }
+        }
+        limited
+    }
+}
+
+#[cfg(test)]
+mod mode_tests;
 #[cfg(test)]
 mod small_tests;
 #[cfg(test)]

@@ -34,14 +34,18 @@ mod patient_write;
 mod puts;
 mod replies;
 mod rollup;
+mod served;
 mod session;
 
 use std::sync::Arc;
 
+use oxtsdb_access::AccessControl;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
+use tokio::io::AsyncWriteExt as _;
 
-use self::session::{Session, SessionOptions};
+use self::served::Served;
+use self::session::{Session, SessionOptions, Writers};
 use crate::front::counters::Counters;
 use crate::rollup::RollupWriter;
 use crate::settings::DataSettings;
@@ -57,6 +61,7 @@ pub(crate) struct Telnet {
     rollups: RollupWriter,
     counters: Arc<Counters>,
     options: SessionOptions,
+    access: AccessControl,
 }
 
 impl Telnet {
@@ -70,12 +75,18 @@ impl Telnet {
             writer,
             rollups,
             counters,
+            access: AccessControl::default(),
             options: SessionOptions {
                 max_line_bytes: settings.telnet.telnet_max_line_bytes,
                 batch_points: settings.telnet.telnet_batch_points,
                 window_bytes: WINDOW_BYTES,
             },
         }
+    }
+
+    /// The same, with checks of the callers' rights.
+    pub(crate) fn with_access(self, access: AccessControl) -> Telnet {
+        Telnet { access, ..self }
     }
 
     /// The same with another window.
@@ -95,12 +106,25 @@ impl Telnet {
         connection: &Connection,
         shutdown: Shutdown,
     ) -> std::io::Result<()> {
-        let session = Session::new(
-            (&self.writer, &self.rollups),
-            &self.counters,
-            self.options,
-            stream,
-        );
+        if let Err(refusal) = self.access.admit_telnet(connection.peer().ip()) {
+            let mut stream = stream;
+            stream.write_all(format!("{refusal}\n").as_bytes()).await?;
+            return stream.shutdown().await;
+        }
+        let served = Served::new(&self.access);
+        let writer = |command| match served.metrics(command) {
+            Some(scope) => self.writer.limited_to(scope),
+            None => self.writer.clone(),
+        };
+        let writers = Writers {
+            points: writer("put"),
+            histograms: writer("histogram"),
+            rollups: match served.metrics("rollup") {
+                Some(scope) => self.rollups.limited_to(scope),
+                None => self.rollups.clone(),
+            },
+        };
+        let session = Session::new(&writers, &self.counters, self.options, served, stream);
         session.run(&shutdown, connection).await
     }
 }

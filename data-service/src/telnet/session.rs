@@ -25,6 +25,7 @@ use super::replies::{
     reply_to_long_line, reply_to_rejected_histogram, reply_to_rejected_rollup,
 };
 use super::rollup;
+use super::served::Served;
 use crate::front::counters::Counters;
 use crate::rollup::{NewAggregate, RollupWriter};
 use crate::uids::series::SeriesRef;
@@ -54,12 +55,23 @@ pub(super) struct SessionOptions {
     pub(super) window_bytes: usize,
 }
 
+/// What a session writes with.
+#[derive(Debug)]
+pub(super) struct Writers {
+    pub(super) points: Writer,
+    pub(super) histograms: Writer,
+    pub(super) rollups: RollupWriter,
+}
+
 /// A connection that is being served.
 pub(super) struct Session<'a> {
+    /// Of points.
     writer: &'a Writer,
+    histograms: &'a Writer,
     rollups: &'a RollupWriter,
     counters: &'a Counters,
     options: SessionOptions,
+    served: Served,
     stream: ClientStream,
     in_flight: InFlight,
     /// Replies that are not sent yet. They are sent while nothing is in flight.
@@ -79,16 +91,20 @@ enum Progress {
 
 impl<'a> Session<'a> {
     pub(super) fn new(
-        (writer, rollups): (&'a Writer, &'a RollupWriter),
+        writers: &'a Writers,
         counters: &'a Counters,
         options: SessionOptions,
+        served: Served,
         stream: ClientStream,
     ) -> Self {
+        let writer = &writers.points;
         Session {
             writer,
-            rollups,
+            histograms: &writers.histograms,
+            rollups: &writers.rollups,
             counters,
             options,
+            served,
             stream,
             in_flight: InFlight::default(),
             replies: Vec::new(),
@@ -238,8 +254,39 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Handles lines, and replies to those whose commands are not served.
+    async fn handle_lines(&mut self, text: &str) -> Progress {
+        if self.served.is_complete() {
+            return self.handle_served(text).await;
+        }
+        let mut rest = text;
+        while !rest.is_empty() {
+            let mut served = 0;
+            let refused = rest.split_inclusive('\n').find_map(|line| {
+                let reply = self.served.reply(line);
+                if reply.is_none() {
+                    served += line.len();
+                }
+                reply.map(|reply| (reply, line.len()))
+            });
+            let (before, behind) = rest.split_at(served);
+            if self.handle_served(before).await == Progress::Ended {
+                return Progress::Ended;
+            }
+            let Some((reply, length)) = refused else {
+                break;
+            };
+            Counters::add(&self.counters.telnet_lines, 1);
+            self.settle().await;
+            self.replies.extend_from_slice(reply.as_bytes());
+            self.send().await;
+            rest = behind.get(length..).unwrap_or_default();
+        }
+        Progress::Open
+    }
+
     /// Handles lines in batches of limited size.
-    async fn handle_lines(&mut self, mut text: &str) -> Progress {
+    async fn handle_served(&mut self, mut text: &str) -> Progress {
         let (writer, counters) = (self.writer, self.counters);
         let SessionOptions {
             max_line_bytes,
@@ -421,7 +468,7 @@ impl<'a> Session<'a> {
             return BTreeMap::new();
         }
         Counters::add(&self.counters.puts, new.len());
-        match patient_write::write_histograms(self.writer, &new).await {
+        match patient_write::write_histograms(self.histograms, &new).await {
             Ok(outcome) => {
                 let stored = new.len() - outcome.errors.len();
                 self.counters.ingest(Protocol::Telnet).add_batch(stored as u64, 0);

@@ -107,6 +107,9 @@ pub enum PointErrorReason {
         /// Why.
         rejection: UidRejection,
     },
+    /// The caller has no right to write the metric.
+    #[error(transparent)]
+    Refused(oxtsdb_access::Refusal),
     /// The series is not known, and the UID service is unavailable. The same point may be stored later.
     #[error("series cannot be resolved now: {0}")]
     Unresolved(UidsError),

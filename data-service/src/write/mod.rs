@@ -20,6 +20,7 @@ pub(crate) mod encoded;
 mod error;
 mod histogram;
 mod ingest_counts;
+mod limited;
 mod point;
 mod resolve;
 mod time;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
+use oxtsdb_access::MetricScope;
 use oxtsdb_point_store::rows::largest_point_bytes;
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_resources::{ComputePool, MemoryPool};
@@ -49,7 +50,11 @@ impl IngestResources {
 
 /// Writes points. Cloning is cheap, clones share the caches and the limit.
 #[derive(Clone, Debug)]
-pub struct Writer(pub(super) Arc<Inner>);
+pub struct Writer(
+    pub(super) Arc<Inner>,
+    /// The metrics that its caller may write; `None`: all of them.
+    Option<MetricScope>,
+);
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -100,7 +105,7 @@ impl Writer {
         let cache_bytes = settings.memory.series_cache_mib << 20;
         let cache = Arc::new(SeriesCache::new(cache_bytes, settings.naming.cache_ttl()));
         uids.keep_coherent(&cache);
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             points,
             store,
             data_table: settings.tables.data_table_name()?,
@@ -117,7 +122,13 @@ impl Writer {
             budget: WriteBudget::new(settings.memory.max_writes_mib << 20),
             resources,
             largest_point_bytes: largest_point_bytes(&layout, settings.writing.max_tags),
-        })))
+        };
+        Ok(Self(Arc::new(inner), None))
+    }
+
+    /// The same writer, which rejects points of other metrics than those of `scope`.
+    pub(crate) fn limited_to(&self, scope: &MetricScope) -> Self {
+        Self(Arc::clone(&self.0), Some(scope.clone()))
     }
 
     /// Writes points, in their order. `Ok` means that all that are not among the errors are in the
@@ -173,7 +184,18 @@ impl Writer {
 
     /// The series of these texts, in their order, of those that are in the cache.
     pub(crate) fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
-        self.0.resolver.known(texts)
+        let mut known = self.0.resolver.known(texts);
+        // Those that are refused are resolved, where they fail.
+        if let Some(scope) = &self.1 {
+            for (series, _) in known
+                .iter_mut()
+                .zip(texts)
+                .filter(|(_, text)| !scope.covers(text.metric))
+            {
+                *series = None;
+            }
+        }
+        known
     }
 
     /// The series of points. With a deadline, waiting for the UID service ends there.
@@ -187,7 +209,7 @@ impl Writer {
         requested: impl ExactSizeIterator<Item = Requested<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Vec<Resolved>, WriteError> {
-        let Resolution { series, outage } = self.0.resolver.resolve(requested, deadline).await?;
+        let Resolution { series, outage } = self.resolve(requested, deadline).await?;
         match outage {
             Some(error) if !series.iter().any(Result::is_ok) => Err(error.into()),
             _ => Ok(series),
@@ -233,7 +255,11 @@ impl Writer {
         deadline: Option<Instant>,
     ) -> Result<Resolution, WriteError> {
         let requested = requested.map(Into::into);
-        Ok(self.0.resolver.resolve(requested, deadline).await?)
+        let resolver = &self.0.resolver;
+        Ok(match &self.1 {
+            None => resolver.resolve(requested, deadline).await?,
+            Some(scope) => resolver.resolve_limited(requested, scope, deadline).await?,
+        })
     }
 
     /// An empty batch for so many points; [`Writer::permit`] is to be of as many.

@@ -130,6 +130,12 @@ impl Engine {
         self.with(|environment| environment.storage.rollups = rollups)
     }
 
+    /// Resolves names by another directory.
+    #[must_use]
+    pub fn with_directory(self, directory: Arc<dyn NameDirectory>) -> Self {
+        self.with(|environment| environment.storage.directory = directory)
+    }
+
     fn with(self, change: impl FnOnce(&mut Environment)) -> Self {
         let mut inner = (*self.0).clone();
         change(&mut inner.environment);

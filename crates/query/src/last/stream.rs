@@ -18,7 +18,7 @@ use crate::exec::engine::Engine;
 use crate::last::search::{
     LastPoint, LookBack, SERIES_AT_A_TIME, SeriesNames, names_of, of_metric, of_series,
 };
-use crate::names::uids_of_series;
+use crate::names::{check_metrics, uids_of_series};
 use crate::plan::metric_series::MetricSeries;
 use crate::plan::tsuids::check_tsuid;
 use crate::quirks::Quirks;
@@ -272,7 +272,12 @@ async fn of_target(
     let storage = engine.storage();
     let tsuid = match target {
         LastTarget::Name { metric, tags } => tsuid_of(storage, context, metric, tags).await?,
-        LastTarget::Tsuid(bytes) => check_tsuid(bytes, &storage.layout)?,
+        LastTarget::Tsuid(bytes) => {
+            let tsuid = check_tsuid(bytes, &storage.layout)?;
+            let widths = &storage.layout.widths;
+            check_metrics([&tsuid], widths, &*storage.directory, context.deadline()).await?;
+            tsuid
+        }
         LastTarget::Metric { .. } => return Ok(None),
     };
     let compute = &engine.resources().compute;

@@ -12,6 +12,7 @@ use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::function::aggregator::Function;
 use crate::function::downsample::Windows;
+use crate::names::check_metrics;
 use crate::plan::access_path::{AccessPath, AccessPathChooser, IndexUse};
 use crate::plan::hours::Hours;
 use crate::plan::metric_series::{MetricSeries, name_tests};
@@ -135,6 +136,7 @@ impl Plan {
             }
             Source::Tsuids(tsuids) => {
                 let mut tsuids = check_tsuids(tsuids, layout)?;
+                check_metrics(&tsuids, &layout.widths, &*storage.directory, deadline).await?;
                 let (tests, group_by) = match name_tests(&filter.tags, quirks, storage, deadline).await? {
                     Some(tests) => tests,
                     // No series has a key without a UID.

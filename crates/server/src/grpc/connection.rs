@@ -22,6 +22,7 @@ use super::metrics::CallMetrics;
 use super::options::GrpcOptions;
 use super::response::Responses;
 use crate::Shutdown;
+use crate::access::AccessMiddleware;
 use crate::connections::{ClientStream, Connection};
 use crate::deadline::DeadlineMiddleware;
 use crate::message_errors::MessageErrors;
@@ -64,6 +65,7 @@ impl Server {
         let requests = options.admin.metrics.requests().clone();
         let service = ServiceBuilder::new()
             .layer(MiddlewareLayer(CallMetrics { requests }))
+            .layer(MiddlewareLayer(AccessMiddleware(options.access.clone())))
             .layer(MiddlewareLayer(DeadlineMiddleware {
                 default: options.default_deadline,
             }))

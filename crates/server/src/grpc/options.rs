@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oxtsdb_access::AccessControl;
 use oxtsdb_resources::MemoryAccount;
 
 use crate::Admin;
@@ -10,6 +11,8 @@ use crate::connections::{CLIENT_TIMEOUT, Connections};
 /// Limits and time-outs of a [`GrpcServer`](super::GrpcServer).
 #[derive(Clone, Debug)]
 pub struct GrpcOptions {
+    /// Checks the rights of callers.
+    pub access: AccessControl,
     /// Deadline of calls without one, of streams until the response begins; `None`: no limit.
     pub default_deadline: Option<Duration>,
     /// The connections of the process, which include those of this server.
@@ -36,6 +39,7 @@ pub struct GrpcOptions {
 impl Default for GrpcOptions {
     fn default() -> Self {
         Self {
+            access: AccessControl::default(),
             default_deadline: Some(Duration::from_secs(60)),
             connections: Connections::unlimited(),
             max_connections: 1024,

@@ -80,6 +80,7 @@ const KNOWN: &[(&str, &str, Form)] = &[
         "http_show_stack_trace",
         Form::Boolean,
     ),
+    ("tsd.mode", "mode", Form::AsIs),
     ("tsd.query.limits.bytes.default", "query_max_bytes", Form::AsIs),
     (
         "tsd.query.limits.data_points.default",

@@ -63,7 +63,10 @@ impl Service<Request<Body>> for DataServer {
                 .accept_compressed(CompressionEncoding::Gzip);
             let write = service_fn(|request: tonic::Request<Bytes>| {
                 let handler = handler.clone();
-                async move { write_encoded(&handler, request).await }
+                async move {
+                    let handler = handler.of_caller(request.extensions());
+                    write_encoded(&handler, request).await
+                }
             });
             Ok(grpc.unary(write, request).await)
         }

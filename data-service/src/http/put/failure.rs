@@ -20,6 +20,7 @@ pub(in crate::http) fn status_of_write(error: &WriteError) -> StatusCode {
 pub(in crate::http) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
     let rejection = match reason {
         PointErrorReason::Unresolved(_) => return Some(StatusCode::SERVICE_UNAVAILABLE),
+        PointErrorReason::Refused(_) => return Some(StatusCode::FORBIDDEN),
         PointErrorReason::NoUid { rejection, .. } => rejection,
         _ => return None,
     };

@@ -60,6 +60,7 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
         E::Names(NameError::Unavailable { .. }) => failed(StatusCode::SERVICE_UNAVAILABLE, error),
         E::Names(NameError::DeadlineExceeded { .. }) => failed(StatusCode::GATEWAY_TIMEOUT, error),
+        E::Names(NameError::Refused { detail, .. }) => HttpError::new(StatusCode::FORBIDDEN, detail.clone()),
         E::Names(NameError::Mismatch { .. } | NameError::Internal { .. }) => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
         }

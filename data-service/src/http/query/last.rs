@@ -31,8 +31,8 @@ use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_each};
 use oxtsdb_query::plan::tsuids::check_tsuid;
-use oxtsdb_query::uids_of_series;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext};
+use oxtsdb_query::{check_metrics, uids_of_series};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -309,6 +309,13 @@ async fn last_points(
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
         }
     };
+    check_metrics(
+        &tsuids,
+        &storage.layout.widths,
+        &*storage.directory,
+        context.deadline(),
+    )
+    .await?;
     let searches = if back_scan <= 0 {
         in_their_hours(counters::of_series(storage, &tsuids).await?)
     } else {

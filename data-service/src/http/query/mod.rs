@@ -27,6 +27,7 @@ pub(in crate::http) mod scalar;
 use std::sync::Arc;
 
 use futures::stream::{self, Stream, StreamExt as _};
+use http::StatusCode;
 use jiff::tz::TimeZone;
 use tracing::warn;
 
@@ -103,6 +104,10 @@ pub(crate) async fn reject_delete(_request: ApiRequest<'_>) -> Result<Reply, Htt
 
 async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) -> Result<Reply, HttpError> {
     let engine = &parts.engine;
+    if query.delete && !parts.query_rules.may_delete {
+        let message = "the caller has no right to delete points by `/api/query` (administer)";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, message));
+    }
     // A TSUID whose bytes are no tags matches no series, as in OpenTSDB; gRPC rejects it.
     for sub_query in &mut query.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {

@@ -7,4 +7,6 @@ pub(crate) struct QueryRules {
     pub(crate) fix_duplicates: bool,
     /// Whether queries may delete the points that they read.
     pub(crate) allow_delete: bool,
+    /// Whether the caller has the right to delete points.
+    pub(crate) may_delete: bool,
 }

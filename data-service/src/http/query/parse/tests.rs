@@ -6,6 +6,7 @@ use oxtsdb_query::{CalendarInterval, CalendarUnit, Interval};
 const RULES: QueryRules = QueryRules {
     fix_duplicates: false,
     allow_delete: false,
+    may_delete: true,
 };
 const NOW_MS: i64 = 1_400_000_000_000;
 
@@ -185,6 +186,7 @@ fn deletes_only_where_that_is_allowed() {
     );
     let rules = QueryRules {
         allow_delete: true,
+        may_delete: true,
         ..RULES
     };
     let query = from_json(body.to_string().as_bytes(), &Parameters::default(), rules, NOW_MS).unwrap();

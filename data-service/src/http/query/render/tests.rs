@@ -36,6 +36,7 @@ fn rendered_groups(query: &str, groups: &[&[(i64, Number)]]) -> String {
         QueryRules {
             fix_duplicates: false,
             allow_delete: false,
+            may_delete: true,
         },
         &TimeZone::UTC,
         0,
@@ -87,6 +88,7 @@ fn renders_an_empty_response() {
         QueryRules {
             fix_duplicates: false,
             allow_delete: false,
+            may_delete: true,
         },
         &TimeZone::UTC,
         0,

@@ -1,0 +1,282 @@
+//! The check of each request: the mode of the server, the identity of the caller, the policy.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use tracing::{error, warn};
+
+use crate::identity::Identity;
+use crate::mode::Mode;
+use crate::operation::{self, Operation};
+use crate::policy::{Decision, LivePolicy, Metrics, PolicyError};
+use crate::refusal::{Refusal, RefusalCounts};
+use crate::san::{self, PeerCertificates};
+use crate::scope::MetricScope;
+
+/// The pause between two looks at the files.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The settings of [`AccessControl`].
+#[derive(Clone, Debug, Default)]
+pub struct AccessOptions {
+    /// What the server does at all.
+    pub mode: Mode,
+    /// The policy file; `None`: every caller may do everything.
+    pub policy: Option<PathBuf>,
+}
+
+/// Checks requests. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct AccessControl(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    mode: Mode,
+    rights: Option<Rights>,
+    counts: Arc<RefusalCounts>,
+}
+
+#[derive(Debug)]
+struct Rights {
+    policy: LivePolicy,
+}
+
+/// A request that may be served.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// The metrics that it may name; `None`: all of them.
+    pub metrics: Option<MetricScope>,
+}
+
+/// A request that is refused, and the rules for its caller, which grant other operations.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// Why.
+    pub refusal: Refusal,
+    rules: Vec<Box<str>>,
+}
+
+impl AccessControl {
+    /// Reads the files of the options.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or is wrong.
+    pub fn open(options: AccessOptions) -> Result<Self, PolicyError> {
+        let rights = match options.policy {
+            None => None,
+            Some(path) => Some(Rights {
+                policy: LivePolicy::load(path)?,
+            }),
+        };
+        Ok(Self(Arc::new(Inner {
+            mode: options.mode,
+            rights,
+            counts: Arc::default(),
+        })))
+    }
+
+    /// What the server does at all.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// Whether callers need rights.
+    pub fn has_rights(&self) -> bool {
+        self.0.rights.is_some()
+    }
+
+    /// Refusals since the start.
+    pub fn refusals(&self) -> &Arc<RefusalCounts> {
+        &self.0.counts
+    }
+
+    /// Reads files again when they change, without end.
+    pub async fn watch(self) {
+        if !self.has_rights() {
+            return;
+        }
+        let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let this = self.clone();
+            if let Err(failed) = tokio::task::spawn_blocking(move || this.reload()).await {
+                error!(%failed, "reading the policy again failed");
+            }
+        }
+    }
+
+    fn reload(&self) {
+        if let Some(rights) = &self.0.rights {
+            rights.policy.reload();
+        }
+    }
+
+    /// The caller of a request, by the certificates of its connection and its headers. Removes the token from them.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::InvalidCredentials`].
+    pub fn identify(
+        &self,
+        headers: &mut HeaderMap,
+        certificates: Option<&PeerCertificates>,
+    ) -> Result<Identity, Refusal> {
+        if !self.has_rights() {
+            return Ok(Identity::anonymous());
+        }
+        let token = headers.remove(AUTHORIZATION);
+        let identified = self.names_of(token.as_ref(), certificates).map(Identity::of);
+        identified.map_err(|why| {
+            let refusal = Refusal::InvalidCredentials(why);
+            self.0.counts.count(&refusal);
+            warn!(identity = "unknown", rules = "credentials", reason = %refusal, "refused");
+            refusal
+        })
+    }
+
+    fn names_of(
+        &self,
+        token: Option<&http::HeaderValue>,
+        certificates: Option<&PeerCertificates>,
+    ) -> Result<Vec<Box<str>>, String> {
+        let mut names = Vec::new();
+        if token.is_some() {
+            return Err("the server accepts no tokens".to_owned());
+        }
+        if let Some(certificate) = certificates.and_then(|certificates| certificates.0.first()) {
+            let found = san::names(certificate);
+            names.extend(found.map_err(|error| format!("the client certificate cannot be read: {error}"))?);
+        }
+        Ok(names)
+    }
+
+    /// Checks a call of gRPC by its path.
+    ///
+    /// # Errors
+    ///
+    /// As [`AccessControl::admit`].
+    pub fn admit_grpc(&self, identity: &Identity, path: &str) -> Result<Access, Refusal> {
+        match operation::of_grpc_path(path) {
+            Some(operation) => self.admit(identity, operation),
+            None if !self.has_rights() || is_health(path) => Ok(Access::default()),
+            // A method without a row cannot be granted.
+            None => {
+                let refused = Refused {
+                    refusal: Refusal::NotGranted {
+                        identity: identity.to_string(),
+                        action: operation::Action::Administer,
+                        operation: path.trim_start_matches('/').chars().take(200).collect(),
+                    },
+                    rules: Vec::new(),
+                };
+                self.record(identity, &refused);
+                Err(refused.refusal)
+            }
+        }
+    }
+
+    /// Checks a request; logs and counts a refusal.
+    ///
+    /// # Errors
+    ///
+    /// As [`AccessControl::check`].
+    pub fn admit(&self, identity: &Identity, operation: &Operation) -> Result<Access, Refusal> {
+        self.check(identity, operation)
+            .inspect_err(|refused| {
+                self.record(identity, refused);
+            })
+            .map_err(|refused| refused.refusal)
+    }
+
+    /// Whether an operation is granted for all metrics. Counts and logs nothing.
+    pub fn grants_all(&self, identity: &Identity, operation: &Operation) -> bool {
+        let access = self.check(identity, operation);
+        access.is_ok_and(|access| access.metrics.is_none())
+    }
+
+    /// Checks a request; counts and logs nothing.
+    ///
+    /// # Errors
+    ///
+    /// The server does not serve the operation in its mode, or no rule grants it to the caller.
+    pub fn check(&self, identity: &Identity, operation: &Operation) -> Result<Access, Refused> {
+        let operation_name = || operation.name.to_owned();
+        if !self.0.mode.serves(operation.modes) {
+            return Err(Refused {
+                refusal: Refusal::Mode {
+                    mode: self.0.mode,
+                    operation: operation_name(),
+                },
+                rules: vec!["--mode".into()],
+            });
+        }
+        let Some(rights) = &self.0.rights else {
+            return Ok(Access::default());
+        };
+        match rights.policy.get().decide(identity, operation) {
+            Decision::Granted(Metrics::All) => Ok(Access::default()),
+            Decision::Granted(Metrics::Prefixes { prefixes, rules }) => {
+                let counts = Arc::clone(&self.0.counts);
+                let scope = MetricScope::new(identity, operation, prefixes, rules, counts);
+                Ok(Access { metrics: Some(scope) })
+            }
+            Decision::Refused { rules } => {
+                let refusal = match identity.is_anonymous() {
+                    true => Refusal::NoCredentials {
+                        operation: operation_name(),
+                    },
+                    false => Refusal::NotGranted {
+                        identity: identity.to_string(),
+                        action: operation.action,
+                        operation: operation_name(),
+                    },
+                };
+                Err(Refused { refusal, rules })
+            }
+        }
+    }
+
+    /// Logs and counts a refusal.
+    pub fn record(&self, identity: &Identity, refused: &Refused) {
+        let Refused { refusal, rules } = refused;
+        self.0.counts.count(refusal);
+        let rules = match rules.is_empty() {
+            true => "no rule for this caller".to_owned(),
+            false => rules.join(", "),
+        };
+        warn!(%identity, rules, reason = %refusal, "refused");
+    }
+
+    /// Checks a telnet connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Telnet`]: where rights are on, it has to come from this machine, and the policy has to serve it.
+    pub fn admit_telnet(&self, peer: IpAddr) -> Result<(), Refusal> {
+        let Some(rights) = &self.0.rights else {
+            return Ok(());
+        };
+        let refusal = if !rights.policy.get().serves_telnet() {
+            Refusal::Telnet("off")
+        } else if !peer.to_canonical().is_loopback() {
+            Refusal::Telnet("for connections of the same machine only")
+        } else {
+            return Ok(());
+        };
+        self.0.counts.count(&refusal);
+        warn!(identity = %Identity::telnet(), %peer, rules = "telnet", reason = %refusal, "refused");
+        Err(refusal)
+    }
+}
+
+fn is_health(path: &str) -> bool {
+    path.strip_prefix('/')
+        .and_then(|path| path.strip_prefix(operation::HEALTH))
+        .is_some_and(|method| method.starts_with('/'))
+}

@@ -1,0 +1,104 @@
+//! Who calls: the names of a caller, by which a policy grants rights.
+//!
+//! | name | of |
+//! |---|---|
+//! | `san:NAME` | a client certificate: each URI, DNS name and e-mail address among its subject alternative names |
+//! | `sub:NAME` | a token: its claim `sub` |
+//! | `group:NAME` | a token: each element of its claim `groups` |
+//! | `telnet` | a telnet connection of the same machine |
+//! | `anonymous` | a request without credentials |
+
+use std::fmt;
+
+/// The longest part of a name in logs and messages, in characters.
+const MAX_SHOWN: usize = 200;
+
+/// The names of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Never empty; the first one is shown.
+    names: Vec<Box<str>>,
+}
+
+impl Identity {
+    /// The caller of a request without credentials.
+    pub fn anonymous() -> Self {
+        Self::named("anonymous")
+    }
+
+    /// The caller of a telnet connection.
+    pub fn telnet() -> Self {
+        Self::named("telnet")
+    }
+
+    fn named(name: &str) -> Self {
+        Self {
+            names: vec![name.into()],
+        }
+    }
+
+    /// A caller with these names; without any, [`Identity::anonymous`].
+    pub(crate) fn of(names: Vec<Box<str>>) -> Self {
+        match names.is_empty() {
+            true => Self::anonymous(),
+            false => Self { names },
+        }
+    }
+
+    /// Its names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    /// Whether it has no credentials, though its protocol has some.
+    pub fn is_anonymous(&self) -> bool {
+        self.names().any(|name| name == "anonymous")
+    }
+
+    /// Whether it presented credentials.
+    pub fn is_authenticated(&self) -> bool {
+        !self.is_anonymous() && !self.names().any(|name| name == "telnet")
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.names.first().map_or("anonymous", |name| &**name);
+        // Names come from the caller's certificate or token: no line breaks in logs, and no long ones.
+        for character in name.chars().take(MAX_SHOWN) {
+            match character.is_control() {
+                true => write!(f, "{}", character.escape_default())?,
+                false => write!(f, "{character}")?,
+            }
+        }
+        if name.chars().nth(MAX_SHOWN).is_some() {
+            f.write_str("…")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_names_without_control_characters() {
+        let identity = Identity::of(vec!["sub:a\nb".into()]);
+        assert_eq!(identity.to_string(), "sub:a\\nb");
+        let identity = Identity::of(vec!["x".repeat(300).into()]);
+        assert_eq!(identity.to_string().chars().count(), MAX_SHOWN + 1);
+    }
+
+    #[test]
+    fn only_credentials_authenticate() {
+        assert!(Identity::of(vec!["sub:anonymous".into()]).is_authenticated());
+        for identity in [
+            Identity::anonymous(),
+            Identity::telnet(),
+            Identity::of(Vec::new()),
+        ] {
+            assert!(!identity.is_authenticated(), "{identity}");
+        }
+    }
+}

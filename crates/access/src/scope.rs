@@ -1,0 +1,98 @@
+//! The metrics of one request, where rules grant only some.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::warn;
+
+use crate::identity::Identity;
+use crate::operation::{Action, Operation};
+use crate::policy::Prefixes;
+use crate::refusal::{Refusal, RefusalCounts};
+
+/// The longest part of a metric in logs and messages, in characters.
+const MAX_SHOWN: usize = 200;
+
+/// The metrics that a request may name. Clones share it; it lasts as long as the request.
+#[derive(Clone, Debug)]
+pub struct MetricScope(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    identity: String,
+    operation: &'static str,
+    action: Action,
+    prefixes: Arc<Prefixes>,
+    rules: Vec<Box<str>>,
+    refused: AtomicU64,
+    counts: Arc<RefusalCounts>,
+}
+
+impl MetricScope {
+    pub(crate) fn new(
+        identity: &Identity,
+        operation: &Operation,
+        prefixes: Arc<Prefixes>,
+        rules: Vec<Box<str>>,
+        counts: Arc<RefusalCounts>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            identity: identity.to_string(),
+            operation: operation.name,
+            action: operation.action,
+            prefixes,
+            rules,
+            refused: AtomicU64::new(0),
+            counts,
+        }))
+    }
+
+    /// Whether the request may name a metric. Counts nothing.
+    pub fn covers(&self, metric: &str) -> bool {
+        self.0.prefixes.cover(metric)
+    }
+
+    /// Checks a metric. Of several refused metrics of a request the first is logged, and later their number.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Metric`].
+    pub fn check(&self, metric: &str) -> Result<(), Refusal> {
+        if self.covers(metric) {
+            return Ok(());
+        }
+        let inner = &*self.0;
+        let refusal = Refusal::Metric {
+            identity: inner.identity.clone(),
+            action: inner.action,
+            metric: metric.chars().take(MAX_SHOWN).collect(),
+        };
+        inner.counts.count(&refusal);
+        if inner.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            warn!(
+                identity = inner.identity,
+                operation = inner.operation,
+                right = %inner.action,
+                reason = %refusal,
+                rules = inner.rules.join(", "),
+                "refused: the rules grant other metrics"
+            );
+        }
+        Err(refusal)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let refused = *self.refused.get_mut();
+        if refused > 1 {
+            warn!(
+                identity = self.identity,
+                operation = self.operation,
+                refused,
+                rules = self.rules.join(", "),
+                "refused so many series of the request"
+            );
+        }
+    }
+}
