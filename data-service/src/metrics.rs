@@ -2,11 +2,13 @@
 //!
 //! `docs/operate.md` has the table of all names.
 
+mod caches;
 mod points;
+mod queries;
+mod store;
 
 use std::sync::Arc;
 
-use oxtsdb_query::Engine;
 use oxtsdb_server::Admin;
 
 use crate::assemble::DataService;
@@ -15,11 +17,12 @@ use crate::http::running_queries;
 impl DataService {
     /// Adds the metrics of the service to those of the process, and the page of running queries.
     pub fn report_to(&self, admin: &Admin) {
-        points::report(&admin.metrics, Arc::clone(self.writer.counts()));
-        add_queries(admin, self.engine.clone());
+        let metrics = &admin.metrics;
+        points::report(metrics, Arc::clone(self.writer.counts()));
+        queries::report(metrics, &self.engine);
+        store::report(metrics, &self.engine, self.writer.clone());
+        caches::report(metrics, self.writer.clone(), self.uids.clone());
+        let engine = self.engine.clone();
+        admin.add_page("/debug/queries", move || running_queries(&engine));
     }
-}
-
-fn add_queries(admin: &Admin, engine: Engine) {
-    admin.add_page("/debug/queries", move || running_queries(&engine));
 }

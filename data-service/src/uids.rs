@@ -70,6 +70,11 @@ struct Inner {
 }
 
 impl Uids {
+    /// Entries of the cache of names, and about their bytes.
+    pub(crate) fn name_cache(&self) -> (u64, u64) {
+        (self.0.cache.entries(), self.0.cache.byte_len())
+    }
+
     /// The layout of row keys: UID widths of the service, salt of the settings.
     pub fn layout(&self) -> &RowKeyLayout {
         &self.0.layout

@@ -147,6 +147,58 @@ async fn counts_points_and_requests_of_all_protocols_exactly() -> anyhow::Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn counts_queries_errors_syncs_and_uids_exactly() -> anyhow::Result<()> {
+    let options = oxtsdb_tests::Options::default().flag("--query-max-points", "100");
+    let tsdb = Tsdb::start_with(options).await?;
+    write(&tsdb).await?;
+    let query = |metric: &str| format!("/api/query?start=1600000000&m=sum:metrics.{metric}");
+    for metric in ["http", "telnet"] {
+        let response = tsdb.http().get(&query(metric)).await?;
+        ensure!(response.status == 200, "{response:?}");
+    }
+    let too_large = tsdb.http().get(&query("stream")).await?;
+    ensure!(too_large.status == 413, "{too_large:?}");
+    let empty = tsdb.data().write(write_request(&[])).await;
+    ensure!(empty.is_err(), "{empty:?}");
+    let admin = tsdb.admin();
+    let metrics = until("UIDs are counted", || async {
+        let metrics = Metrics::scrape(&admin).await?;
+        is(&metrics, "oxtsdb_uid_used{kind=\"metric\"}", 5.0)?;
+        Ok(metrics)
+    })
+    .await?;
+    for (sample, expected) in [
+        ("oxtsdb_uid_used{kind=\"tagk\"}", 1.0),
+        ("oxtsdb_uid_available{kind=\"metric\"}", 16_777_210.0),
+        ("oxtsdb_queries_total{result=\"ok\"}", 2.0),
+        ("oxtsdb_queries_total{result=\"failed\"}", 1.0),
+        ("oxtsdb_queries_over_limit_total{resource=\"points\"}", 1.0),
+        ("oxtsdb_query_read_total{resource=\"series\"}", 2.0),
+        ("oxtsdb_query_read_total{resource=\"points\"}", 12.0),
+        ("oxtsdb_query_read_total{resource=\"points_sent\"}", 12.0),
+        ("oxtsdb_query_stage_seconds_count{stage=\"queue\"}", 3.0),
+        ("oxtsdb_query_stage_seconds_count{stage=\"plan\"}", 3.0),
+        ("oxtsdb_query_stage_seconds_count{stage=\"aggregate\"}", 2.0),
+        ("oxtsdb_queries_active{state=\"running\"}", 0.0),
+        ("oxtsdb_store_series", 5.0),
+        ("oxtsdb_cache_entries{cache=\"series\"}", 5.0),
+        (
+            "oxtsdb_errors_total{reason=\"BATCH_TOO_LARGE\",setting=\"\"}",
+            1.0,
+        ),
+    ] {
+        is(&metrics, sample, expected)?;
+    }
+    let syncs = metrics.value("oxtsdb_store_work_seconds_count{work=\"sync\"}");
+    ensure!(syncs >= 5.0, "{syncs} syncs");
+    let written = metrics.value("oxtsdb_store_journal_written_bytes_total");
+    ensure!(written > 0.0, "{written} bytes");
+    let of_grpc = statistic(&tsdb, "oxtsdb.points.added", Some(("type", "grpc"))).await?;
+    ensure!(of_grpc == 330, "{of_grpc}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn made_up_methods_and_paths_share_a_label() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     for n in 0..50 {
@@ -268,6 +320,8 @@ async fn every_metric_is_documented_and_every_documented_one_exists() -> anyhow:
     write(&tsdb).await?;
     let query = "/api/query?start=1600000000&m=sum:metrics.http";
     ensure!(tsdb.http().get(query).await?.status == 200);
+    // An error of the contract.
+    ensure!(tsdb.data().write(write_request(&[])).await.is_err());
     let served = Metrics::scrape(&tsdb.admin()).await?;
     let unknown: Vec<&String> = served
         .families()

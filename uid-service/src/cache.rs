@@ -103,6 +103,16 @@ impl UidCache {
         }))
     }
 
+    /// Entries of both directions.
+    pub(crate) fn entries(&self) -> u64 {
+        (self.0.uids.len() + self.0.names.len()) as u64
+    }
+
+    /// Their bytes.
+    pub(crate) fn byte_len(&self) -> u64 {
+        self.0.uids.weight() + self.0.names.weight()
+    }
+
     /// The UID of a name, if it is cached.
     pub fn uid(&self, name: &KindName) -> Option<Uid> {
         self.valid(self.0.uids.get(name)?)

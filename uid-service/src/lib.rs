@@ -26,6 +26,7 @@ pub mod grpc;
 pub mod layout;
 mod lookup;
 mod meta;
+mod metrics;
 pub mod policy;
 pub mod reclaim;
 pub mod settings;
@@ -49,7 +50,7 @@ use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::data_table;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
-use oxtsdb_server::{GrpcServer, Shutdown};
+use oxtsdb_server::{Admin, GrpcServer, Shutdown};
 use tonic::service::Routes;
 
 pub use crate::grpc::reclaim::UidReclaimServiceHandler;
@@ -103,9 +104,15 @@ pub struct UidService {
     pub meta: UidMetaServiceServer<UidMetaHandler>,
     /// `oxtsdb.uid.v1.UidAdminService`.
     pub admin: UidAdminServiceServer<UidAdminHandler>,
+    domain: Arc<uids::Uids>,
 }
 
 impl UidService {
+    /// Adds the metrics of the service to those of the process.
+    pub fn report_to(&self, admin: &Admin) {
+        metrics::report(&admin.metrics, &self.domain);
+    }
+
     /// Adds the services to a server.
     #[must_use]
     pub fn add_to(self, server: GrpcServer) -> GrpcServer {
@@ -142,6 +149,7 @@ pub async fn assemble(
     uids.start();
     upkeep::start(&uids);
     Ok(UidService {
+        domain: Arc::clone(&uids),
         meta: grpc::meta_server(Metadata::new(uids.table().clone())),
         admin: grpc::admin_server(uids.fsck().clone()),
         uids: grpc::server(Arc::clone(&uids), shutdown),

@@ -78,6 +78,11 @@ impl Lookup {
         entries
     }
 
+    /// The cache.
+    pub(crate) fn cache(&self) -> &UidCache {
+        &self.cache
+    }
+
     /// The name of a UID, if it is cached.
     pub(crate) fn cached_name(&self, uid: &KindUid) -> Option<Name> {
         self.cache.name(uid)

@@ -73,6 +73,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             let settings = cli.uids.clone().with_fixed_share(&host.share);
             let probe = part.probe(&store);
             let service = uid_service::assemble(store, &settings, host.shutdown.clone()).await?;
+            service.report_to(&host.admin);
             Ok([host.grpc("uid", service.add_to(GrpcServer::new()).depends_on(probe))])
         })
         .await

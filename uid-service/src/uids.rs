@@ -50,6 +50,8 @@ pub struct Uids {
     /// The pause between two scans for changes by other programs; `None`: no scans.
     scan_interval: Option<Duration>,
     usage: Usage,
+    /// The usage when it was read last; empty before.
+    last_usage: Mutex<Vec<KindUsage>>,
     warner: Warner,
     policy: LivePolicy,
     quotas: Quotas,
@@ -105,6 +107,7 @@ impl Uids {
             changes,
             completion: Mutex::default(),
             usage: Usage::new(table.clone(), state.clone()),
+            last_usage: Mutex::default(),
             warner: Warner::default(),
             quotas: Quotas::new(state.clone(), table.clone()),
             policy: LivePolicy::default(),
@@ -518,7 +521,7 @@ impl Uids {
             {
                 return Ok(());
             }
-            let usages = self.usage.read(now).await?;
+            let usages = self.usage(now).await?;
             let quotas = self.quotas.usage(&policy).await?;
             self.warner.check(policy.warnings(), &usages, &quotas);
             Ok::<_, UidServiceError>(())
@@ -534,6 +537,29 @@ impl Uids {
     ///
     /// A counter cannot be read.
     pub async fn usage(&self, now: SystemTime) -> Result<Vec<KindUsage>, UidServiceError> {
-        self.usage.read(now).await
+        let usages = self.usage.read(now).await?;
+        self.last_usage.lock().clone_from(&usages);
+        Ok(usages)
+    }
+
+    /// Reads the usage again for [`Uids::last_usage`], unless that takes a scan of the table, as of random UIDs.
+    pub async fn refresh_usage(&self, now: SystemTime) {
+        let is_random = |kind: &UidKind| self.layout().kinds.get(*kind).random;
+        if UidKind::ALL.iter().any(is_random) && !self.last_usage.lock().is_empty() {
+            return;
+        }
+        if let Err(error) = self.usage(now).await {
+            debug!(%error, "the usage was not read");
+        }
+    }
+
+    /// The usage when it was read last; empty before.
+    pub fn last_usage(&self) -> Vec<KindUsage> {
+        self.last_usage.lock().clone()
+    }
+
+    /// The cache of mappings.
+    pub(crate) fn cache(&self) -> &UidCache {
+        self.lookup.cache()
     }
 }

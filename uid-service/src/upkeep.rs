@@ -14,6 +14,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the usage is looked at, in intervals.
 const USAGE_INTERVALS: u64 = 60;
 
+/// How often the usage is read for metrics, in intervals.
+const METRICS_INTERVALS: u64 = 10;
+
 /// Starts the task. It ends when `uids` is dropped.
 pub(crate) fn start(uids: &Arc<Uids>) {
     tokio::spawn(run(Arc::downgrade(uids)));
@@ -26,6 +29,9 @@ async fn run(uids: Weak<Uids>) {
         ticks.tick().await;
         let Some(uids) = uids.upgrade() else { return };
         uids.upkeep(SystemTime::now()).await;
+        if tick.is_multiple_of(METRICS_INTERVALS) {
+            uids.refresh_usage(SystemTime::now()).await;
+        }
         if (tick + 1).is_multiple_of(USAGE_INTERVALS) {
             uids.check_usage(SystemTime::now()).await;
         }

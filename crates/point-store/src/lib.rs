@@ -40,5 +40,5 @@ pub use point::{Point, PointKind, Resolution, ValueKind};
 pub use series::{SeriesNumber, TagTest};
 pub use store::{
     BlockSummary, ColumnStream, DamagedPart, Figures, Permit, PointStore, ReadEstimate, ReadRequest,
-    SeriesReader, TimeRange,
+    SeriesReader, TimeRange, Timings,
 };

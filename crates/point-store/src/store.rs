@@ -1,10 +1,12 @@
 //! The operations of a point store.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use oxtsdb_resources::Durations;
 use oxtsdb_schema::{TagkUid, TagvUid};
 
 use crate::{
@@ -145,6 +147,17 @@ pub struct DamagedPart {
     pub detail: String,
 }
 
+/// How long the background work of a store takes.
+#[derive(Debug, Default)]
+pub struct Timings {
+    /// Syncs of the journal, of a group of batches each.
+    pub sync: Durations,
+    /// Flushes of points in memory to files.
+    pub flush: Durations,
+    /// Merges of files.
+    pub merge: Durations,
+}
+
 /// Figures of a store, for metrics and logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -172,6 +185,14 @@ pub struct Figures {
     pub dropped_days: u64,
     /// Jumps of the system's clock.
     pub clock_jumps: u64,
+    /// Bytes written to the journal.
+    pub journal_bytes_written: u64,
+    /// Bytes that merges have read.
+    pub merge_bytes_read: u64,
+    /// Bytes that merges have written.
+    pub merge_bytes_written: u64,
+    /// Bytes of the cache of pages.
+    pub page_cache_bytes: u64,
 }
 
 /// What the caller holds for a batch in memory; dropped when the points have left memory.
@@ -322,6 +343,11 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
 
     /// Figures; `None` if the store has none.
     fn figures(&self) -> Option<Figures> {
+        None
+    }
+
+    /// How long its background work takes; `None` if it has none.
+    fn timings(&self) -> Option<Arc<Timings>> {
         None
     }
 

@@ -64,6 +64,7 @@ pub use exec::engine::{Engine, WholeResult};
 pub use error::{NameError, QueryError};
 pub use exec::frame::{Delivery, Frame, Group};
 pub use exec::statistics::{DamagedRow, RollupUse, Statistics};
+pub use exec::totals::QueryTotals;
 pub use plan::rollup::RollupChoiceError;
 pub use points::{Number, Points, Values};
 

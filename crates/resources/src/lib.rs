@@ -4,6 +4,7 @@
 //!   memory      one account, split into a fixed share, an ingest pool and a query pool
 //!   admission   concurrent queries; further ones wait in a bounded queue that is fair between clients
 //!   compute     threads for CPU-bound work; a job never waits for another job
+//!   durations   how long something took, as a histogram
 //!   outbox      results waiting for one client, bounded in bytes and in time
 //! ```
 //!
@@ -12,10 +13,12 @@
 
 pub mod admission;
 pub mod compute;
+pub mod durations;
 pub mod memory;
 pub mod outbox;
 
 pub use admission::{Admission, AdmissionError, AdmissionLimits, ClientId, Permit};
 pub use compute::{ComputePool, Panicked};
+pub use durations::{DurationCounts, Durations};
 pub use memory::{FixedShare, MemoryAccount, MemoryError, MemoryPool, Reservation};
 pub use outbox::{Inbox, Outbox, SendError};

@@ -89,8 +89,8 @@ use self::error::{CallError, Idempotency, RequestContext};
 use self::fetched::Memory;
 use self::pool::Pool;
 use crate::{
-    CellAddress, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError, TableDef, TableName,
-    WriteBatch, rules,
+    CellAddress, ColumnSelection, Condition, GatewayFigures, Row, RowStore, RowStream, Scan, StoreError,
+    TableDef, TableName, WriteBatch, rules,
 };
 
 /// A [`RowStore`] on HBase.
@@ -189,6 +189,10 @@ impl RowStore for HbaseStore {
         rules::check_scan(&scan)?;
         raw::check_bounds(table, &scan)?;
         scan::open(self.pool.clone(), table.clone(), scan).await
+    }
+
+    fn gateways(&self) -> Vec<GatewayFigures> {
+        self.pool.gateways()
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {

@@ -311,6 +311,10 @@ impl RowStore for InterceptedStore {
         self.inner.check_health().await
     }
 
+    fn gateways(&self) -> Vec<crate::GatewayFigures> {
+        self.inner.gateways()
+    }
+
     fn damage(&self) -> Vec<crate::DamagedRange> {
         self.inner.damage()
     }

@@ -25,6 +25,7 @@ mod clock;
 pub mod conformance;
 mod damage;
 mod error;
+mod gateway_figures;
 pub mod hbase;
 #[cfg(feature = "testing")]
 pub mod intercept;
@@ -42,6 +43,7 @@ pub use batch::{FamilyId, MutationRef, RowMutations, WriteBatch};
 pub use clock::Clock;
 pub use damage::{DamageLog, DamagedRange};
 pub use error::{Retry, StoreError};
+pub use gateway_figures::GatewayFigures;
 pub use measure::RangeMeasure;
 pub use row::{CellRef, Row, RowBuilder};
 pub use scan::{ColumnSelection, FetchMemory, KeyPart, RowFilter, RowStream, Scan, prefix_end};

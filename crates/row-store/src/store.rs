@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use crate::limits::MAX_ROW_KEY;
 use crate::{
-    ColumnSelection, DamageLog, DamagedRange, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef,
-    TableName, WriteBatch,
+    ColumnSelection, DamageLog, DamagedRange, GatewayFigures, RangeMeasure, Row, RowStream, Scan, StoreError,
+    TableDef, TableName, WriteBatch,
 };
 
 /// The address of a cell within a table.
@@ -238,6 +238,11 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     ///
     /// Why it cannot.
     async fn check_health(&self) -> Result<(), StoreError>;
+
+    /// The gateways that it is reached through; none of an embedded store.
+    fn gateways(&self) -> Vec<GatewayFigures> {
+        Vec::new()
+    }
 
     /// Rows that were lost to damage. All other rows are served.
     fn damage(&self) -> Vec<DamagedRange> {

@@ -163,6 +163,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             stores: Mutex::default(),
         };
         let stores = args.store.open(self.stores, &host.share).await?;
+        host.admin.metrics.collect_gateways(stores.to_vec());
         let served = self
             .serve(&host, stores.clone(), admin_listener.address, assemble)
             .await;

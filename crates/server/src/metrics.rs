@@ -7,6 +7,7 @@
 //! no names of series, clients or queries.
 
 mod figures;
+mod gateways;
 mod memory;
 mod process;
 mod requests;

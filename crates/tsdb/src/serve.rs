@@ -117,6 +117,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             );
             let points = points.map(|points| points.with_names(Arc::clone(&uid_store)));
             let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
+            uid_service.report_to(&host.admin);
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
                 data_store,

@@ -185,6 +185,19 @@ impl Counters {
                 value: self.new_series.lost(),
             },
         ];
+        for protocol in Protocol::ALL {
+            let counts = self.ingest(protocol);
+            let of_protocol = |name, value| Statistic {
+                name,
+                tag: Some(("type", protocol.name())),
+                value,
+            };
+            all.extend([
+                of_protocol("oxtsdb.points.added", counts.stored()),
+                of_protocol("oxtsdb.points.rejected", counts.rejected()),
+                of_protocol("oxtsdb.points.failed", counts.failed()),
+            ]);
+        }
         if let Some(store) = &self.store {
             all.push(Statistic {
                 name: "oxtsdb.store.damaged_ranges",

@@ -66,6 +66,18 @@ impl NameCache {
             .map_or(0, |ttl| u64::try_from(ages(ttl)).unwrap_or(u64::MAX))
     }
 
+    /// Entries of both directions.
+    pub(super) fn entries(&self) -> u64 {
+        self.uids.iter().map(Cache::entry_count).sum::<u64>()
+            + self.names.iter().map(Cache::entry_count).sum::<u64>()
+    }
+
+    /// About their bytes.
+    pub(super) fn byte_len(&self) -> u64 {
+        self.uids.iter().map(Cache::weighted_size).sum::<u64>()
+            + self.names.iter().map(Cache::weighted_size).sum::<u64>()
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&self) {
         self.uids.iter().for_each(Cache::invalidate_all);

@@ -15,7 +15,7 @@
 //! so that entries added together do not all expire together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -35,6 +35,19 @@ const ENTRY_BYTES: usize = 128;
 /// Steps of the clock in the time to live. Entries expire after three quarters of them to all of them.
 const LIFE: u32 = 16;
 
+/// The state of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheFigures {
+    /// Look-ups that found an entry.
+    pub(crate) hits: u64,
+    /// Look-ups that found none.
+    pub(crate) misses: u64,
+    /// Entries.
+    pub(crate) entries: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
 /// A cache of series by [`SeriesRef`](super::series::SeriesRef); see the module.
 #[derive(Debug)]
 pub(crate) struct SeriesCache {
@@ -47,6 +60,9 @@ pub(crate) struct SeriesCache {
     shards: [RwLock<Shard>; SHARDS],
     /// Capacity of a shard, in bytes.
     shard_bytes: usize,
+    /// Points whose series was found, and points whose series was not.
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +107,30 @@ impl SeriesCache {
             hasher: DefaultHashBuilder::default(),
             shards: std::array::from_fn(|_| RwLock::default()),
             shard_bytes: bytes / SHARDS,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
         }
+    }
+
+    /// Counts points whose series was found, and points whose series was not.
+    pub(crate) fn count(&self, hits: usize, misses: usize) {
+        self.hits.fetch_add(hits as u64, Ordering::Relaxed);
+        self.misses.fetch_add(misses as u64, Ordering::Relaxed);
+    }
+
+    /// What it has, and how often that was enough.
+    pub(crate) fn figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            ..CacheFigures::default()
+        };
+        for shard in &self.shards {
+            let shard = shard.read();
+            figures.entries += (shard.young.len() + shard.old.len()) as u64;
+            figures.bytes += shard.bytes as u64;
+        }
+        figures
     }
 
     /// Advances the clock of the cache, which expires entries.

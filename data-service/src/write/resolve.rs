@@ -81,6 +81,7 @@ impl Resolver {
             }
             found.push(cached.map(Ok));
         }
+        self.cache.count(found.len() - waiting.len(), waiting.len());
         let mut outage = None;
         if !missing.is_empty() {
             let mark = self.uids.changes().mark();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use oxtsdb_access::MetricScope;
 use oxtsdb_point_store::rows::largest_point_bytes;
-use oxtsdb_point_store::{PointStore, SeriesNumber};
+use oxtsdb_point_store::{Figures, PointStore, SeriesNumber};
 use oxtsdb_resources::{ComputePool, MemoryPool};
 use oxtsdb_row_store::{RowStore, StoreError, TableName};
 use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
@@ -23,7 +23,7 @@ use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::uids::series::{Requested, Series, SeriesText};
-use crate::uids::series_cache::SeriesCache;
+use crate::uids::series_cache::{CacheFigures, SeriesCache};
 
 /// Resources of the process for ingestion.
 #[derive(Clone, Debug)]
@@ -306,6 +306,16 @@ impl Writer {
     /// Names and UIDs.
     pub(crate) fn uids(&self) -> &Uids {
         &self.0.resolver.uids
+    }
+
+    /// The figures of the store of points, if it has any.
+    pub(crate) fn point_figures(&self) -> Option<Figures> {
+        self.0.points.figures()
+    }
+
+    /// The state of the cache of series.
+    pub(crate) fn series_cache(&self) -> CacheFigures {
+        self.0.resolver.cache.figures()
     }
 
     /// The points of each protocol, which front ends count.

@@ -74,6 +74,7 @@ fn report(figures: &Figures) {
         failed_merges,
         dropped_days,
         clock_jumps,
+        ..
     } = figures;
     tracing::info!(
         series,
@@ -101,7 +102,9 @@ fn merge(core: &Core, limit: impl Fn(u64) -> u64) -> Result<bool, PointStoreErro
     let Some(job) = core.days.next_merge(config.clock.now_ms(), limit) else {
         return Ok(false);
     };
+    let begun = Instant::now();
     job.run(&core.pacer)?;
+    core.timings.merge.observe_since(begun);
     Ok(true)
 }
 

@@ -173,7 +173,9 @@ impl Committer<'_> {
                 break;
             }
         }
+        let begun = Instant::now();
         self.journal.sync()?;
+        self.core.timings.sync.observe_since(begun);
         self.logged = end;
         let bytes = self.journal.byte_len().saturating_sub(before);
         self.pay(bytes);

@@ -17,7 +17,7 @@ use super::journal::JournalFiles;
 use super::queue::{Queue, Reply};
 use super::series::SeriesCatalogue;
 use super::throttle::FlushProgress;
-use crate::{PointStoreError, SeriesNumber, TimeRange};
+use crate::{PointStoreError, SeriesNumber, TimeRange, Timings};
 
 /// An open store.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub(super) struct Core {
     pub(super) stop: Stop,
     pub(super) errors: Mutex<Errors>,
     pub(super) counters: Counters,
+    pub(super) timings: Arc<Timings>,
     pub(super) clock: ClockWatch,
     /// Points before this instant are dropped; [`i64::MIN`]: none.
     pub(super) retention_edge_ms: AtomicI64,

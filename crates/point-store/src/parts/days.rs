@@ -117,6 +117,11 @@ impl NewPart {
 }
 
 impl Days {
+    /// Bytes of the cache of pages.
+    pub(super) fn cache_bytes(&self) -> u64 {
+        self.0.cache.byte_len()
+    }
+
     /// The days.
     fn all(&self) -> Vec<Arc<DayList>> {
         self.days_in(TimeRange::ALL)

@@ -110,6 +110,7 @@ fn end(core: &Core, job: FlushJob) {
 }
 
 fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Result<(), PointStoreError> {
+    let begun = std::time::Instant::now();
     core.flush.state.lock().progress = Some(FlushProgress::begin(head.byte_len()));
     let keys = head.series(|series| core.series.metric_of(series).unwrap_or(MetricNumber(u32::MAX)));
     // First: a part must not have series that are in no file.
@@ -127,6 +128,7 @@ fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Resul
     heads.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head));
     drop(heads);
     core.counters.flushes.fetch_add(1, Ordering::Relaxed);
+    core.timings.flush.observe_since(begun);
     core.journal.remove_through(segment)
 }
 

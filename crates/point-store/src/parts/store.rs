@@ -33,7 +33,7 @@ use super::series::{SeriesCatalogue, SeriesKey};
 use super::{background, flush, snapshot};
 use crate::{
     ColumnStream, DamagedPart, Figures, Point, PointBatch, PointStore, PointStoreError, ReadEstimate,
-    ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange,
+    ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange, Timings,
 };
 
 /// A [`PointStore`] in a local folder.
@@ -142,6 +142,7 @@ impl PartsStore {
             stop: Stop::default(),
             errors: Mutex::new(Errors::default()),
             counters: Counters::default(),
+            timings: Arc::default(),
             clock: ClockWatch::default(),
             retention_edge_ms: AtomicI64::new(i64::MIN),
             config,
@@ -271,6 +272,10 @@ impl Core {
             failed_merges: days.failed_merges,
             dropped_days: stats.dropped_days,
             clock_jumps: stats.clock.jumps,
+            journal_bytes_written: stats.journal_bytes_written,
+            merge_bytes_read: days.merged_bytes,
+            merge_bytes_written: days.written_bytes,
+            page_cache_bytes: self.days.cache_bytes(),
         }
     }
 
@@ -459,6 +464,10 @@ impl PointStore for PartsStore {
 
     fn figures(&self) -> Option<Figures> {
         Some(self.core.figures())
+    }
+
+    fn timings(&self) -> Option<Arc<Timings>> {
+        Some(Arc::clone(&self.core.timings))
     }
 
     fn retention_edge_ms(&self) -> Option<i64> {

@@ -17,6 +17,27 @@ pub enum Resource {
     Memory,
 }
 
+impl Resource {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Series, Self::Rows, Self::Bytes, Self::Points, Self::Memory];
+
+    /// Its place among all.
+    pub(crate) const fn place(self) -> usize {
+        self as usize
+    }
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Series => "series",
+            Self::Rows => "rows",
+            Self::Bytes => "bytes",
+            Self::Points => "points",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

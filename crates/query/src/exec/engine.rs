@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::stream::{Stream, StreamExt as _};
 use oxtsdb_row_store::{RowStore, TableName};
@@ -27,6 +27,7 @@ use crate::exec::environment::Environment;
 use crate::exec::execution::{execute, plans};
 use crate::exec::frame::{Delivery, Frame, Group};
 use crate::exec::statistics::Statistics;
+use crate::exec::totals::QueryTotals;
 use crate::names::NameDirectory;
 use crate::plan::estimate::{Estimate, estimate};
 use crate::plan::query_plan::Plan;
@@ -93,6 +94,7 @@ impl Engine {
             histograms: None,
             emit_threshold: EMIT_THRESHOLD,
             skipped_cells: Arc::default(),
+            totals: Arc::default(),
         };
         Self(Arc::new(Inner {
             environment,
@@ -167,6 +169,11 @@ impl Engine {
         Arc::clone(&self.0.environment.skipped_cells)
     }
 
+    /// What all queries since the start have used.
+    pub fn totals(&self) -> Arc<QueryTotals> {
+        Arc::clone(&self.0.environment.totals)
+    }
+
     /// Registers a query, and waits for its permit and its memory. The query runs in the context of the
     /// result: see [`crate::QueryContext::run`].
     ///
@@ -210,11 +217,13 @@ impl Engine {
         let registration = self.0.running.register(description, Arc::clone(&usage));
         let deadline = Deadline::new(request.deadline, timeout);
         let limits = environment.limits.with_request(max_points);
+        let begun = Instant::now();
         let reserved = tokio::select! {
             reserved = environment.resources.reserve(request.client, limits, usage) => reserved,
             () = deadline.passed() => Err(deadline.exceeded()),
             () = registration.cancellation().cancelled() => Err(QueryError::Cancelled),
         };
+        environment.totals.queue.observe_since(begun);
         let reserved = reserved.inspect_err(|error| registration.failed(error))?;
         Ok(Admitted::new(reserved, deadline, registration))
     }

@@ -7,6 +7,7 @@ use oxtsdb_schema::HistogramCodecs;
 
 use crate::context::admission::QueryResources;
 use crate::context::limits::Limits;
+use crate::exec::totals::QueryTotals;
 use crate::storage::Storage;
 
 /// Storage, limits and resources of an engine.
@@ -21,4 +22,6 @@ pub(crate) struct Environment {
     pub(super) emit_threshold: u64,
     /// Cells without points that all queries skipped.
     pub(crate) skipped_cells: Arc<AtomicU64>,
+    /// What all queries have used.
+    pub(crate) totals: Arc<QueryTotals>,
 }

@@ -26,6 +26,18 @@ pub(super) async fn execute(
     frames: &FrameSender,
     form: ResultForm,
 ) -> Result<(), QueryError> {
+    let result = run(environment, query, admitted, frames, form).await;
+    environment.totals.end(&result);
+    result
+}
+
+async fn run(
+    environment: &Environment,
+    query: &QuerySpec,
+    admitted: &mut Admitted,
+    frames: &FrameSender,
+    form: ResultForm,
+) -> Result<(), QueryError> {
     let started = Instant::now();
     let context = admitted.context().clone();
     let usage = context.budget().usage();
@@ -34,7 +46,8 @@ pub(super) async fn execute(
     // All plans first: one unknown name fails the whole query before anything is read.
     let plans = plans(environment, query, &context).await?;
     check_rows(environment, &plans, context.budget().limits()).await?;
-    let mut output = FrameOutput::new(frames, admitted, form);
+    environment.totals.plan.observe_since(started);
+    let mut output = FrameOutput::new(frames, admitted, form, &environment.totals);
     if query.annotations.global {
         let found = annotation::global_of_query(&environment.storage, query, &context);
         if let Some((found, held)) = found.await? {
@@ -76,6 +89,7 @@ pub(super) async fn execute(
     statistics.rows = rows - before[1];
     statistics.bytes = bytes - before[2];
     statistics.elapsed = started.elapsed();
+    environment.totals.add_read(&statistics);
     output.send(Frame::Statistics(statistics)).await
 }
 

@@ -30,4 +30,5 @@ pub(crate) mod series_builder;
 pub(crate) mod series_points;
 pub(crate) mod statistics;
 mod sub_query;
+pub(crate) mod totals;
 mod worker;

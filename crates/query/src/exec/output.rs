@@ -1,6 +1,7 @@
 //! Sends the frames of a query to the protocol.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use oxtsdb_schema::Annotation;
 use tokio::sync::mpsc;
@@ -11,6 +12,7 @@ use crate::error::QueryError;
 use crate::exec::encoded::ResultForm;
 use crate::exec::frame::{Delivery, Frame};
 use crate::exec::statistics::Statistics;
+use crate::exec::totals::QueryTotals;
 
 /// The channel to the protocol.
 pub(super) type FrameSender = mpsc::Sender<Result<Delivery, QueryError>>;
@@ -19,6 +21,7 @@ pub(super) type FrameSender = mpsc::Sender<Result<Delivery, QueryError>>;
 pub(crate) struct FrameOutput<'a> {
     frames: &'a FrameSender,
     admitted: &'a mut Admitted,
+    totals: &'a QueryTotals,
     /// What was read and sent so far.
     pub(crate) statistics: Statistics,
     /// Groups of all sub-queries so far.
@@ -31,10 +34,16 @@ pub(crate) struct FrameOutput<'a> {
 
 impl<'a> FrameOutput<'a> {
     /// No frames yet.
-    pub(super) fn new(frames: &'a FrameSender, admitted: &'a mut Admitted, form: ResultForm) -> Self {
+    pub(super) fn new(
+        frames: &'a FrameSender,
+        admitted: &'a mut Admitted,
+        form: ResultForm,
+        totals: &'a QueryTotals,
+    ) -> Self {
         Self {
             frames,
             admitted,
+            totals,
             statistics: Statistics::default(),
             groups: 0,
             form,
@@ -57,6 +66,7 @@ impl<'a> FrameOutput<'a> {
         };
         held.grow(frame.held_bytes().saturating_sub(held.bytes()))?;
         let delivery = Ok(Delivery { frame, held });
+        let begun = Instant::now();
         let capacity = match tokio::time::timeout(PAUSE_AFTER, self.frames.reserve()).await {
             Ok(capacity) => capacity,
             Err(_elapsed) => {
@@ -66,6 +76,7 @@ impl<'a> FrameOutput<'a> {
                 capacity
             }
         };
+        self.totals.client.observe_since(begun);
         if let Ok(capacity) = capacity {
             capacity.send(delivery);
         }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_point_store::TimeRange;
@@ -100,6 +101,7 @@ impl<'a> SubQueryExecution<'a> {
     /// Runs it and sends its frames. Returns whether that was all of its result: not if there are no series, and another
     /// table is to be read in place of this one.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
+        let begun = Instant::now();
         self.columns = self.columns();
         self.check_result(output).await?;
         let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
@@ -107,6 +109,8 @@ impl<'a> SubQueryExecution<'a> {
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
         self.scan(&mut collector, output).await?;
         let (mut series, counted) = collector.finish().await?;
+        self.environment.totals.scan.observe_since(begun);
+        let begun = Instant::now();
         self.environment
             .skipped_cells
             .fetch_add(counted.skipped_cells, Ordering::Relaxed);
@@ -120,6 +124,7 @@ impl<'a> SubQueryExecution<'a> {
             self.groups = Some(self.group(series, None, output).await?);
         }
         let groups = self.aggregate(series, None, output).await?;
+        self.environment.totals.aggregate.observe_since(begun);
         // What series take beside their points.
         budget.release_all_series();
         let query = self.index;

@@ -1,5 +1,6 @@
 //! A connection to a gateway.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use hbase_thrift::hbase::{THbaseSyncClient, TThriftServerType};
@@ -7,6 +8,7 @@ use thrift::protocol::TBinaryOutputProtocol;
 
 use super::config::HbaseConfig;
 use super::error::CallError;
+use super::gateway::CallCounts;
 use super::protocol::{BoundedInput, RequestBuffer};
 use super::socket::Socket;
 
@@ -31,6 +33,7 @@ pub(super) struct Connection {
     pub(super) scanners: usize,
     last_response_at: Instant,
     is_broken: bool,
+    counts: Option<Arc<CallCounts>>,
 }
 
 impl Connection {
@@ -58,8 +61,14 @@ impl Connection {
             scanners: 0,
             last_response_at: Instant::now(),
             is_broken: false,
+            counts: None,
         };
         connection.probe(deadline).map(|()| connection)
+    }
+
+    /// Counts its calls among those of its gateway.
+    pub(super) fn count_in(&mut self, counts: &Arc<CallCounts>) {
+        self.counts = Some(Arc::clone(counts));
     }
 
     /// Requests the server type of the gateway.
@@ -94,7 +103,11 @@ impl Connection {
         request: impl FnOnce(&mut Client) -> thrift::Result<T>,
     ) -> Result<T, CallError> {
         self.socket.set_deadline(deadline);
+        let begun = Instant::now();
         let result = request(&mut self.client).map_err(|error| CallError::of(error, &self.gateway, name));
+        if let Some(counts) = &self.counts {
+            counts.count(begun, result.is_err());
+        }
         match &result {
             Err(error) if !error.leaves_connection_usable() => self.is_broken = true,
             _ => self.last_response_at = Instant::now(),

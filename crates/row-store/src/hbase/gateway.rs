@@ -1,9 +1,14 @@
 //! The state of the gateways, and the schedule of attempts to reach them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use oxtsdb_resources::Durations;
 use parking_lot::{Condvar, Mutex};
+
+use crate::GatewayFigures;
 
 /// The delays between attempts to reach a gateway that is down.
 const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
@@ -17,6 +22,7 @@ const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
 pub(super) struct Gateways {
     addresses: Vec<String>,
     states: Mutex<Vec<State>>,
+    calls: Vec<Arc<CallCounts>>,
     /// Notified when a gateway comes up and when the store closes.
     changed: Condvar,
 }
@@ -36,6 +42,21 @@ struct Down {
     delays: ExponentialBackoff,
 }
 
+/// The calls to a gateway.
+#[derive(Debug, Default)]
+pub(super) struct CallCounts {
+    durations: Durations,
+    failed: AtomicU64,
+}
+
+impl CallCounts {
+    /// Counts a call.
+    pub(super) fn count(&self, begun: Instant, failed: bool) {
+        self.durations.observe_since(begun);
+        self.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+}
+
 /// What a worker that needs a connection should do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Advice {
@@ -50,10 +71,30 @@ pub(super) enum Advice {
 impl Gateways {
     pub(super) fn new(addresses: Vec<String>) -> Self {
         Self {
+            calls: addresses.iter().map(|_| Arc::default()).collect(),
             states: Mutex::new(addresses.iter().map(|_| State::default()).collect()),
             addresses,
             changed: Condvar::new(),
         }
+    }
+
+    /// The calls to a gateway.
+    pub(super) fn calls(&self, gateway: usize) -> &Arc<CallCounts> {
+        &self.calls[gateway]
+    }
+
+    /// The figures of all gateways.
+    pub(super) fn figures(&self) -> Vec<GatewayFigures> {
+        let states = self.states.lock();
+        let gateways = self.addresses.iter().zip(&self.calls).zip(&*states);
+        gateways
+            .map(|((address, calls), state)| GatewayFigures {
+                address: address.clone(),
+                is_up: state.down.is_none(),
+                failed: calls.failed.load(Ordering::Relaxed),
+                calls: calls.durations.counts(),
+            })
+            .collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -174,6 +215,21 @@ impl Gateways {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_calls_and_reports_gateways_that_are_down() {
+        let gateways = Gateways::new(vec!["a:1".to_owned(), "b:2".to_owned()]);
+        gateways.calls(0).count(Instant::now(), false);
+        gateways.calls(0).count(Instant::now(), true);
+        gateways.mark_down(1, "refused".to_owned());
+        let figures = gateways.figures();
+        let of = |figures: &GatewayFigures| {
+            let calls = figures.calls.counts.iter().sum::<u64>();
+            (figures.address.clone(), figures.is_up, calls, figures.failed)
+        };
+        assert_eq!(of(&figures[0]), ("a:1".to_owned(), true, 2, 1));
+        assert_eq!(of(&figures[1]), ("b:2".to_owned(), false, 0, 0));
+    }
 
     const ATTEMPT: Duration = Duration::from_secs(5);
 

@@ -14,7 +14,7 @@ use super::extents::Extents;
 use super::gateway::Gateways;
 use super::queue::{Claim, Job, Queue, Route, deadline_exceeded};
 use super::worker::{Shared, Worker};
-use crate::StoreError;
+use crate::{GatewayFigures, StoreError};
 
 /// How often an idempotent request is sent if its connection breaks.
 const ATTEMPTS: usize = 3;
@@ -65,6 +65,11 @@ impl Pool {
 
     pub(super) fn config(&self) -> &HbaseConfig {
         &self.shared.config
+    }
+
+    /// The figures of the gateways.
+    pub(super) fn gateways(&self) -> Vec<GatewayFigures> {
+        self.shared.gateways.figures()
     }
 
     /// Connections that have nothing to do.

@@ -171,7 +171,8 @@ impl Worker {
         };
         let deadline = Instant::now() + time;
         match Connection::open(gateways.address(gateway), id, config, config.framed, deadline) {
-            Ok(connection) => {
+            Ok(mut connection) => {
+                connection.count_in(gateways.calls(gateway));
                 gateways.mark_up(gateway);
                 self.connection = Some((connection, gateway));
                 true

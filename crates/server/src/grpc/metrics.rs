@@ -11,10 +11,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Frame, SizeHint};
+use oxtsdb_proto::error;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic::body::Body;
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 use tower::Service;
 
 use crate::metrics::{Protocol, RequestTimer, Requests};
@@ -67,11 +69,13 @@ impl Middleware for CallMetrics {
         S::Error: Send,
     {
         let mut timer = self.requests.begin(Protocol::Grpc, method(request.uri().path()));
+        let requests = self.requests.clone();
         let response = inner.call(request);
         Box::pin(async move {
             let response = response.await?;
             let code = code_of(response.headers());
             if let Some(code) = code {
+                count_reason(&requests, code, response.headers());
                 timer.set_code(code);
             }
             Ok(response.map(|body| {
@@ -79,6 +83,7 @@ impl Middleware for CallMetrics {
                     body,
                     timer: Some(timer),
                     has_code: code.is_some(),
+                    requests,
                 })
             }))
         })
@@ -89,6 +94,22 @@ impl Middleware for CallMetrics {
 fn code_of(headers: &HeaderMap) -> Option<&'static str> {
     let status = headers.get("grpc-status")?;
     Some(name_of(Code::from_bytes(status.as_bytes())))
+}
+
+/// Counts the reason of an error of the contract, and the setting that has the limit.
+fn count_reason(requests: &Requests, code: &'static str, headers: &HeaderMap) {
+    if code == name_of(Code::Ok) {
+        return;
+    }
+    let Some(status) = Status::from_header_map(headers) else {
+        return;
+    };
+    let Some(reason) = error::reason_of(&status) else {
+        return;
+    };
+    let info = status.get_details_error_info();
+    let setting = info.and_then(|mut info| info.metadata.remove("setting"));
+    requests.count_error(error::reason_name(reason), setting.unwrap_or_default());
 }
 
 /// The name of a code in the specification.
@@ -120,6 +141,7 @@ struct CountedBody {
     timer: Option<RequestTimer>,
     /// Whether the head had the code.
     has_code: bool,
+    requests: Requests,
 }
 
 impl hyper::body::Body for CountedBody {
@@ -135,7 +157,11 @@ impl hyper::body::Body for CountedBody {
             return polled;
         };
         let code = match ready {
-            Some(Ok(frame)) => frame.trailers_ref().and_then(code_of),
+            Some(Ok(frame)) => frame.trailers_ref().and_then(|trailers| {
+                let code = code_of(trailers)?;
+                count_reason(&self.requests, code, trailers);
+                Some(code)
+            }),
             Some(Err(status)) => Some(name_of(status.code())),
             // gRPC has no response without a code.
             None if !self.has_code => Some(name_of(Code::Unknown)),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use oxtsdb_resources::DurationCounts;
+use oxtsdb_resources::durations::BOUNDS_SECONDS;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -82,6 +84,27 @@ impl Figures<'_> {
             for (of, value) in values {
                 let labels = [(label, of)];
                 encoder.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// How long something took, one histogram for each value of a label.
+    pub fn durations_by<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'l str, DurationCounts)>,
+    ) {
+        self.add(name, help, MetricType::Histogram, |mut encoder| {
+            for (of, durations) in values {
+                let labels = [(label, of)];
+                let bounds = BOUNDS_SECONDS.into_iter().chain([f64::INFINITY]);
+                let buckets: Vec<(f64, u64)> = bounds.zip(durations.counts).collect();
+                let (sum, count) = (durations.sum.as_secs_f64(), durations.counts.iter().sum());
+                let mut encoder = encoder.encode_family(&labels)?;
+                encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
             }
             Ok(())
         });

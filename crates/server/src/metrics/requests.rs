@@ -69,12 +69,19 @@ struct MethodAndCode {
     code: Cow<'static, str>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+    setting: String,
+}
+
 /// Counts requests. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Requests {
     handled: Family<MethodAndCode, Counter>,
     seconds: Family<Method, Histogram, fn() -> Histogram>,
     in_flight: Family<Method, Gauge>,
+    errors: Family<Reason, Counter>,
 }
 
 impl Default for Requests {
@@ -83,6 +90,7 @@ impl Default for Requests {
             handled: Family::default(),
             seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Family::default(),
+            errors: Family::default(),
         }
     }
 }
@@ -104,6 +112,11 @@ impl Requests {
             "Requests and streams that are being served",
             self.in_flight.clone(),
         );
+        registry.register(
+            "errors",
+            "gRPC errors by their reasons, with the setting of the limit that was exceeded",
+            self.errors.clone(),
+        );
     }
 
     /// Begins a request. `method` must be one of few names.
@@ -123,6 +136,11 @@ impl Requests {
     /// Counts requests that have ended.
     pub fn count(&self, protocol: Protocol, method: &'static str, code: &'static str, requests: u64) {
         self.add(protocol, method, Cow::Borrowed(code), requests);
+    }
+
+    /// Counts an error of the contract; `setting` has the limit, if it is one of a limit.
+    pub(crate) fn count_error(&self, reason: &'static str, setting: String) {
+        self.errors.get_or_create(&Reason { reason, setting }).inc();
     }
 
     /// Records how long requests took.

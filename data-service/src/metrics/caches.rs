@@ -1,0 +1,35 @@
+//! Caches of series, names and pages.
+
+use oxtsdb_server::metrics::Metrics;
+
+use crate::uids::Uids;
+use crate::write::Writer;
+
+pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
+    metrics.collect(move |figures| {
+        let series = writer.series_cache();
+        let (names, name_bytes) = uids.name_cache();
+        figures.gauge_by(
+            "cache_entries",
+            "Entries of a cache",
+            "cache",
+            [("series", series.entries), ("names", names)],
+        );
+        let pages = writer
+            .point_figures()
+            .map(|figures| ("pages", figures.page_cache_bytes));
+        let bytes = [("series", series.bytes), ("names", name_bytes)];
+        figures.gauge_by(
+            "cache_bytes",
+            "Memory of a cache",
+            "cache",
+            bytes.into_iter().chain(pages),
+        );
+        figures.counter("series_cache_hits", "Points whose series was cached", series.hits);
+        figures.counter(
+            "series_cache_misses",
+            "Points whose series had to be resolved by the UID service",
+            series.misses,
+        );
+    });
+}

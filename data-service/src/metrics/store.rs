@@ -1,0 +1,106 @@
+//! The store of points.
+
+use std::sync::Arc;
+
+use oxtsdb_point_store::Figures as StoreFigures;
+use oxtsdb_query::Engine;
+use oxtsdb_server::metrics::{Figures, Metrics};
+
+use crate::write::Writer;
+
+pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
+    let storage = engine.storage();
+    let points = storage.points.as_ref().map(|points| Arc::clone(&points.columns));
+    let store = Arc::clone(&storage.store);
+    let skipped_cells = engine.skipped_cells();
+    metrics.collect(move |figures| {
+        figures.gauge(
+            "store_damaged_ranges",
+            "Ranges of rows that were lost to damage; all others are served",
+            store.damage().len() as u64,
+        );
+        figures.counter(
+            "points_before_retention",
+            "Points rejected because they are older than --retention",
+            writer.too_old_points(),
+        );
+        figures.counter(
+            "query_skipped_cells",
+            "Cells without points that queries have skipped",
+            skipped_cells.load(std::sync::atomic::Ordering::Relaxed),
+        );
+        if let Some(of_points) = points.as_ref().and_then(|points| points.figures()) {
+            report_points(figures, &of_points);
+        }
+        if let Some(timings) = points.as_ref().and_then(|points| points.timings()) {
+            figures.durations_by(
+                "store_work_seconds",
+                "How long the work of the store takes: a sync of the journal, a flush, a merge",
+                "work",
+                [
+                    ("sync", timings.sync.counts()),
+                    ("flush", timings.flush.counts()),
+                    ("merge", timings.merge.counts()),
+                ],
+            );
+        }
+    });
+}
+
+fn report_points(figures: &mut Figures<'_>, of: &StoreFigures) {
+    for (name, help, value) in [
+        ("store_series", "Series", of.series),
+        ("store_points", "Points in parts", of.points),
+        ("store_parts", "Parts, which are files of points", of.parts),
+        ("store_part_bytes", "Bytes of parts", of.bytes),
+        (
+            "store_merge_debt_bytes",
+            "Bytes that merges will read until the sizes of parts are in order",
+            of.merge_debt_bytes,
+        ),
+        (
+            "store_journal_bytes",
+            "Bytes of the journal of points that are in no part",
+            of.journal_bytes,
+        ),
+        (
+            "store_memory_bytes",
+            "Memory of points that are in no part, of series and of indexes",
+            of.memory_bytes,
+        ),
+    ] {
+        figures.gauge(name, help, value);
+    }
+    for (name, help, value) in [
+        (
+            "store_flushes",
+            "Flushes of points in memory to parts",
+            of.flushes,
+        ),
+        ("store_merges", "Merges of parts", of.merges),
+        ("store_failed_merges", "Merges that failed", of.failed_merges),
+        (
+            "store_journal_written_bytes",
+            "Bytes written to the journal",
+            of.journal_bytes_written,
+        ),
+        (
+            "store_merge_read_bytes",
+            "Bytes read by merges",
+            of.merge_bytes_read,
+        ),
+        (
+            "store_merge_written_bytes",
+            "Bytes written by merges",
+            of.merge_bytes_written,
+        ),
+        (
+            "store_dropped_days",
+            "Days of points that the retention dropped",
+            of.dropped_days,
+        ),
+        ("store_clock_jumps", "Jumps of the system's clock", of.clock_jumps),
+    ] {
+        figures.counter(name, help, value);
+    }
+}
