@@ -163,13 +163,13 @@ async fn counts_queries_errors_syncs_and_uids_exactly() -> anyhow::Result<()> {
     let admin = tsdb.admin();
     let metrics = until("UIDs are counted", || async {
         let metrics = Metrics::scrape(&admin).await?;
-        is(&metrics, "oxtsdb_uid_used{kind=\"metric\"}", 5.0)?;
+        is(&metrics, "oxtsdb_uid_used{kind=\"metrics\"}", 5.0)?;
         Ok(metrics)
     })
     .await?;
     for (sample, expected) in [
         ("oxtsdb_uid_used{kind=\"tagk\"}", 1.0),
-        ("oxtsdb_uid_available{kind=\"metric\"}", 16_777_210.0),
+        ("oxtsdb_uid_available{kind=\"metrics\"}", 16_777_210.0),
         ("oxtsdb_queries_total{result=\"ok\"}", 2.0),
         ("oxtsdb_queries_total{result=\"failed\"}", 1.0),
         ("oxtsdb_queries_over_limit_total{resource=\"points\"}", 1.0),

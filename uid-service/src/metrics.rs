@@ -79,7 +79,7 @@ mod tests {
         assert!(!metrics.encode().unwrap().contains("oxtsdb_uid_used{"));
         uids.refresh_usage(SystemTime::now()).await;
         let text = metrics.encode().unwrap();
-        assert!(text.contains("oxtsdb_uid_used{kind=\"metric\"} 0\n"), "{text}");
+        assert!(text.contains("oxtsdb_uid_used{kind=\"metrics\"} 0\n"), "{text}");
         assert!(
             text.contains("oxtsdb_uid_available{kind=\"tagv\"} 16777215\n"),
             "{text}"
