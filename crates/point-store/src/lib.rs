@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`parts`] | the embedded engine: journal, head, immutable parts by day |
 //! | [`logical_table`] | the points as rows and cells of table `tsdb` |
+//! | [`rollups`] | rollups as points, and one aggregate of an interval for queries |
 //! | [`rows`] | the adapter over a row store: OpenTSDB's rows and cells, for HBase |
 //! | [`memory`] | a simple store for tests, and the reference of the others |
 //! | `conformance` | the guarantees as executable checks (feature `testing`) |
@@ -26,6 +27,7 @@ pub mod logical_table;
 pub mod memory;
 pub mod parts;
 mod point;
+pub mod rollups;
 pub mod rows;
 mod series;
 mod series_list;

@@ -12,6 +12,9 @@
 //! cells, and rows with keys that no writer produces, are in the row store. A series of which only such cells are put
 //! has a number too, so that the point store lists every series with a row.
 //!
+//! The values of a rollup table are shown likewise ([`LogicalTable::of_rollups`]): a plain one has a qualifier of 3 bytes and
+//! its value in the fewest bytes; its timestamp is the start of its row.
+//!
 //! Differences from a table of cells:
 //!
 //! - An instant of a series has one point: the newest put, also if it has another resolution or type.
@@ -27,6 +30,7 @@ mod columns;
 mod counted;
 mod counters;
 mod damage;
+mod form;
 mod merge;
 mod place;
 mod reads;
@@ -37,7 +41,7 @@ mod window;
 mod writes;
 
 pub use damage::check_damage;
-pub use shown::{ShownCell, shown_cells};
+pub use shown::{ShownCell, shown_cells, shown_rollups};
 
 use std::sync::Arc;
 
@@ -49,8 +53,9 @@ use oxtsdb_row_store::{
 use oxtsdb_schema::RowKeyLayout;
 
 use self::counters::Counters;
+use self::form::{Aggregates, CellForm};
 use self::window::WindowSize;
-use crate::PointStore;
+use crate::{PointStore, PointStoreError};
 
 /// A [`RowStore`] whose table of points is kept in a [`PointStore`]; see the module's documentation.
 #[derive(Debug)]
@@ -60,6 +65,7 @@ pub struct LogicalTable {
     layout: RowKeyLayout,
     /// The table of points; `None`: every table, which a test uses for tables without points.
     table: Option<TableName>,
+    form: CellForm,
     /// How much a scan reads at once.
     window: WindowSize,
     /// Writes to the table of points acquire it first, and so keep their order. It is released when the last part of a
@@ -84,11 +90,30 @@ impl LogicalTable {
             points,
             layout,
             table: Some(table),
+            form: CellForm::Points,
             window: WindowSize::default(),
             turn: tokio::sync::Mutex::default(),
             appends: tokio::sync::RwLock::default(),
             counters: None,
         }
+    }
+
+    /// Shows the points of `points` as the rollups of `table`, of which they have the instants; see [`crate::rollups`].
+    ///
+    /// # Errors
+    ///
+    /// If the point store is closed.
+    pub fn of_rollups(
+        rows: Arc<dyn RowStore>,
+        points: Arc<dyn PointStore>,
+        layout: RowKeyLayout,
+        table: TableName,
+    ) -> Result<Self, PointStoreError> {
+        let aggregates = Aggregates::of(&*points)?;
+        Ok(Self {
+            form: CellForm::Rollups(Arc::new(aggregates)),
+            ..Self::new(rows, points, layout, table)
+        })
     }
 
     /// Keeps counters of table `meta` that are 1 by the numbers of their series. They are shown as cells.

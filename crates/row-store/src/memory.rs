@@ -7,6 +7,7 @@
 mod state;
 
 use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -129,6 +130,18 @@ impl RowStore for MemoryStore {
             Ok((!rows.is_empty()).then_some((rows, cursor)))
         })
         .boxed())
+    }
+
+    fn may_have_rows(&self, table: &TableName, start: &[u8], stop: &[u8]) -> bool {
+        let state = self.state.lock();
+        let Some(table) = state.tables.get(table) else {
+            return true;
+        };
+        let mut rows = table
+            .rows
+            .range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+        rows.next()
+            .is_some_and(|(key, _)| stop.is_empty() || key.as_slice() < stop)
     }
 
     async fn measure(

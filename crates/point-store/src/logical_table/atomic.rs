@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use oxtsdb_row_store::{AtomicCommit, Condition, MutationRef, StoreError, WriteBatch};
 
 use super::LogicalTable;
-use super::place::{SeriesHour, is_point_family, names_points, rejected};
+use super::place::{SeriesHour, is_point_family, rejected};
 
 /// Rejects conditions on points, puts into columns of points, and deletes of such columns, of their family or of rows
 /// that may have them.
@@ -52,7 +52,7 @@ impl LogicalTable {
                     }
                     | MutationRef::DeleteColumn {
                         family, qualifier, ..
-                    } if concerns(family.index()) && names_points(qualifier) => qualifier,
+                    } if concerns(family.index()) && self.form.names_points(qualifier) => qualifier,
                     MutationRef::DeleteFamily { family } if concerns(family.index()) => &[],
                     MutationRef::DeleteRow => &[],
                     _ => continue,

@@ -7,37 +7,43 @@ use oxtsdb_schema::value::EncodedValue;
 use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
 
 use super::columns::PointColumns;
-use super::place::{hour_range, names_points};
+use super::form::CellForm;
+use super::place::hour_range;
 use crate::point::narrow;
-use crate::{Point, Resolution, ValueKind};
+use crate::{Point, ValueKind};
 
 /// The qualifier and the value of a point's cell, as a writer of single cells stores it.
 pub(crate) fn cell_of(point: &Point) -> (Qualifier, EncodedValue) {
-    // Not `Point::value`: a non-finite value that got into the store is shown as it is.
-    let value = match point.kind.value() {
-        ValueKind::Int => Value::Int(point.bits.cast_signed()),
-        ValueKind::Float => Value::Float(narrow(point.bits)),
-        ValueKind::Double => Value::Double(f64::from_bits(point.bits)),
-    };
+    let value = value_of(point);
     (Qualifier::new(point.timestamp(), &value), value.encoded())
 }
 
-/// Adds the selected cells of points to a row, in order of their qualifiers: seconds before milliseconds. The points are
-/// of one hour and ascend.
+/// The value of a point's cell. Not [`Point::value`]: a non-finite value that got into the store is shown as it is.
+pub(super) fn value_of(point: &Point) -> Value {
+    match point.kind.value() {
+        ValueKind::Int => Value::Int(point.bits.cast_signed()),
+        ValueKind::Float => Value::Float(narrow(point.bits)),
+        ValueKind::Double => Value::Double(f64::from_bits(point.bits)),
+    }
+}
+
+/// Adds the selected cells of points to a row, in order of their qualifiers. The points are of one row and ascend.
 pub(super) fn push_cells(
     row: &mut RowBuilder,
     family: usize,
     points: impl Iterator<Item = Point> + Clone,
     columns: &PointColumns,
+    form: &CellForm,
 ) {
-    for resolution in [Resolution::Seconds, Resolution::Millis] {
+    for resolution in form.resolutions() {
         for point in points
             .clone()
-            .filter(|point| point.kind.resolution() == resolution)
+            .filter(|point| point.kind.resolution() == *resolution)
         {
-            let (qualifier, value) = cell_of(&point);
-            if columns.contains(qualifier.as_bytes()) {
-                row.push(family, qualifier.as_bytes(), point.time_ms, value.as_bytes());
+            let (column, value) = form.cell_of(&point);
+            if columns.contains(column.as_bytes()) {
+                let timestamp_ms = form.timestamp_ms(point.time_ms);
+                row.push(family, column.as_bytes(), timestamp_ms, value.as_bytes());
             }
         }
     }
@@ -46,7 +52,7 @@ pub(super) fn push_cells(
 /// The points of a cell in an hour, in order of time; `None` unless all of them are plain points: the cells of the
 /// points have the same bytes.
 pub(super) fn points_of(base: BaseTime, qualifier: &[u8], value: &[u8]) -> Option<Vec<Point>> {
-    if !names_points(qualifier) {
+    if !CellForm::Points.names_points(qualifier) {
         return None;
     }
     let cell = CellRef {

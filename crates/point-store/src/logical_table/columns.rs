@@ -2,7 +2,8 @@
 
 use oxtsdb_row_store::ColumnSelection;
 
-use super::place::{is_point_family, names_points};
+use super::form::CellForm;
+use super::place::is_point_family;
 
 /// The columns of points that a read selects.
 #[derive(Clone, Debug)]
@@ -14,14 +15,14 @@ pub(super) enum PointColumns {
 
 impl PointColumns {
     /// The columns of a selection; `None` if none can be that of a point.
-    pub(super) fn of(selection: &ColumnSelection) -> Option<Self> {
+    pub(super) fn of(selection: &ColumnSelection, form: &CellForm) -> Option<Self> {
         match selection {
             ColumnSelection::All => Some(Self::All),
             ColumnSelection::Family(family) => is_point_family(family).then_some(Self::All),
             ColumnSelection::Columns(columns) => {
                 let points = columns
                     .iter()
-                    .filter(|(family, qualifier)| is_point_family(family) && names_points(qualifier));
+                    .filter(|(family, qualifier)| is_point_family(family) && form.names_points(qualifier));
                 let mut qualifiers: Vec<_> = points.map(|(_, qualifier)| qualifier.clone()).collect();
                 qualifiers.sort_unstable();
                 (!qualifiers.is_empty()).then_some(Self::Some(qualifiers))

@@ -2,7 +2,6 @@
 
 use oxtsdb_row_store::{CellAddress, StoreError, TableName};
 use oxtsdb_schema::data_table::FAMILY;
-use oxtsdb_schema::row::CellKind;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef, Tsuid};
 
 use super::LogicalTable;
@@ -43,17 +42,12 @@ pub(super) fn is_point_family(family: &str) -> bool {
     family.as_bytes() == FAMILY
 }
 
-/// Whether a column names points, by its qualifier.
-pub(super) fn names_points(qualifier: &[u8]) -> bool {
-    matches!(CellKind::of(qualifier), CellKind::Point | CellKind::Compacted)
-}
-
 impl LogicalTable {
     /// Whether an address may be that of points.
     pub(super) fn may_be_point(&self, table: &TableName, cell: &CellAddress) -> bool {
         self.has_points(table)
             && is_point_family(&cell.family)
-            && names_points(&cell.qualifier)
+            && self.form.names_points(&cell.qualifier)
             && SeriesHour::of(&cell.row, &self.layout).is_some()
     }
 

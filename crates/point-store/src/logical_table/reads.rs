@@ -14,14 +14,14 @@ use super::cells::push_cells;
 use super::columns::PointColumns;
 use super::damage::check_damage;
 use super::merge::{Merged, merge_rows};
-use super::place::{SeriesHour, hour_range};
+use super::place::SeriesHour;
 use super::walk::PointRows;
 use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
 
 impl LogicalTable {
     /// Scans the table of points.
     pub(super) async fn scan_merged(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
-        let Some(columns) = PointColumns::of(&scan.columns) else {
+        let Some(columns) = PointColumns::of(&scan.columns, &self.form) else {
             return self.rows.scan(table, scan).await;
         };
         let stored = self.rows.scan(table, scan.clone()).await?;
@@ -30,7 +30,7 @@ impl LogicalTable {
             Arc::clone(&self.points),
             self.layout,
             &def,
-            columns,
+            (columns, self.form.clone()),
             &scan,
             self.window,
         );
@@ -53,7 +53,7 @@ impl LogicalTable {
         stored: Vec<Option<Row>>,
         skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
-        let Some(columns) = PointColumns::of(columns).filter(|_| self.has_points(table)) else {
+        let Some(columns) = PointColumns::of(columns, &self.form).filter(|_| self.has_points(table)) else {
             return Ok(stored);
         };
         let places: Vec<_> = keys.iter().map(|key| self.place(key)).collect();
@@ -68,18 +68,19 @@ impl LogicalTable {
         for (base, mut series) in hours {
             series.sort_unstable();
             series.dedup();
-            let range = hour_range(base);
-            let read = loop {
-                let damage = self.points.damage();
-                check_damage(&*self.points, table, &series, range, skip_damaged)?;
-                let read = self.read(series.clone(), range).await;
-                // Otherwise parts were set aside, by this read or another one: read again without them.
-                if self.points.damage() == damage {
-                    break read?;
+            for range in self.form.row_ranges(base) {
+                let read = loop {
+                    let damage = self.points.damage();
+                    check_damage(&*self.points, table, &series, range, skip_damaged)?;
+                    let read = self.read(series.clone(), range).await;
+                    // Otherwise parts were set aside, by this read or another one: read again without them.
+                    if self.points.damage() == damage {
+                        break read?;
+                    }
+                };
+                for (series, points) in read {
+                    found.entry((base, series)).or_default().extend(points);
                 }
-            };
-            for (series, points) in read {
-                found.entry((base, series)).or_default().extend(points);
             }
         }
         let def = self.definition(table).await?;
@@ -92,7 +93,7 @@ impl LogicalTable {
                 return stored;
             };
             let mut row = RowBuilder::new(key, Arc::clone(&families));
-            push_cells(&mut row, family, points.iter().copied(), &columns);
+            push_cells(&mut row, family, points.iter().copied(), &columns, &self.form);
             match (row.finish(), stored) {
                 (Some(points), Some(stored)) => merge_rows(&points, &stored, &families, 1),
                 (points, stored) => points.or(stored),

@@ -1,12 +1,12 @@
 //! A row of OpenTSDB's as a [`LogicalTable`](super::LogicalTable) shows it after it was put.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
-use oxtsdb_schema::row::CellKind;
 
-use super::cells::{cell_of, instants, points_of};
+use super::form::CellForm;
 use super::place::{SeriesHour, is_point_family};
 use crate::Point;
 
@@ -27,24 +27,41 @@ pub struct ShownCell {
 /// the row. Two rows with equal results have the same points, whatever their form: single cells or compacted ones.
 /// Appended points are compared as they are stored.
 pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
+    shown(row, layout, &CellForm::Points)
+}
+
+/// As [`shown_cells`], of a row of a rollup table.
+pub fn shown_rollups(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
+    shown(row, layout, &CellForm::Rollups(Arc::default()))
+}
+
+fn shown(row: &Row, layout: &RowKeyLayout, form: &CellForm) -> Vec<ShownCell> {
     let hour = SeriesHour::of(row.key(), layout);
     let mut puts: Vec<(i64, Point)> = Vec::new();
     let mut shown = BTreeMap::new();
     for cell in row.cells() {
         let hour = hour.as_ref().filter(|_| is_point_family(cell.family));
-        let found = hour.and_then(|hour| points_of(hour.base, cell.qualifier, cell.value));
+        let found = hour.and_then(|hour| form.points_of(hour.base, cell.qualifier, cell.value));
         if let Some(found) = found {
             for point in found {
                 // Points replace an odd encoding of their column that was put before them.
-                shown.remove(&(cell.family.to_owned(), cell_of(&point).0.as_bytes().to_vec()));
+                for column in form.columns_of_place(form.cell_of(&point).0) {
+                    shown.remove(&(cell.family.to_owned(), column.as_bytes().to_vec()));
+                }
                 puts.push((cell.timestamp_ms, point));
             }
             continue;
         }
-        if let Some(hour) = hour.filter(|_| CellKind::of(cell.qualifier) == CellKind::Point) {
+        if let Some(hour) = hour.filter(|_| form.names_one_point(cell.qualifier)) {
             // An odd encoding replaces the points of its column that were put before it.
-            let named = instants(hour.base, cell.qualifier);
-            puts.retain(|(_, point)| !named.contains(&(point.time_ms, cell_of(point).0)));
+            let named = form.instants(hour.base, cell.qualifier).into_iter();
+            let named: Vec<_> = named
+                .flat_map(|(time_ms, column)| {
+                    let columns = form.columns_of_place(column).into_iter();
+                    columns.map(move |column| (time_ms, column))
+                })
+                .collect();
+            puts.retain(|(_, point)| !named.contains(&(point.time_ms, form.cell_of(point).0)));
         }
         shown.insert(
             (cell.family.to_owned(), cell.qualifier.to_vec()),
@@ -57,7 +74,7 @@ pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
         .map(|(_, point)| (point.time_ms, point))
         .collect();
     for point in points.into_values() {
-        let (qualifier, value) = cell_of(&point);
+        let (qualifier, value) = form.cell_of(&point);
         let family = String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned();
         shown.insert((family, qualifier.as_bytes().to_vec()), value.as_bytes().to_vec());
     }
@@ -71,8 +88,6 @@ pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use oxtsdb_row_store::RowBuilder;
 
     use super::*;

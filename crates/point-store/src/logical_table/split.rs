@@ -1,11 +1,10 @@
 //! Splits a batch into operations on points and mutations of the other cells.
 
 use oxtsdb_row_store::{FamilyId, MutationRef, StoreError, WriteBatch};
-use oxtsdb_schema::row::CellKind;
-use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout};
+use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
-use super::cells::{cell_of, instants, points_of};
-use super::place::{SeriesHour, hour_range, is_point_family, names_points};
+use super::form::{CellForm, PointColumn};
+use super::place::{SeriesHour, is_point_family};
 use crate::{Point, PointBatch, PointStore, SeriesNumber, TimeRange};
 
 /// An operation on points.
@@ -16,19 +15,20 @@ pub(super) enum PointOperation {
         series: Vec<SeriesNumber>,
         range: TimeRange,
     },
-    /// Deletes the points of these instants whose cells have these qualifiers.
+    /// Deletes the points of these instants whose cells have these columns.
     DeleteCells {
         series: SeriesNumber,
-        cells: Vec<(i64, Qualifier)>,
+        cells: Vec<(i64, PointColumn)>,
     },
 }
 
-/// A column of table `tsdb`: row key, qualifier.
-pub(super) type Column = (Vec<u8>, Vec<u8>);
+/// A column of a point: row key, qualifier.
+pub(super) type Column = (Vec<u8>, PointColumn);
 
 /// The parts of a batch.
 #[derive(Debug)]
-pub(super) struct Split {
+pub(super) struct Split<'f> {
+    form: &'f CellForm,
     /// In order of effect.
     pub(super) operations: Vec<PointOperation>,
     /// The mutations of other cells; deletes of points are among them, since any column may be that of such a cell.
@@ -52,9 +52,11 @@ struct SplitRow<'a> {
     is_known: bool,
     /// Puts of points since the hour was last deleted, with the timestamps of their cells.
     puts: Vec<(i64, Point)>,
+    /// Deletes of columns whose points these puts replace: a delete costs the store more than a put.
+    replaced: Vec<(i64, PointColumn)>,
 }
 
-impl Split {
+impl<'f> Split<'f> {
     /// Splits a batch.
     ///
     /// # Errors
@@ -64,8 +66,10 @@ impl Split {
         batch: &WriteBatch,
         points: &dyn PointStore,
         layout: &RowKeyLayout,
+        form: &'f CellForm,
     ) -> Result<Self, StoreError> {
         let mut split = Self {
+            form,
             operations: Vec::new(),
             stored: WriteBatch::new(batch.table().clone()),
             put: Vec::new(),
@@ -90,6 +94,7 @@ impl Split {
                 tsuid: hour.tsuid.as_bytes(),
                 is_known: points.find(hour.tsuid.as_bytes()).is_some(),
                 puts: Vec::new(),
+                replaced: Vec::new(),
             });
             split.is_begun = false;
             for mutation in mutations.iter() {
@@ -137,14 +142,16 @@ impl Split {
                 qualifier,
                 timestamp_ms,
                 value,
-            } if concerns(family) && names_points(qualifier) => {
-                if let Some(found) = points_of(row.base, qualifier, value) {
+            } if concerns(family) && self.form.names_points(qualifier) => {
+                if let Some(found) = self.form.points_of(row.base, qualifier, value) {
                     let timestamp_ms = timestamp_ms.unwrap_or(i64::MAX);
                     for point in found {
-                        let column = cell_of(&point).0;
-                        self.put.push((row.key.to_vec(), column.as_bytes().to_vec()));
+                        let column = self.form.cell_of(&point).0;
+                        self.put.push((row.key.to_vec(), column));
                         if self.has_odd {
-                            self.stored_row(row.key).delete_column(family, column.as_bytes());
+                            for column in self.form.columns_of_place(column) {
+                                self.stored_row(row.key).delete_column(family, column.as_bytes());
+                            }
                         }
                         row.puts.push((timestamp_ms, point));
                     }
@@ -152,16 +159,25 @@ impl Split {
                 }
                 // The cell replaces the point of its column.
                 self.has_odd = true;
-                if CellKind::of(qualifier) == CellKind::Point {
-                    self.delete_cells(row, qualifier, i64::MAX, points);
+                if self.form.names_one_point(qualifier) {
+                    let named = self.form.instants(row.base, qualifier).into_iter();
+                    let named = named.flat_map(|(time_ms, column)| {
+                        let columns = self.form.columns_of_place(column).into_iter();
+                        columns.map(move |column| (time_ms, column))
+                    });
+                    self.delete_cells(row, named.collect(), points);
                 }
             }
             MutationRef::DeleteColumn {
                 family,
                 qualifier,
                 up_to_ms,
-            } if concerns(family) && names_points(qualifier) => {
-                self.delete_cells(row, qualifier, up_to_ms.unwrap_or(i64::MAX), points);
+            } if concerns(family) && self.form.names_points(qualifier) => {
+                // Newer points stay.
+                let up_to_ms = up_to_ms.unwrap_or(i64::MAX);
+                let mut named = self.form.instants(row.base, qualifier);
+                named.retain(|(time_ms, _)| self.form.timestamp_ms(*time_ms) <= up_to_ms);
+                self.delete_cells(row, named, points);
             }
             MutationRef::DeleteFamily { family } if concerns(family) => self.delete_hour(row, points)?,
             MutationRef::DeleteRow => self.delete_hour(row, points)?,
@@ -173,10 +189,13 @@ impl Split {
 
     /// Appends the puts of a row. Of two with one instant the later one wins, or that with the newer timestamp.
     fn append(&mut self, row: &mut SplitRow<'_>, points: &dyn PointStore) -> Result<(), StoreError> {
+        row.replaced.clear();
         if row.puts.is_empty() {
             return Ok(());
         }
-        row.puts.sort_by_key(|(timestamp_ms, _)| *timestamp_ms);
+        // By time too, since the store takes ascending points in less time.
+        row.puts
+            .sort_by_key(|(timestamp_ms, point)| (*timestamp_ms, point.time_ms));
         let numbers = points.numbers(&[row.tsuid]).map_err(StoreError::from)?;
         if !matches!(self.operations.last(), Some(PointOperation::Append(_))) {
             self.operations
@@ -196,30 +215,37 @@ impl Split {
         let Some(number) = points.find(row.tsuid) else {
             return Ok(());
         };
-        let hour = hour_range(row.base);
-        match self.operations.last_mut() {
-            Some(PointOperation::DeleteRange { series, range }) if *range == hour => series.push(number),
-            _ => self.operations.push(PointOperation::DeleteRange {
-                series: vec![number],
-                range: hour,
-            }),
+        for of_row in self.form.row_ranges(row.base) {
+            match self.operations.last_mut() {
+                Some(PointOperation::DeleteRange { series, range }) if *range == of_row => {
+                    series.push(number)
+                }
+                _ => self.operations.push(PointOperation::DeleteRange {
+                    series: vec![number],
+                    range: of_row,
+                }),
+            }
         }
         Ok(())
     }
 
-    /// Deletes the points that a qualifier names, unless they are newer.
+    /// Deletes points of a row by the columns of their cells.
     fn delete_cells(
         &mut self,
         row: &mut SplitRow<'_>,
-        qualifier: &[u8],
-        up_to_ms: i64,
+        mut named: Vec<(i64, PointColumn)>,
         points: &dyn PointStore,
     ) {
-        let named = instants(row.base, qualifier).into_iter();
-        let named: Vec<(i64, Qualifier)> = named.filter(|(time_ms, _)| *time_ms <= up_to_ms).collect();
         // The other puts wait for later ones, whose cells may be older.
         row.puts
-            .retain(|(_, point)| !named.contains(&(point.time_ms, cell_of(point).0)));
+            .retain(|(_, point)| !named.contains(&(point.time_ms, self.form.cell_of(point).0)));
+        named.append(&mut row.replaced);
+        let is_replaced =
+            |(time_ms, _): &(i64, PointColumn)| row.puts.iter().any(|(_, point)| point.time_ms == *time_ms);
+        row.replaced = named.extract_if(.., |named| is_replaced(named)).collect();
+        if named.is_empty() {
+            return;
+        }
         let Some(number) = points.find(row.tsuid) else {
             return;
         };

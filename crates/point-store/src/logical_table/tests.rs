@@ -2,6 +2,7 @@ mod counters;
 mod fixture;
 mod property;
 mod reads;
+mod rollups;
 mod shown;
 mod writes;
 
@@ -30,6 +31,7 @@ async fn table_without_points_passes_the_conformance_suite() {
         points: Arc::new(MemoryPoints::new(layout.widths)),
         layout,
         table: None,
+        form: super::form::CellForm::Points,
         window: WindowSize::default(),
         turn: tokio::sync::Mutex::default(),
         appends: tokio::sync::RwLock::default(),

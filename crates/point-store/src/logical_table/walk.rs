@@ -21,9 +21,10 @@ use oxtsdb_schema::{BaseTime, RowKeyLayout};
 use super::cells::push_cells;
 use super::columns::PointColumns;
 use super::damage::check_damage;
+use super::form::CellForm;
 use super::place::HOUR_SECONDS;
-use super::window::{HOUR_MS, Read, Window, WindowSize, read};
-use crate::{DamagedPart, PointStore, SeriesNumber, TimeRange};
+use super::window::{Read, Window, WindowSize, read};
+use crate::{DamagedPart, PointStore, SeriesNumber};
 
 /// The factor by which a window grows.
 const GROWTH: usize = 4;
@@ -40,6 +41,7 @@ pub(super) struct PointRows {
     families: Arc<[String]>,
     /// The family of points, if the table has it.
     family: Option<usize>,
+    form: CellForm,
     columns: PointColumns,
     filter: Option<RowFilter>,
     reverse: bool,
@@ -82,7 +84,7 @@ impl PointRows {
         points: Arc<dyn PointStore>,
         layout: RowKeyLayout,
         def: &TableDef,
-        columns: PointColumns,
+        (columns, form): (PointColumns, CellForm),
         scan: &Scan,
         size: WindowSize,
     ) -> Self {
@@ -92,6 +94,7 @@ impl PointRows {
             table: def.name.clone(),
             families: def.families.iter().map(|family| family.name.clone()).collect(),
             family: def.family_index(&family),
+            form,
             columns,
             filter: scan.filter.clone(),
             reverse: scan.reverse,
@@ -167,7 +170,7 @@ impl PointRows {
             if matches!(self.columns, PointColumns::All) {
                 cells.reserve(row.len(), row.len() * 6);
             }
-            push_cells(&mut cells, family, row.points(), &self.columns);
+            push_cells(&mut cells, family, row.points(), &self.columns, &self.form);
             if let Some(row) = cells.finish() {
                 return Ok(Some(row));
             }
@@ -217,19 +220,19 @@ impl PointRows {
             let is_whole = lane.index == 0 && to == count;
             let hours = if is_whole { self.hours.min(remaining) } else { 1 };
             let far = lane.hour + self.step() * (hours - 1);
-            let range = TimeRange {
-                first_ms: far.min(lane.hour) * HOUR_MS,
-                last_ms: (far.max(lane.hour) + 1) * HOUR_MS - 1,
-            };
-            if hours > 1 && self.damage.iter().any(|part| part.range.overlaps(&range)) {
+            let ranges = self.form.ranges(far.min(lane.hour)..=far.max(lane.hour));
+            let overlaps = |part: &DamagedPart| ranges.iter().any(|range| part.range.overlaps(range));
+            if hours > 1 && self.damage.iter().any(overlaps) {
                 // Only rows of hours with damage are affected.
                 self.hours = hours / 2;
                 continue;
             }
             let series = &lane.series[lane.index..to];
             let log = self.skip_damaged.as_ref();
-            check_damage(&*self.points, &self.table, series, range, log)?;
-            let found = read(&*self.points, series, range, self.size.bytes, hours > 1).await;
+            for range in &ranges {
+                check_damage(&*self.points, &self.table, series, *range, log)?;
+            }
+            let found = read(&*self.points, series, &ranges, self.size.bytes, hours > 1).await;
             let damage = self.points.damage();
             if damage != self.damage {
                 // Parts were set aside, by this read or another one: read again without them.
@@ -272,7 +275,7 @@ impl PointRows {
                 self.series = self.series.saturating_mul(GROWTH).min(lane.series.len());
             }
         }
-        self.window = Some(Window::new(found, self.reverse));
+        self.window = Some(Window::new(found, self.reverse, &self.form));
     }
 
     /// Begins the next lane with series and rows in the range; `false` if there is none.

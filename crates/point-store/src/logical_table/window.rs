@@ -3,6 +3,7 @@
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::StoreError;
 
+use super::form::CellForm;
 use crate::{Point, PointStore, ReadRequest, SeriesColumns, SeriesNumber, TimeRange};
 
 /// How much is read at once.
@@ -23,9 +24,6 @@ impl Default for WindowSize {
     }
 }
 
-/// Milliseconds of an hour.
-pub(super) const HOUR_MS: i64 = 3_600_000;
-
 /// Points that were read, with the places of their series in the request.
 #[derive(Debug, Default)]
 pub(super) struct Read {
@@ -35,8 +33,34 @@ pub(super) struct Read {
     pub(super) bytes: usize,
 }
 
-/// Reads whole series until there are `most_bytes` of points. `None` if there are more and `needs_all`.
+/// Reads the points of whole series in all ranges, until there are `most_bytes` of them. `None` if there are more and
+/// `needs_all`.
 pub(super) async fn read(
+    points: &dyn PointStore,
+    series: &[SeriesNumber],
+    ranges: &[TimeRange],
+    most_bytes: usize,
+    needs_all: bool,
+) -> Result<Option<Read>, StoreError> {
+    let mut all = Read {
+        end: series.len(),
+        ..Read::default()
+    };
+    for range in ranges {
+        let most_bytes = most_bytes / ranges.len();
+        let found = read_range(points, &series[..all.end], *range, most_bytes, needs_all).await?;
+        let Some(found) = found else { return Ok(None) };
+        all.end = found.end;
+        all.bytes += found.bytes;
+        all.columns.extend(found.columns);
+    }
+    // Stable: the ranges of a series stay in order.
+    all.columns.retain(|(place, _)| *place < all.end);
+    all.columns.sort_by_key(|(place, _)| *place);
+    Ok(Some(all))
+}
+
+async fn read_range(
     points: &dyn PointStore,
     series: &[SeriesNumber],
     range: TimeRange,
@@ -106,14 +130,14 @@ pub(super) struct WindowRow<'a> {
 
 impl Window {
     /// The rows of columns, by hour (descending if `reverse`), then by the order of the request.
-    pub(super) fn new(read: Read, reverse: bool) -> Self {
+    pub(super) fn new(read: Read, reverse: bool, form: &CellForm) -> Self {
         let mut slices = Vec::new();
         for (number, (_, columns)) in read.columns.iter().enumerate() {
             let mut from = 0;
             while let Some(first_ms) = columns.times_ms.get(from) {
-                let hour = first_ms.div_euclid(HOUR_MS);
+                let hour = form.hour_of(*first_ms);
                 let rest = &columns.times_ms[from..];
-                let to = from + rest.partition_point(|time_ms| time_ms.div_euclid(HOUR_MS) <= hour);
+                let to = from + rest.partition_point(|time_ms| form.hour_of(*time_ms) <= hour);
                 slices.push(Slice {
                     hour,
                     columns: number,

@@ -7,7 +7,7 @@ use oxtsdb_schema::data_table::FAMILY;
 use tokio::sync::MutexGuard;
 
 use super::LogicalTable;
-use super::cells::cell_of;
+use super::form::PointColumn;
 use super::split::{Column, PointOperation, Split};
 use crate::{PointBatch, TimeRange};
 
@@ -30,7 +30,7 @@ impl LogicalTable {
                 family: family.clone(),
             });
         }
-        let mut split = Split::of(batch, &*self.points, &self.layout)?;
+        let mut split = Split::of(batch, &*self.points, &self.layout, &self.form)?;
         if split.has_new_series {
             self.points.append(PointBatch::default()).await?;
         }
@@ -63,9 +63,10 @@ impl LogicalTable {
     /// Deletes the cells of the row store that points replace: odd encodings in their columns.
     async fn delete_replaced(&self, table: &TableName, put: Vec<Column>) -> Result<(), StoreError> {
         let family = String::from_utf8_lossy(FAMILY);
-        let mut columns: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-        for (key, qualifier) in put {
-            columns.entry(key).or_default().push(qualifier);
+        let mut columns: BTreeMap<Vec<u8>, Vec<PointColumn>> = BTreeMap::new();
+        for (key, column) in put {
+            let columns = columns.entry(key).or_default();
+            columns.extend(self.form.columns_of_place(column));
         }
         if columns.is_empty() {
             return Ok(());
@@ -79,7 +80,7 @@ impl LogicalTable {
             let put = columns.get(row.key()).map(Vec::as_slice).unwrap_or_default();
             for cell in row
                 .cells()
-                .filter(|cell| put.iter().any(|put| put == cell.qualifier))
+                .filter(|cell| put.iter().any(|put| put.as_bytes() == cell.qualifier))
             {
                 deletes.row(row.key());
                 deletes.delete_column_up_to(id, cell.qualifier, cell.timestamp_ms);
@@ -102,7 +103,7 @@ impl LogicalTable {
                 let read = self.read(vec![series], TimeRange { first_ms, last_ms }).await?;
                 // A point in another encoding has another column, which is not deleted.
                 for point in read.iter().flat_map(|(_, points)| points) {
-                    if !cells.contains(&(point.time_ms, cell_of(point).0)) {
+                    if !cells.contains(&(point.time_ms, self.form.cell_of(point).0)) {
                         continue;
                     }
                     let instant = TimeRange {
