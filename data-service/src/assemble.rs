@@ -243,8 +243,15 @@ pub async fn assemble(
                 settings.tables.data_table_name()?,
                 settings.tables.meta_table_name()?,
             );
+            let rollups = settings.rollups.rollups()?;
             let (store, points, admin) = points
-                .open(store, *uids.layout(), tables, &settings.point_store)
+                .open(
+                    store,
+                    *uids.layout(),
+                    tables,
+                    rollups.as_deref(),
+                    &settings.point_store,
+                )
                 .await?;
             (store, Some(points), Some(admin))
         }
@@ -376,7 +383,9 @@ pub async fn open_tables(
         None => store,
         Some(points) => {
             let tables = (table.clone(), settings.tables.meta_table_name()?);
-            points.open(store, layout, tables, &settings.point_store).await?.0
+            let rollups = settings.rollups.rollups()?;
+            let opened = points.open(store, layout, tables, rollups.as_deref(), &settings.point_store);
+            opened.await?.0
         }
     };
     layout_check::check(&*store, &table, &layout).await?;

@@ -1,6 +1,9 @@
-//! Where points are: in the embedded store, with table `tsdb` over it, or in rows.
+//! Where points are: in the embedded store, with table `tsdb` over it, or in rows. Rollups of the embedded store are in
+//! stores of their own, with their tables over them.
 
-use std::path::PathBuf;
+mod rollups;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -10,7 +13,7 @@ use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::rows::{Form, RowPoints, RowsConfig};
-use oxtsdb_query::PointStorage;
+use oxtsdb_query::{PointStorage, Rollups};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::Shutdown;
@@ -19,8 +22,17 @@ use oxtsdb_server::settings::SettingError;
 use crate::settings::{DataSettings, PointStoreSettings, WriteForm};
 use crate::store_admin::StoreAdmin;
 
-/// Files of parts that are kept open.
+/// Files of parts that are kept open: of points, of all rollups, and of the rollups of a table at least.
 const OPEN_FILES: usize = 160;
+const ROLLUP_FILES: usize = 64;
+const MIN_ROLLUP_FILES: usize = 8;
+
+/// The most memory of a table's rollups that are in no part, in bytes. Their instants do not ascend with their time, so
+/// that a read of a few decodes all of a series there.
+const MAX_ROLLUP_HEAD: u64 = 32 << 20;
+
+/// The folder of rollups beside that of points; each table has one in it.
+pub(crate) const ROLLUPS: &str = "rollups";
 
 /// The folders of stores in a data folder.
 const DATA: &str = "data";
@@ -51,7 +63,8 @@ impl PointsPart {
         }
     }
 
-    /// Opens the points as rows of `table`, whose other cells and tables are in `rows`.
+    /// Opens the points as rows of `table`, and those of rollups as rows of their tables; other cells and tables are in
+    /// `rows`.
     ///
     /// # Errors
     ///
@@ -61,44 +74,105 @@ impl PointsPart {
         rows: Arc<dyn RowStore>,
         layout: RowKeyLayout,
         (table, meta): (TableName, TableName),
+        rollups: Option<&Rollups>,
         settings: &PointStoreSettings,
     ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage, StoreAdmin)> {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         let disk_bytes = fs4::total_space(parent).with_context(|| parent.display().to_string())?;
-        let config = PartsConfig {
+        let rollup_folder = parent.join(ROLLUPS);
+        let tables = rollups::tables(&rollup_folder, rollups, &table)
+            .with_context(|| format!("list the rollups in {}", rollup_folder.display()))?;
+        let shares = Shares::of((self.head_bytes, self.cache_bytes), tables.len());
+        let config = |folder: &Path, share: &Share| PartsConfig {
             widths: layout.widths,
-            open_files: OPEN_FILES,
+            open_files: share.open_files,
             reserve_bytes: settings.reserve_bytes(disk_bytes),
-            head_bytes: usize::try_from(self.head_bytes).unwrap_or(usize::MAX),
-            cache_bytes: self.cache_bytes,
-            journal_bytes: settings.journal_bytes(self.head_bytes),
+            head_bytes: usize::try_from(share.head_bytes).unwrap_or(usize::MAX),
+            cache_bytes: share.cache_bytes,
+            journal_bytes: settings.journal_bytes(share.head_bytes),
             flush_after: settings.flush_after(),
             merge_bytes_per_second: settings.merge_bytes_per_second(),
-            retention: settings.retention()?,
-            ..PartsConfig::new(&self.folder, Arc::new(RealDisk))
+            ..PartsConfig::new(folder, Arc::new(RealDisk))
         };
-        let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
-        let points = opened.with_context(|| format!("open the points in {}", self.folder.display()))?;
-        let points = Arc::new(points);
+        let points = open_parts(PartsConfig {
+            retention: settings.retention()?,
+            ..config(&self.folder, &shares.points)
+        });
+        let points = points.await?;
+        let mut rollups = Vec::with_capacity(tables.len());
+        for table in tables {
+            let folder = rollup_folder.join(table.to_string());
+            let store = open_parts(config(&folder, &shares.of_rollups)).await?;
+            rollups.push((table, store));
+        }
         let snapshot_dir = std::path::absolute(&self.snapshot_dir)?;
         // Names last, so that all series of the snapshot have theirs.
         let stores = std::iter::once((DATA, Arc::clone(&rows))).chain(self.names.map(|names| (UID, names)));
         let admin = StoreAdmin::new(
             Arc::clone(&points),
+            rollups.clone(),
             stores.collect(),
             snapshot_dir,
             settings.retention()?,
             settings.merge_bytes_per_second(),
         );
+        let (tables, rollups) = rollups::shown(Arc::clone(&rows), rollups, layout)?;
         let points: Arc<dyn PointStore> = points;
-        let table = LogicalTable::new(Arc::clone(&rows), Arc::clone(&points), layout, table);
+        let table = LogicalTable::new(tables, Arc::clone(&points), layout, table);
         let table = table.with_counters(meta).await?;
         let points = PointStorage {
             columns: points,
             cells: rows,
+            rollups,
         };
         Ok((Arc::new(table), points, admin))
     }
+}
+
+/// What the stores of points and of rollups may take.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    head_bytes: u64,
+    cache_bytes: u64,
+    open_files: usize,
+}
+
+struct Shares {
+    points: Share,
+    /// Of each store of rollups.
+    of_rollups: Share,
+}
+
+impl Shares {
+    /// A quarter of the memory is for rollups, if there are any: they have few points.
+    fn of((head_bytes, cache_bytes): (u64, u64), rollups: usize) -> Self {
+        let all = Share {
+            head_bytes,
+            cache_bytes,
+            open_files: OPEN_FILES,
+        };
+        let each = |whole: u64| whole / 4 / rollups.max(1) as u64;
+        let rest = |whole: u64| if rollups == 0 { whole } else { whole / 4 * 3 };
+        Self {
+            points: Share {
+                head_bytes: rest(head_bytes),
+                cache_bytes: rest(cache_bytes),
+                ..all
+            },
+            of_rollups: Share {
+                head_bytes: each(head_bytes).min(MAX_ROLLUP_HEAD),
+                cache_bytes: each(cache_bytes),
+                open_files: (ROLLUP_FILES / rollups.max(1)).max(MIN_ROLLUP_FILES),
+            },
+        }
+    }
+}
+
+async fn open_parts(config: PartsConfig) -> anyhow::Result<Arc<PartsStore>> {
+    let folder = config.path.clone();
+    let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
+    let store = opened.with_context(|| format!("open the points in {}", folder.display()))?;
+    Ok(Arc::new(store))
 }
 
 /// The points in the rows of a store, in the form that `settings` select. Must be called within a Tokio runtime.

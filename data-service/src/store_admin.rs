@@ -3,6 +3,7 @@
 //! ```text
 //!   <snapshot>/SNAPSHOT       the other files with lengths and checksums; written last
 //!              data/points/   points: hard links, the keys of series
+//!              data/rollups/  rollups, a folder for each table, likewise
 //!              data/          the other tables of the data service
 //!              uid/           names, if the UID service is in the same process
 //! ```
@@ -21,11 +22,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oxtsdb_point_store::parts::PartsStore;
+use oxtsdb_point_store::parts::days::check::Checked;
 use oxtsdb_point_store::parts::disk::Disk as _;
 use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::folder::create_dir_durably;
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
+use oxtsdb_row_store::{RowStore, StoreError, TableName};
 use tokio::sync::Mutex;
+
+use crate::points::ROLLUPS;
 
 pub use self::restore::{RestoreError, Restored, restore};
 
@@ -40,6 +45,8 @@ pub struct StoreAdmin(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     points: Arc<PartsStore>,
+    /// Rollups by their tables.
+    rollups: Vec<(TableName, Arc<PartsStore>)>,
     /// The other stores by their folders, in the order in which a snapshot copies them.
     stores: Vec<(&'static str, Arc<dyn RowStore>)>,
     /// The only folder of snapshots, absolute.
@@ -63,7 +70,7 @@ pub struct Snapshot {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What it has: `points` and the folders of other stores.
+    /// What it has: `points`, `rollups` if there are any, and the folders of other stores.
     pub stores: Vec<&'static str>,
     /// Time that it took.
     pub elapsed: Duration,
@@ -93,6 +100,7 @@ impl StoreAdmin {
     /// snapshot copies them.
     pub(crate) fn new(
         points: Arc<PartsStore>,
+        rollups: Vec<(TableName, Arc<PartsStore>)>,
         stores: Vec<(&'static str, Arc<dyn RowStore>)>,
         snapshot_dir: PathBuf,
         retention: Option<Duration>,
@@ -100,6 +108,7 @@ impl StoreAdmin {
     ) -> Self {
         Self(Arc::new(Inner {
             points,
+            rollups,
             stores,
             snapshot_dir,
             retention,
@@ -112,6 +121,49 @@ impl StoreAdmin {
     /// The points.
     pub(crate) fn points(&self) -> &Arc<PartsStore> {
         &self.0.points
+    }
+
+    /// The stores of points and of rollups.
+    fn parts(&self) -> impl Iterator<Item = &Arc<PartsStore>> {
+        let rollups = self.0.rollups.iter().map(|(_, store)| store);
+        std::iter::once(&self.0.points).chain(rollups)
+    }
+
+    /// The bytes of the files of points and of rollups.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        let figures = self.parts().filter_map(|parts| parts.figures());
+        figures.map(|figures| figures.bytes).sum()
+    }
+
+    /// What points and rollups have lost.
+    pub(crate) fn damage(&self) -> Vec<DamagedPart> {
+        self.parts().flat_map(|parts| parts.damage()).collect()
+    }
+
+    /// Checks points and rollups as [`PartsStore::check`] does: `progress` gets the bytes read so far, and returns
+    /// whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PartsStore::check`].
+    pub(crate) fn check(
+        &self,
+        bytes_per_second: u64,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<Checked, PointStoreError> {
+        let mut all = Checked::default();
+        for parts in self.parts() {
+            let before = all.bytes;
+            let checked = parts.check(bytes_per_second, &mut |bytes| progress(before + bytes))?;
+            all.files += checked.files;
+            all.bytes += checked.bytes;
+            all.damaged.extend(checked.damaged);
+            all.was_stopped = checked.was_stopped;
+            if all.was_stopped {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// Age at which points are dropped; `None`: never.
@@ -154,12 +206,13 @@ impl StoreAdmin {
         let (files, bytes) = copied?;
         let elapsed = start.elapsed();
         tracing::info!(folder = %target.display(), files, bytes, ?elapsed, "made a snapshot");
+        let rollups = (!self.0.rollups.is_empty()).then_some(ROLLUPS);
         let others = self.0.stores.iter().map(|(name, _)| *name);
         Ok(Snapshot {
             folder: target,
             files,
             bytes,
-            stores: std::iter::once(POINTS).chain(others).collect(),
+            stores: std::iter::once(POINTS).chain(rollups).chain(others).collect(),
             elapsed,
         })
     }
@@ -175,6 +228,14 @@ impl StoreAdmin {
         // Into the folder of the service once that is copied, since copies are made in empty folders.
         let points = target.join(POINTS);
         self.0.points.snapshot(&points).await?;
+        let rollups = target.join(ROLLUPS);
+        if !self.0.rollups.is_empty() {
+            progress(ROLLUPS);
+            create_dir_durably(&RealDisk, &rollups).map_err(|error| io_error(target, &error))?;
+        }
+        for (table, store) in &self.0.rollups {
+            store.snapshot(&rollups.join(table.to_string())).await?;
+        }
         for (name, store) in &self.0.stores {
             progress(name);
             store.snapshot(&target.join(name)).await?;
@@ -183,6 +244,9 @@ impl StoreAdmin {
         let complete = tokio::task::spawn_blocking(move || {
             let data = target.join(DATA);
             RealDisk.rename(&points, &data.join(POINTS))?;
+            if rollups.exists() {
+                RealDisk.rename(&rollups, &data.join(ROLLUPS))?;
+            }
             RealDisk.sync_dir(&data)?;
             manifest::write(&target)
         });

@@ -154,7 +154,7 @@ impl TestStack {
 
 /// The cells of a table in its order, as `row family:qualifier value`; row, qualifier and value
 /// in hex.
-pub(crate) async fn cells(store: &MemoryStore, table: &str) -> Vec<String> {
+pub(crate) async fn cells(store: &dyn RowStore, table: &str) -> Vec<String> {
     let scan = store
         .scan(&table.parse().unwrap(), Scan::prefix(&[]))
         .await

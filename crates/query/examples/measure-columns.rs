@@ -124,7 +124,11 @@ async fn engine(columns: Arc<dyn PointStore>) -> Engine {
         Limits::NONE,
         QueryResources::unlimited().unwrap(),
     )
-    .with_points(Some(PointStorage { columns, cells }))
+    .with_points(Some(PointStorage {
+        columns,
+        cells,
+        rollups: Arc::default(),
+    }))
 }
 
 async fn measure(place: &str, engine: &Engine) {

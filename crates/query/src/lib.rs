@@ -71,7 +71,7 @@ pub use points::{Number, Points, Values};
 // The store, names and lists of series, which the caller provides.
 pub use names::{NameDirectory, NameGeneration, ResolvedNames, check_metrics, uids_of_series};
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
-pub use storage::{PointStorage, Storage};
+pub use storage::{PointStorage, RollupPoints, Storage};
 
 // Scans of stored rows.
 pub use exec::scan::RowBatch;

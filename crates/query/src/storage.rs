@@ -1,5 +1,6 @@
 //! The stored data that queries read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oxtsdb_point_store::PointStore;
@@ -18,7 +19,14 @@ pub struct PointStorage {
     pub columns: Arc<dyn PointStore>,
     /// The other cells of the table: annotations, for example.
     pub cells: Arc<dyn RowStore>,
+    /// The tables of rollups whose values are in columns: a store for each, as [`RollupColumns`] reads them.
+    ///
+    /// [`RollupColumns`]: oxtsdb_point_store::rollups::RollupColumns
+    pub rollups: RollupPoints,
 }
+
+/// Stores of rollups by their tables.
+pub type RollupPoints = Arc<BTreeMap<TableName, Arc<dyn PointStore>>>;
 
 /// Tables, the layout of their keys, names, and the series index. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -115,7 +115,11 @@ async fn lost_points_fail_a_query_unless_it_skips_damage() {
             Limits::NONE,
             QueryResources::unlimited().unwrap(),
         )
-        .with_points(Some(PointStorage { columns, cells }));
+        .with_points(Some(PointStorage {
+            columns,
+            cells,
+            rollups: Arc::default(),
+        }));
         for skips in [skips_first, false, true] {
             let found = result(&engine, 0, skips).await;
             if skips {

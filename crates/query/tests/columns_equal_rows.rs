@@ -144,7 +144,11 @@ async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
         Limits::NONE,
         QueryResources::unlimited().unwrap(),
     );
-    let columns = rows.clone().with_points(Some(PointStorage { columns, cells }));
+    let columns = rows.clone().with_points(Some(PointStorage {
+        columns,
+        cells,
+        rollups: Arc::default(),
+    }));
     let early = [&rows, &columns].map(|engine| engine.clone().with_emit_threshold(1));
     [[rows, columns], early]
 }

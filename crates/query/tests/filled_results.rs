@@ -85,6 +85,7 @@ async fn engine(limits: Limits) -> Engine {
     .with_points(Some(PointStorage {
         columns: Arc::new(points),
         cells,
+        rollups: Arc::default(),
     }))
 }
 

@@ -175,6 +175,7 @@ async fn engine(points: Arc<dyn PointStore>) -> Engine {
     let storage = PointStorage {
         columns: points,
         cells: Arc::clone(&cells),
+        rollups: Arc::default(),
     };
     let (layout, resources) = (RowKeyLayout::default(), QueryResources::unlimited().unwrap());
     Engine::new(

@@ -198,14 +198,14 @@ async fn check(admin: StoreAdmin, rate: u64, sender: mpsc::Sender<Result<CheckSt
         let message = "another check is running, retry when it is complete".to_owned();
         return drop(sender.send(Err(busy(message))).await);
     };
-    let known = admin.points().damage();
-    let total_bytes = admin.points().figures().map_or(0, |figures| figures.bytes);
+    let known = admin.damage();
+    let total_bytes = admin.part_bytes();
     let read = Arc::new(AtomicU64::new(0));
     let mut running = tokio::task::spawn_blocking({
         let (read, sender) = (Arc::clone(&read), sender.clone());
         move || {
             let _one_at_a_time = lock;
-            admin.points().check(rate, &mut |bytes| {
+            admin.check(rate, &mut |bytes| {
                 read.store(bytes, Ordering::Relaxed);
                 !sender.is_closed()
             })
@@ -309,7 +309,7 @@ fn stats(admin: &StoreAdmin, points_before_retention: u64) -> GetStoreStatsRespo
         clock_held_back: held_back.and_then(duration),
         days: days.days.iter().map(day).collect(),
         metrics: Vec::new(),
-        damage: admin.points().damage().iter().map(damage).collect(),
+        damage: admin.damage().iter().map(damage).collect(),
     }
 }
 

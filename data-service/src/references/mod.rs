@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use futures::TryStreamExt as _;
 use oxtsdb_client::UidSet;
 use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
-use oxtsdb_query::{PointStorage, Storage};
+use oxtsdb_query::Storage;
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, UidKind, UidWidths};
@@ -88,9 +88,18 @@ pub(crate) struct Search {
     store: Arc<dyn RowStore>,
     layout: RowKeyLayout,
     memory: MemoryPool,
-    /// Where the points of a table are, if they are not in its rows.
-    points: Option<(TableName, PointStorage)>,
+    /// The tables whose points or rollups are in columns.
+    columns: Vec<InColumns>,
     progress: Arc<Progress>,
+}
+
+/// Where the cells of a table are.
+#[derive(Clone, Debug)]
+struct InColumns {
+    table: TableName,
+    columns: Arc<dyn PointStore>,
+    /// The other cells.
+    cells: Arc<dyn RowStore>,
 }
 
 #[derive(Debug, Default)]
@@ -123,19 +132,25 @@ impl Search {
             store,
             layout,
             memory,
-            points: None,
+            columns: Vec::new(),
             progress: Arc::default(),
         }
     }
 
     /// As [`Search::new`], over all that queries read.
     pub(crate) fn of(storage: &Storage, memory: MemoryPool) -> Self {
-        let points = storage
-            .points
-            .clone()
-            .map(|points| (storage.table.clone(), points));
+        let mut columns = Vec::new();
+        if let Some(points) = &storage.points {
+            let of_table = |(table, columns): (&TableName, &Arc<dyn PointStore>)| InColumns {
+                table: table.clone(),
+                columns: Arc::clone(columns),
+                cells: Arc::clone(&points.cells),
+            };
+            columns.push(of_table((&storage.table, &points.columns)));
+            columns.extend(points.rollups.iter().map(of_table));
+        }
         Self {
-            points,
+            columns,
             ..Self::new(Arc::clone(&storage.store), storage.layout, memory)
         }
     }
@@ -167,11 +182,10 @@ impl Search {
         let salt = self.layout.salt.width();
         let metric = self.layout.widths.metric.bytes();
         for table in &tables.data {
-            let points = self.points.as_ref().filter(|(of_table, _)| of_table == table);
-            let rows = match points {
-                Some((_, points)) => {
-                    self.catalogue(&points.columns, &marks).await?;
-                    &points.cells
+            let rows = match self.columns.iter().find(|columns| columns.table == *table) {
+                Some(found) => {
+                    self.catalogue(&found.columns, &marks).await?;
+                    &found.cells
                 }
                 None => &self.store,
             };

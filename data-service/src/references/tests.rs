@@ -168,13 +168,11 @@ async fn references_of_columns_are_those_of_points_and_other_cells() {
     )
     .await;
     let search = Search {
-        points: Some((
-            "tsdb".parse().unwrap(),
-            PointStorage {
-                columns: points,
-                cells: Arc::clone(&cells),
-            },
-        )),
+        columns: vec![InColumns {
+            table: "tsdb".parse().unwrap(),
+            columns: points,
+            cells: Arc::clone(&cells),
+        }],
         ..Search::new(cells, layout, MemoryPool::unlimited("test"))
     };
     let found = search.run(&tables()).await.unwrap();

@@ -42,7 +42,7 @@ impl PointColumn {
         Self {
             bytes,
             // At most 4.
-            length: length as u8,
+            length: u8::try_from(length).unwrap_or(4),
         }
     }
 

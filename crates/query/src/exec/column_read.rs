@@ -94,12 +94,16 @@ impl ColumnRead {
             if columns.is_empty() && blocks.is_empty() {
                 continue;
             }
-            let bytes = columns.byte_len() as u64;
-            self.held.grow(bytes.saturating_sub(self.held.bytes()))?;
+            let counts = readers.read_counts(source, *series)?;
+            let bytes = columns.byte_len() + counts.map_or(0, Columns::byte_len);
+            self.held.grow((bytes as u64).saturating_sub(self.held.bytes()))?;
             if let Some(selection) = &source.unnamed {
                 selection.check_named(self.tsuid.get(metric_width..).unwrap_or_default())?;
             }
-            builder.add_columns(&self.tsuid, columns, blocks)?;
+            match counts {
+                Some(counts) => builder.add_averages(&self.tsuid, columns, counts)?,
+                None => builder.add_columns(&self.tsuid, columns, blocks)?,
+            }
         }
         builder.report()?;
         source.check_damage(span, self.range)?;
@@ -114,6 +118,8 @@ struct Readers {
     first: Box<dyn SeriesReader>,
     /// Reads the rest, for series that need it; with a buffer.
     rest: Option<(Box<dyn SeriesReader>, Columns)>,
+    /// Reads the counts of averages in the range; with a buffer.
+    counts: Option<(Box<dyn SeriesReader>, Columns)>,
 }
 
 impl Readers {
@@ -127,11 +133,29 @@ impl Readers {
         let rest = rest.filter(|rest| !rest.is_empty());
         let rest = rest.map(|rest| (rest, Columns::default()));
         let first = source.store.reader(first)?;
-        Ok(Self { first, rest })
+        let counts = source.counts.as_ref().map(|counts| counts.reader(range));
+        let counts = counts.transpose()?.map(|counts| (counts, Columns::default()));
+        Ok(Self { first, rest, counts })
+    }
+
+    /// The counts of a series; `None` if its values are not averages.
+    fn read_counts(
+        &mut self,
+        source: &ColumnSource,
+        series: SeriesNumber,
+    ) -> Result<Option<&Columns>, StoreError> {
+        let Some((reader, counts)) = &mut self.counts else {
+            return Ok(None);
+        };
+        source.read(&mut **reader, series, counts)?;
+        Ok(Some(counts))
     }
 
     fn announce(&mut self, series: &[SeriesNumber]) {
         self.first.announce(series);
+        if let Some((counts, _)) = &mut self.counts {
+            counts.announce(series);
+        }
     }
 
     /// Replaces `columns` and `blocks` by the points of a series that a query needs.

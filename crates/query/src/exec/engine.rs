@@ -309,7 +309,7 @@ impl Engine {
         let explained = async {
             let mut explained = Vec::with_capacity(query.sub_queries.len());
             for plan in plans(environment, query, context).await? {
-                let estimate = estimate(&plan, &plan.storage(&environment.storage)).await?;
+                let estimate = estimate(&plan, plan.storage(&environment.storage)).await?;
                 explained.push((plan, estimate));
             }
             Ok(explained)

@@ -140,7 +140,7 @@ pub(super) async fn plans(
 async fn check_rows(environment: &Environment, plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
     let mut rows = 0;
     for plan in plans.iter().filter(|_| limits.is_set(Resource::Rows)) {
-        let estimate = estimate(plan, &plan.storage(&environment.storage)).await?;
+        let estimate = estimate(plan, plan.storage(&environment.storage)).await?;
         rows += estimate.rows.map_or(0, |rows| rows.at_least);
     }
     limits.check(Resource::Rows, rows)

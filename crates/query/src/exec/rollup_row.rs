@@ -1,8 +1,9 @@
 //! Decodes the rows of rollup tables.
 
+use oxtsdb_point_store::{Columns, ValueKind};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::rollup::{RollupCell, RollupError};
-use oxtsdb_schema::{BaseTime, DuplicatePolicy};
+use oxtsdb_schema::{BaseTime, DuplicatePolicy, Value};
 
 use crate::plan::rollup::RollupRead;
 
@@ -149,6 +150,44 @@ impl RollupValues {
             }
         }
         Ok(stats)
+    }
+}
+
+impl RollupValues {
+    /// Sums with the counts of the same instants.
+    pub(super) fn join(&mut self, sums: &Columns, counts: &Columns) {
+        self.times_ms.clear();
+        self.values.clear();
+        self.counts.clear();
+        let value = |columns: &Columns, index: usize| match columns.kinds[index].value() {
+            ValueKind::Int => Value::Int(columns.bits[index].cast_signed()).as_f64(),
+            ValueKind::Float | ValueKind::Double => f64::from_bits(columns.bits[index]),
+        };
+        if sums.times_ms == counts.times_ms {
+            self.times_ms.extend_from_slice(&sums.times_ms);
+            self.values
+                .extend((0..sums.len()).map(|index| value(sums, index)));
+            self.counts
+                .extend((0..counts.len()).map(|index| value(counts, index).trunc()));
+            return;
+        }
+        let mut next = 0;
+        for (index, time_ms) in sums.times_ms.iter().enumerate() {
+            while counts
+                .times_ms
+                .get(next)
+                .is_some_and(|count_ms| count_ms < time_ms)
+            {
+                next += 1;
+            }
+            if counts.times_ms.get(next) == Some(time_ms) {
+                self.times_ms.push(*time_ms);
+                self.values.push(value(sums, index));
+                // OpenTSDB reads counts as integers.
+                self.counts.push(value(counts, next).trunc());
+                next += 1;
+            }
+        }
     }
 }
 

@@ -188,12 +188,7 @@ impl SeriesBuilder {
         let before = series.column.held_bytes();
         match &mut series.column {
             Column::Raw(own) => own.extend_from_row(base_ms, &scratch.row),
-            Column::Averaged(averages) => {
-                let rollups = &scratch.rollups;
-                let (sums, counts) = (&mut averages.sums, &mut averages.counts);
-                sums.feed(&rollups.times_ms, &rollups.values, &mut scratch.runs);
-                counts.feed(&rollups.times_ms, &rollups.counts, &mut scratch.runs);
-            }
+            Column::Averaged(averages) => averages.feed(&scratch.rollups, &mut scratch.runs),
             Column::Downsampled(downsampler) if self.options.rollup.is_some() => {
                 let rollups = &scratch.rollups;
                 downsampler.feed(&rollups.times_ms, &rollups.values, &mut scratch.runs);
@@ -249,7 +244,7 @@ impl SeriesBuilder {
         let of_blocks: usize = blocks.iter().map(|block| block.count).sum();
         let hours_of_blocks: u64 = blocks.iter().map(|block| hours_between(block.range)).sum();
         let mut used = Used {
-            rows: hours_of(&columns.times_ms) + hours_of_blocks,
+            rows: rows_of(&columns.times_ms, self.options.row_ms()) + hours_of_blocks,
             bytes: (tsuid.len() + columns.byte_len() + size_of_val(blocks)) as u64,
             ..Used::default()
         };
@@ -266,6 +261,48 @@ impl SeriesBuilder {
             return self.pending.add(used, &self.budget);
         };
         used.points = (count + of_blocks) as u64;
+        self.extend(tsuid, first_ms, used, |column, scratch| {
+            column.extend(columns, count, blocks, scratch);
+        })
+    }
+
+    /// Adds averages of a series, by its TSUID: sums, and counts at the same instants. An instant without both has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`SeriesBuilder::add_columns`].
+    pub(crate) fn add_averages(
+        &mut self,
+        tsuid: &[u8],
+        sums: &Columns,
+        counts: &Columns,
+    ) -> Result<(), QueryError> {
+        self.scratch.rollups.join(sums, counts);
+        let times_ms = &self.scratch.rollups.times_ms;
+        let used = Used {
+            rows: rows_of(times_ms, self.options.row_ms()),
+            bytes: (tsuid.len() + sums.byte_len() + counts.byte_len()) as u64,
+            points: times_ms.len() as u64,
+            ..Used::default()
+        };
+        let Some(first_ms) = times_ms.first().copied() else {
+            return self.pending.add(used, &self.budget);
+        };
+        self.extend(tsuid, first_ms, used, |column, scratch| {
+            if let Column::Averaged(averages) = column {
+                averages.feed(&scratch.rollups, &mut scratch.runs);
+            }
+        })
+    }
+
+    /// Extends a series by points that begin at an instant.
+    fn extend(
+        &mut self,
+        tsuid: &[u8],
+        first_ms: i64,
+        mut used: Used,
+        extend: impl FnOnce(&mut Column, &mut Scratch),
+    ) -> Result<(), QueryError> {
         self.statistics.points += used.points;
         let series = match self.series.get_mut(tsuid) {
             Some(series) => series,
@@ -286,7 +323,7 @@ impl SeriesBuilder {
         };
         series.is_named = true;
         let before = series.column.held_bytes();
-        series.column.extend(columns, count, blocks, &mut self.scratch);
+        extend(&mut series.column, &mut self.scratch);
         used.held_bytes = series.column.held_bytes().saturating_sub(before);
         self.pending.add(used, &self.budget)
     }
@@ -446,24 +483,30 @@ impl SeriesBuilder {
     }
 }
 
+const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
+
 /// The hours of a block, each of which has a row if the block has points in it.
 fn hours_between(range: TimeRange) -> u64 {
-    const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
     let hours = range.last_ms.div_euclid(HOUR_MS) - range.first_ms.div_euclid(HOUR_MS) + 1;
     hours.unsigned_abs()
 }
 
-/// The hours that have points: the rows that they would be.
-fn hours_of(times_ms: &[i64]) -> u64 {
-    const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
-    let mut hours = 0;
+/// The rows of a length that points would be.
+fn rows_of(times_ms: &[i64], row_ms: i64) -> u64 {
+    let mut rows = 0;
     let mut rest = times_ms;
     while let Some(first) = rest.first() {
-        let stop_ms = first - first.rem_euclid(HOUR_MS) + HOUR_MS;
-        rest = &rest[rest.partition_point(|time_ms| *time_ms < stop_ms)..];
-        hours += 1;
+        let stop_ms = first - first.rem_euclid(row_ms) + row_ms;
+        // A row has few of all points: steps that double find its end among the next ones.
+        let mut few = 1;
+        while rest.get(few).is_some_and(|time_ms| *time_ms < stop_ms) {
+            few *= 2;
+        }
+        let few = few.min(rest.len());
+        rest = &rest[few / 2 + rest[few / 2..few].partition_point(|time_ms| *time_ms < stop_ms)..];
+        rows += 1;
     }
-    hours
+    rows
 }
 
 impl Series {
@@ -529,6 +572,14 @@ impl Series {
 }
 
 impl SeriesOptions {
+    /// The time that a row covers: of rollups that of the longest row.
+    fn row_ms(&self) -> i64 {
+        self.rollup.as_ref().map_or(HOUR_MS, |source| {
+            let interval = &source.read.interval;
+            i64::from(interval.intervals()) * i64::from(interval.seconds()) * 1000
+        })
+    }
+
     fn averages(&self) -> bool {
         let source = self.rollup.as_ref();
         source.is_some_and(|source| source.read.count.is_some())

@@ -4,7 +4,6 @@
 //! it reads the extents of the remaining series, and from then on it aggregates after each time slice: it emits all
 //! results up to the watermark, or keeps them if the client needs whole groups, and frees the points.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -56,7 +55,7 @@ pub(super) struct SubQueryExecution<'a> {
     query: &'a QuerySpec,
     sub_query: &'a SubQuery,
     /// The storage of the table that is read.
-    storage: Cow<'a, Storage>,
+    storage: &'a Storage,
     /// Its number in the query.
     index: usize,
     plan: &'a Plan,
@@ -198,12 +197,11 @@ impl<'a> SubQueryExecution<'a> {
 
     /// The columns that the plan reads.
     fn columns(&self) -> Option<(&'a PointStorage, ColumnSource)> {
-        // No other table is in columns.
-        let points = self.environment.storage.points.as_ref()?;
+        let points = self.storage.points.as_ref()?;
         let AccessPath::Columns(series) = &self.plan.access_path else {
             return None;
         };
-        let (storage, skip_damaged) = (&*self.storage, self.skip_damaged.as_ref());
+        let (storage, skip_damaged) = (self.storage, self.skip_damaged.as_ref());
         let windows = self.plan.downsample.as_ref().map(|(windows, _)| windows);
         let lookahead = Lookahead::of(self.query, self.sub_query, windows);
         let source = ColumnSource::of(storage, points, self.plan, series, lookahead, skip_damaged);
@@ -216,7 +214,7 @@ impl<'a> SubQueryExecution<'a> {
         collector: &mut Collector,
         output: &mut FrameOutput<'_>,
     ) -> Result<(), QueryError> {
-        let (storage, budget) = (&*self.storage.clone(), self.context.budget());
+        let (storage, budget) = (self.storage, self.context.budget());
         let skip_damaged = self.skip_damaged.as_ref();
         let mut items = match &self.columns {
             Some((points, source)) => {
@@ -303,7 +301,7 @@ impl<'a> SubQueryExecution<'a> {
         series: &[SeriesPoints],
         watermark_ms: i64,
     ) -> Result<Arc<SeriesExtents>, QueryError> {
-        let storage = &*self.storage;
+        let storage = self.storage;
         let seconds = u32::try_from(watermark_ms / 1000).unwrap_or(u32::MAX);
         let rest = Hours {
             start: BaseTime::of_seconds(seconds),
@@ -336,7 +334,7 @@ impl<'a> SubQueryExecution<'a> {
         extents: Option<Arc<SeriesExtents>>,
         output: &mut FrameOutput<'_>,
     ) -> Result<Groups, QueryError> {
-        let storage = &*self.storage;
+        let storage = self.storage;
         let is_early = extents.is_some() && output.form.is_early();
         let layout = storage.layout;
         let widths = layout.widths;

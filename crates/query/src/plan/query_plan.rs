@@ -1,6 +1,5 @@
 //! The plan of one sub-query.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -42,6 +41,8 @@ pub struct Plan {
     pub group_by: Vec<TagkUid>,
     /// The table that is read.
     pub read: TableRead,
+    /// Its storage, if it is not that of points.
+    of_table: Option<Box<Storage>>,
     /// The tables to read in its place if it has no series.
     pub(crate) fallbacks: VecDeque<TableRead>,
     /// How each series is downsampled.
@@ -78,7 +79,8 @@ impl Plan {
         compute: &ComputePool,
         context: &QueryContext,
     ) -> Result<Self, QueryError> {
-        let storage = &*read.storage(storage);
+        let of_table = read.storage(storage).map(Box::new);
+        let storage = of_table.as_deref().unwrap_or(storage);
         let (layout, deadline) = (&storage.layout, context.deadline());
         let quirks = query.quirks;
         let hours = Hours::of_query(
@@ -129,6 +131,7 @@ impl Plan {
                     selection,
                     group_by,
                     read,
+                    of_table: None,
                     fallbacks,
                     downsample: None,
                     _held: None,
@@ -161,6 +164,7 @@ impl Plan {
                     selection,
                     group_by,
                     read,
+                    of_table: None,
                     fallbacks,
                     downsample: None,
                     _held: None,
@@ -188,11 +192,12 @@ impl Plan {
             }
         }
         plan._held = Some(Arc::new(held));
+        plan.of_table = of_table;
         Ok(plan)
     }
 
-    /// The storage that has the table.
-    pub(crate) fn storage<'a>(&self, storage: &'a Storage) -> Cow<'a, Storage> {
-        self.read.storage(storage)
+    /// The storage that has the table; `storage` is that of points.
+    pub(crate) fn storage<'a>(&'a self, storage: &'a Storage) -> &'a Storage {
+        self.of_table.as_deref().unwrap_or(storage)
     }
 }

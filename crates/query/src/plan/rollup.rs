@@ -18,9 +18,11 @@
 //! Source: OpenTSDB 2.4, `TsdbQuery.transformDownSamplerToRollupQuery`, `TsdbQuery.tableToBeScanned`,
 //! `FallbackRollupOnEmptyResult`, `TsdbQuery.getScanStartTimeSeconds`.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use oxtsdb_point_store::PointStore;
+use oxtsdb_point_store::rollups::RollupColumns;
 use oxtsdb_row_store::TableName;
 use oxtsdb_schema::rollup::NoIdError;
 use oxtsdb_schema::{BaseTime, RollupInterval};
@@ -30,7 +32,7 @@ use crate::function::downsample::{Downsample, Interval};
 use crate::plan::hours::Hours;
 use crate::rollup::{RollupUsage, Rollups};
 use crate::spec::{QuerySpec, SubQuery};
-use crate::storage::Storage;
+use crate::storage::{PointStorage, Storage};
 
 /// Why a sub-query cannot be answered from rollups or pre-aggregates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,6 +166,10 @@ impl RollupRead {
         })
     }
 
+    fn aggregate(&self, store: &Arc<dyn PointStore>, id: u8) -> Arc<dyn PointStore> {
+        Arc::new(RollupColumns::new(Arc::clone(store), self.interval.clone(), id))
+    }
+
     /// The function over the stored values of a window.
     pub(crate) fn function(&self, downsample: &Downsample, query: &QuerySpec) -> Function {
         match self.value.0.as_str() {
@@ -185,16 +191,36 @@ impl RollupRead {
 }
 
 impl TableRead {
-    /// The storage that has the table.
-    pub(crate) fn storage<'a>(&self, storage: &'a Storage) -> Cow<'a, Storage> {
-        match &self.table {
-            None => Cow::Borrowed(storage),
-            Some(table) => Cow::Owned(Storage {
-                points: None,
-                index: None,
-                table: table.clone(),
-                ..storage.clone()
-            }),
+    /// The storage that has the table; `None`: that of points.
+    pub(crate) fn storage(&self, storage: &Storage) -> Option<Storage> {
+        let table = self.table.as_ref()?;
+        let points = storage.points.as_ref();
+        Some(Storage {
+            points: points.and_then(|points| self.columns(table, points)),
+            index: None,
+            table: table.clone(),
+            ..storage.clone()
+        })
+    }
+
+    /// The columns of the aggregate that is read, if no value of the table is elsewhere: values that were stored before
+    /// there were columns, or in another encoding than OpenTSDB's, are read with their rows.
+    fn columns(&self, table: &TableName, points: &PointStorage) -> Option<PointStorage> {
+        let rollup = self.rollup.as_ref()?;
+        let store = points.rollups.get(table)?;
+        if points.cells.may_have_rows(table, &[], &[]) {
+            return None;
         }
+        Some(PointStorage {
+            columns: rollup.aggregate(store, rollup.value.1),
+            ..points.clone()
+        })
+    }
+
+    /// The columns of the counts that sums are divided by.
+    pub(crate) fn counts(&self, points: &PointStorage) -> Option<Arc<dyn PointStore>> {
+        let rollup = self.rollup.as_ref()?;
+        let store = points.rollups.get(self.table.as_ref()?)?;
+        Some(rollup.aggregate(store, rollup.count.as_ref()?.1))
     }
 }

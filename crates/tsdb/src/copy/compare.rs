@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::logical_table::{ShownCell, shown_cells};
+use oxtsdb_point_store::logical_table::{ShownCell, shown_cells, shown_rollups};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
 use xxhash_rust::xxh3::Xxh3;
@@ -240,8 +240,11 @@ impl Comparison<'_> {
 
     /// What is compared of a row.
     fn cells(&self, row: &Row) -> Vec<ShownCell> {
-        if self.role == DATA && !self.args.exact {
+        if !self.args.exact && self.role == DATA {
             return shown_cells(row, self.layout);
+        }
+        if !self.args.exact && has_keys_of_points(self.role) {
+            return shown_rollups(row, self.layout);
         }
         let cells = row.cells().map(|cell| ShownCell {
             family: cell.family.to_owned(),

@@ -63,7 +63,7 @@ impl Fixture {
     }
 
     async fn hours(&self) -> usize {
-        test_stack::cells(&self.http.store, "r1h").await.len()
+        test_stack::cells(&*self.jobs.store, "r1h").await.len()
     }
 }
 

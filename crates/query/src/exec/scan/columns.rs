@@ -35,6 +35,8 @@ use crate::storage::{PointStorage, Storage};
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnSource {
     pub(crate) store: Arc<dyn PointStore>,
+    /// The counts that its values are divided by, of averages of rollups.
+    pub(crate) counts: Option<Arc<dyn PointStore>>,
     /// Ascending.
     pub(crate) series: Arc<[SeriesNumber]>,
     /// What reading all of them would decode.
@@ -70,12 +72,14 @@ impl ColumnSource {
         };
         Self {
             store: Arc::clone(&points.columns),
+            counts: plan.read.counts(points),
             series: Arc::clone(&series.series),
             estimate: points.columns.estimate(&series.series, range),
             is_read_inline: is_read_inline(&*points.columns, &series.series, range),
             summarizer: plan
                 .downsample
                 .as_ref()
+                .filter(|_| plan.read.rollup.is_none())
                 .and_then(|(windows, function)| Summarizer::of(windows, *function)),
             lookahead,
             unnamed: plan.selection.has_unnamed().then(|| plan.selection.clone()),
@@ -170,13 +174,10 @@ impl ColumnSource {
     /// [`StoreError::Corrupt`].
     pub(crate) fn check_damage(&self, series: Range<usize>, range: TimeRange) -> Result<(), StoreError> {
         let series = self.series.get(series).unwrap_or_default();
-        check_damage(
-            &*self.store,
-            &self.table,
-            series,
-            range,
-            self.skip_damaged.as_ref(),
-        )
+        for store in std::iter::once(&self.store).chain(&self.counts) {
+            check_damage(&**store, &self.table, series, range, self.skip_damaged.as_ref())?;
+        }
+        Ok(())
     }
 
     /// Workers to read the columns: each is worth the hand-over only if it has some work.

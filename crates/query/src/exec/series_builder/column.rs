@@ -3,8 +3,9 @@
 use oxtsdb_point_store::{BlockSummary, Columns, PointKind, ValueKind};
 use oxtsdb_schema::{Points as RowPoints, Value};
 
+use crate::exec::rollup_row::RollupValues;
 use crate::exec::series_builder::Scratch;
-use crate::function::downsample::Downsampler;
+use crate::function::downsample::{Downsampler, WindowRuns};
 use crate::points::{Number, Points, Values};
 
 /// The points of a series, raw or in windows.
@@ -78,7 +79,7 @@ impl Column {
                     downsampler.feed(&times_ms[from..], &values[from..], runs);
                 }
             }
-            // Rollups are never in columns.
+            // Its values come with counts.
             Self::Averaged(_) => {}
         }
     }
@@ -111,6 +112,12 @@ impl Column {
 }
 
 impl Averages {
+    /// Adds sums and their counts.
+    pub(super) fn feed(&mut self, rollups: &RollupValues, runs: &mut WindowRuns) {
+        self.sums.feed(&rollups.times_ms, &rollups.values, runs);
+        self.counts.feed(&rollups.times_ms, &rollups.counts, runs);
+    }
+
     /// Sums by counts; 0 where nothing was counted, as in OpenTSDB.
     pub(super) fn take(&mut self, until_ms: i64) -> Points {
         let mut sums = self.sums.take(until_ms);

@@ -126,3 +126,12 @@ fn names_the_row_that_does_not_decode() {
     let error = builder(None).add(&cut_off.finish().unwrap()).unwrap_err();
     assert!(matches!(error, QueryError::RowKey { .. }));
 }
+
+proptest::proptest! {
+    #[test]
+    fn counts_the_rows_of_points(mut times_ms in proptest::collection::vec(0..40 * 3_600_000_i64, 0..300)) {
+        times_ms.sort_unstable();
+        let hours: std::collections::BTreeSet<i64> = times_ms.iter().map(|time_ms| time_ms / 3_600_000).collect();
+        proptest::prop_assert_eq!(super::rows_of(&times_ms, super::HOUR_MS), hours.len() as u64);
+    }
+}

@@ -1,0 +1,69 @@
+//! The stores of rollups: one for each table, beside that of points.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+
+use oxtsdb_point_store::PointStore;
+use oxtsdb_point_store::logical_table::LogicalTable;
+use oxtsdb_point_store::parts::PartsStore;
+use oxtsdb_query::{RollupPoints, Rollups};
+use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_schema::RowKeyLayout;
+
+/// The tables whose rollups are in stores of their own: those of the setting, and those that have a store already. The
+/// tables of the default interval have points.
+pub(super) fn tables(
+    folder: &Path,
+    rollups: Option<&Rollups>,
+    points: &TableName,
+) -> io::Result<BTreeSet<TableName>> {
+    let mut tables = BTreeSet::new();
+    match fs::read_dir(folder) {
+        Ok(entries) => {
+            for entry in entries {
+                let name = entry?.file_name();
+                tables.extend(name.to_str().and_then(|name| name.parse::<TableName>().ok()));
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(rollups) = rollups {
+        let of = |is_default: bool| {
+            let intervals = rollups.config().intervals().iter();
+            let intervals = intervals.filter(move |interval| interval.is_default() == is_default);
+            intervals.flat_map(|interval| [interval.table(), interval.pre_aggregation_table()])
+        };
+        let parsed = |table: &str| rollups.table(table).cloned();
+        let of_points: BTreeSet<TableName> = of(true).filter_map(parsed).collect();
+        let of_rollups = of(false).filter_map(parsed);
+        tables.extend(of_rollups.filter(|table| table != points && !of_points.contains(table)));
+    }
+    Ok(tables)
+}
+
+/// The stores as tables over `rows`, and for queries.
+pub(super) fn shown(
+    rows: Arc<dyn RowStore>,
+    rollups: Vec<(TableName, Arc<PartsStore>)>,
+    layout: RowKeyLayout,
+) -> anyhow::Result<(Arc<dyn RowStore>, RollupPoints)> {
+    let mut shown = Arc::clone(&rows);
+    let mut stores = BTreeMap::new();
+    for (table, store) in rollups {
+        let store: Arc<dyn PointStore> = store;
+        shown = Arc::new(LogicalTable::of_rollups(
+            shown,
+            Arc::clone(&store),
+            layout,
+            table.clone(),
+        )?);
+        // The first call reads which rows there are, in the background, so that the first query knows.
+        rows.may_have_rows(&table, &[], &[]);
+        stores.insert(table, store);
+    }
+    Ok((shown, Arc::new(stores)))
+}
