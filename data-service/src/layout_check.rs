@@ -1,7 +1,7 @@
 //! Checks that the table of points was written with the configured salt and UID widths.
 //!
 //! Storage does not record the layout of row keys, and no query finds points that were written with another one. On
-//! start the service therefore samples a few row keys, however large the table is: one of each of the first and
+//! start the service therefore samples a few row keys, however large the table is: some of each of the first and
 //! last buckets and metrics.
 //!
 //! ```text
@@ -25,6 +25,10 @@ use tracing::warn;
 
 /// Buckets, and metrics, that are sampled from each end of the table.
 const STEPS: usize = 4;
+
+/// Rows that are sampled at each step: a few that do not fit, as `tsdb fsck` repairs, must not decide for a table of one
+/// metric.
+const ROWS: usize = 8;
 
 /// The largest number of buckets that is tried as an explanation.
 const MOST_BUCKETS: u32 = 4096;
@@ -101,11 +105,12 @@ async fn sample(
             let mut scan = Scan::range([], []);
             scan.reverse = reverse;
             for _ in 0..STEPS {
-                let Some(key) = first_key(store, table, scan.clone()).await? else {
+                let first = first_keys(store, table, scan.clone()).await?;
+                let Some(key) = first.first() else {
                     break;
                 };
                 let beyond = Scan::prefix(&key[..length.min(key.len())]);
-                keys.insert(key);
+                keys.extend(first);
                 // Nothing lies beyond the last, or the first, prefix.
                 let limit = if reverse {
                     scan.stop = beyond.start;
@@ -124,17 +129,22 @@ async fn sample(
     Ok(keys.into_iter().collect())
 }
 
-async fn first_key(
+/// The keys of the first rows of a range.
+async fn first_keys(
     store: &dyn RowStore,
     table: &TableName,
     mut scan: Scan,
-) -> Result<Option<Vec<u8>>, StoreError> {
-    scan.limit = Some(1);
-    scan.batch_rows = 1;
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    scan.limit = Some(ROWS as u64);
+    scan.batch_rows = ROWS;
     // Damaged rows must not keep the service from starting.
     scan.skip_damaged = Some(DamageLog::default());
-    let rows = store.scan(table, scan).await?.try_next().await?;
-    Ok(rows.and_then(|rows| rows.first().map(|row| row.key().to_vec())))
+    let mut batches = store.scan(table, scan).await?;
+    let mut keys = Vec::with_capacity(ROWS);
+    while let Some(rows) = batches.try_next().await? {
+        keys.extend(rows.iter().map(|row| row.key().to_vec()));
+    }
+    Ok(keys)
 }
 
 /// Whether a key is that of global annotations in some layout: zeros, and a base time.

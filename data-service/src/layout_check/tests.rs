@@ -63,6 +63,20 @@ async fn accepts_the_layout_that_the_table_was_written_with() {
     }
 }
 
+/// Rows of one metric of which the first and the last are those of another writer.
+#[tokio::test]
+async fn a_few_rows_that_do_not_fit_are_leftovers() {
+    let layout = layout(0, 20);
+    let store = written_with(&layout, 1, 20).await;
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("t");
+    for key in [&[0, 0, 1, 0, 1][..], &[0, 0, 1, 255, 255, 255, 255, 1]] {
+        batch.row(key).put(family, &[0, 0], &[1]);
+    }
+    store.write(batch).await.unwrap();
+    check(&store, &table(), &layout).await.unwrap();
+}
+
 #[tokio::test]
 async fn rejects_another_salt_width_and_names_the_right_one() {
     for (written, set) in [(0, 1), (1, 0), (1, 2), (2, 1), (0, 6), (6, 0)] {
