@@ -70,9 +70,14 @@ struct Inner {
 }
 
 impl Uids {
-    /// Entries of the cache of names, and about their bytes.
-    pub(crate) fn name_cache(&self) -> (u64, u64) {
-        (self.0.cache.entries(), self.0.cache.byte_len())
+    /// Entries of the cache of names, by their kinds.
+    pub(crate) fn cached_entries(&self) -> [(UidKind, u64); 3] {
+        UidKind::ALL.map(|kind| (kind, self.0.cache.entries(kind)))
+    }
+
+    /// About the bytes of the cache of names.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.0.cache.byte_len()
     }
 
     /// The layout of row keys: UID widths of the service, salt of the settings.

@@ -164,6 +164,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         };
         let stores = args.store.open(self.stores, &host.share).await?;
         host.admin.metrics.collect_gateways(stores.to_vec());
+        host.admin.metrics.collect_refusals(host.access.refusals());
         let served = self
             .serve(&host, stores.clone(), admin_listener.address, assemble)
             .await;

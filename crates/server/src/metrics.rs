@@ -6,6 +6,7 @@
 //! Names begin with `oxtsdb_`, except those of the process, which are the same everywhere. Labels have few values:
 //! no names of series, clients or queries.
 
+mod access;
 mod figures;
 mod gateways;
 mod memory;

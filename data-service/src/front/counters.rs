@@ -3,7 +3,7 @@
 //! Names are OpenTSDB's, so that its dashboards work; counters that OpenTSDB does not have begin with
 //! `oxtsdb.`. OpenTSDB's statistics that are not counted here are not reported.
 //!
-//! Source: OpenTSDB 2.4, `RpcHandler.collectStats`, `PutDataPointRpc.collectStats`.
+//! Source: OpenTSDB 2.4, `RpcHandler.collectStats`, `PutDataPointRpc.collectStats`, `UniqueId.collectStats`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -206,6 +206,12 @@ impl Counters {
             });
         }
         if let Some(writer) = &self.writer {
+            let cached = writer.uids().cached_entries();
+            all.extend(cached.map(|(kind, value)| Statistic {
+                name: "tsd.uid.cache-size",
+                tag: Some(("kind", kind.as_str())),
+                value,
+            }));
             let value = writer.too_old_points();
             let name = "oxtsdb.points.before_retention";
             all.push(Statistic {

@@ -8,7 +8,7 @@ use crate::write::Writer;
 pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
     metrics.collect(move |figures| {
         let series = writer.series_cache();
-        let (names, name_bytes) = uids.name_cache();
+        let names = uids.cached_entries().iter().map(|(_, entries)| entries).sum();
         figures.gauge_by(
             "cache_entries",
             "Entries of a cache",
@@ -18,7 +18,7 @@ pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
         let pages = writer
             .point_figures()
             .map(|figures| ("pages", figures.page_cache_bytes));
-        let bytes = [("series", series.bytes), ("names", name_bytes)];
+        let bytes = [("series", series.bytes), ("names", uids.cached_bytes())];
         figures.gauge_by(
             "cache_bytes",
             "Memory of a cache",

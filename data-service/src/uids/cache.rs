@@ -66,10 +66,9 @@ impl NameCache {
             .map_or(0, |ttl| u64::try_from(ages(ttl)).unwrap_or(u64::MAX))
     }
 
-    /// Entries of both directions.
-    pub(super) fn entries(&self) -> u64 {
-        self.uids.iter().map(Cache::entry_count).sum::<u64>()
-            + self.names.iter().map(Cache::entry_count).sum::<u64>()
+    /// Entries of both directions, of a kind.
+    pub(super) fn entries(&self, kind: UidKind) -> u64 {
+        self.uids[slot(kind)].entry_count() + self.names[slot(kind)].entry_count()
     }
 
     /// About their bytes.
