@@ -28,6 +28,7 @@ use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection, Connections, ListenerOptions, RequestGuard};
 use oxtsdb_server::metrics::{Metrics, RequestTimer};
+use oxtsdb_server::tls::Alpn;
 use tokio::net::TcpListener;
 
 use crate::front::counters::Counters;
@@ -83,6 +84,7 @@ impl HttpTelnetServer {
             counters,
             connections: Connections::unlimited(),
             options: ListenerOptions {
+                alpn: Alpn::Http1,
                 name: "http and telnet",
                 limit: settings.connections.max_connections,
                 limit_setting: "--max-connections",
@@ -145,7 +147,7 @@ impl HttpTelnetServer {
 
     async fn serve_connection(
         self,
-        stream: ClientStream,
+        mut stream: ClientStream,
         connection: Connection,
         shutdown: Shutdown,
     ) -> io::Result<()> {
@@ -176,10 +178,14 @@ impl HttpTelnetServer {
         let service = {
             let connection = connection.clone();
             let http = self.http;
+            let certificates = stream.peer_certificates().cloned();
             // Admission is fair among clients.
             let client = ClientId::Address(connection.peer().ip());
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(client);
+                if let Some(certificates) = &certificates {
+                    request.extensions_mut().insert(certificates.clone());
+                }
                 let (http, guard) = (http.clone(), connection.request());
                 async move {
                     let (response, timer) = http.handle_timed(request).await;

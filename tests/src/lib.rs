@@ -52,6 +52,7 @@
 //! ```
 
 pub mod bystander;
+pub mod certificates;
 pub mod comparison;
 pub mod corruptions;
 pub mod crowd;

@@ -50,6 +50,12 @@ impl Options {
         self
     }
 
+    /// Whether a flag is set.
+    fn has(&self, name: &str) -> bool {
+        let is_set = |argument: &String| argument.split('=').next() == Some(name);
+        self.arguments.iter().any(is_set)
+    }
+
     /// One more flag with its value.
     #[must_use]
     pub fn flag(mut self, name: &str, value: &str) -> Self {
@@ -184,11 +190,18 @@ impl Tsdb {
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let (data, uid, http) = (self.data_channel(), self.uid_channel(), self.http());
         let process = &mut self.process;
+        // The clients here have no certificates.
+        let has_tls = self.options.has("--tls-certificate");
         wait::until("tsdb serves", || {
             let running = process.check_running();
+            let is_ready = process.log().contains("\nready http=");
             let (data, uid, http) = (data.clone(), uid.clone(), http.clone());
             async move {
                 running?;
+                if has_tls {
+                    ensure!(is_ready, "it is not ready");
+                    return Ok(());
+                }
                 check_serving(data, DATA_SERVICE).await?;
                 check_serving(uid, UID_SERVICE).await?;
                 let version = http.get("/api/version").await?;

@@ -13,6 +13,7 @@ use crate::connections::Connections;
 use crate::settings::{SettingError, in_range};
 use crate::store::StoreSettings;
 use crate::telemetry::LogFormat;
+use crate::tls::TlsSettings;
 use crate::{GrpcOptions, Shutdown, ShutdownTrigger};
 
 /// Settings of a program beside those of its services and its listeners.
@@ -27,6 +28,9 @@ pub struct ServerArgs {
     /// Who may call what.
     #[command(flatten)]
     pub access: AccessSettings,
+    /// How connections are secured.
+    #[command(flatten)]
+    pub tls: TlsSettings,
     /// Where rows are stored.
     #[command(flatten)]
     pub store: StoreSettings,

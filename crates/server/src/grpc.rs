@@ -23,6 +23,7 @@ pub use options::GrpcOptions;
 
 use crate::admin::Readiness;
 use crate::connections::{ConnectionCounts, ListenerOptions};
+use crate::tls::Alpn;
 use crate::{Shutdown, StoreProbe};
 
 /// A gRPC server: services, with health (per name, and "" for all) and reflection (v1, v1alpha).
@@ -131,6 +132,7 @@ impl GrpcServer {
         let connections = options.connections.listener(
             ListenerOptions {
                 name: "grpc",
+                alpn: Alpn::Http2,
                 limit: options.max_connections,
                 limit_setting: "--grpc-max-connections",
                 // Clients keep channels open for days; keepalive detects dead ones.

@@ -133,6 +133,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let args = self.args;
         args.store.check()?;
         args.grpc.check()?;
+        args.tls.check()?;
         let access = args.access.open()?;
         let store_bytes = args.store.memory_bytes(&self.stores);
         let (memory, share) = args.memory.divide(store_bytes + self.fixed_bytes)?;
@@ -145,7 +146,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let signals = tokio::spawn(trigger.on_signal());
         let watch = tokio::spawn(access.clone().watch());
         // Raises the limit of descriptors, before stores open files.
-        let connections = Connections::of_process();
+        let connections = Connections::of_process(args.tls.open()?);
         let host = Host {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,

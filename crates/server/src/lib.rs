@@ -26,6 +26,7 @@ mod shutdown;
 pub mod store;
 mod store_error;
 pub mod telemetry;
+pub mod tls;
 
 pub use access::AccessSettings;
 pub use admin::{Admin, AdminListen};
@@ -38,3 +39,4 @@ pub use oxtsdb_access::PeerCertificates;
 pub use probe::StoreProbe;
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use store_error::code_of_store_error;
+pub use tls::{Tls, TlsSettings};

@@ -133,6 +133,18 @@ fn report_connections(figures: &mut Figures<'_>, listeners: &[Listener]) {
         "listener",
         of(|counts| &counts.evicted),
     );
+    figures.counter_by(
+        "tls_handshakes_failed",
+        "Handshakes of TLS that failed",
+        "listener",
+        of(|counts| &counts.tls_failed),
+    );
+    figures.counter_by(
+        "tls_mismatches",
+        "Clients without TLS on a port with it, or the reverse",
+        "listener",
+        of(|counts| &counts.tls_mismatched),
+    );
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::Shutdown;
 use crate::connections::{
     CLIENT_TIMEOUT, ClientStream, Connection, ConnectionCounts, Connections, ListenerOptions,
 };
+use crate::tls::Alpn;
 
 /// Most connections: a few scrapers and probes.
 const MAX_CONNECTIONS: usize = 64;
@@ -38,6 +39,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
     let options = ListenerOptions {
         name: "admin",
+        alpn: Alpn::Http1,
         limit: MAX_CONNECTIONS,
         limit_setting: "the admin listener",
         idle_timeout: Some(IDLE_TIMEOUT),

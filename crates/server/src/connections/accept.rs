@@ -1,6 +1,7 @@
 //! The accept loop of all listeners.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -31,9 +32,11 @@ impl Listener {
     /// continues.
     pub async fn serve<F, S>(self, listener: TcpListener, shutdown: Shutdown, serve: F)
     where
-        F: Fn(ClientStream, Connection) -> S,
+        F: Fn(ClientStream, Connection) -> S + Send + Sync + 'static,
         S: Future<Output = io::Result<()>> + Send + 'static,
     {
+        let serve = Arc::new(serve);
+        let opener = self.opener();
         let mut tasks = JoinSet::new();
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
         loop {
@@ -64,14 +67,14 @@ impl Listener {
             let Some(connection) = self.admit(peer).await else {
                 continue;
             };
-            match ClientStream::new(stream, connection.clone()) {
-                Ok(stream) => {
-                    let served = serve(stream, connection.clone());
-                    tasks.spawn(to_the_end(connection, served));
+            let (serve, opener) = (Arc::clone(&serve), opener.clone());
+            let (served, shutdown) = (connection.clone(), shutdown.clone());
+            tasks.spawn(to_the_end(connection, async move {
+                match opener.open(stream, &served, &shutdown).await? {
+                    Some(stream) => serve(stream, served).await,
+                    None => Ok(()),
                 }
-                // Closed by the client.
-                Err(error) => debug!(%peer, %error, "connection ended"),
-            }
+            }));
         }
         // From now on the kernel refuses connections, and clients use another server.
         drop(listener);

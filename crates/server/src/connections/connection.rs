@@ -34,6 +34,7 @@ impl Connection {
         let listener = Connections::unlimited().listener(
             ListenerOptions {
                 name: "tests",
+                alpn: crate::tls::Alpn::Http1,
                 limit: 10,
                 limit_setting: "--max-connections",
                 idle_timeout: None,

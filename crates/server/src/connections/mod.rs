@@ -1,7 +1,7 @@
 //! Connections of all listeners: limits, eviction of idle connections, time-outs.
 //!
 //! ```text
-//!   listener ─► admit ─► ClientStream + Connection ─► HTTP/1, telnet or HTTP/2
+//!   listener ─► admit ─► opening ─► ClientStream + Connection ─► HTTP/1, telnet or HTTP/2
 //!                 │            │            │
 //!                 │            │            └ requests in progress, idle time
 //!                 │            └ disconnects a client that does not read
@@ -18,7 +18,7 @@
 //!
 //! | closed | after |
 //! |---|---|
-//! | a connection without a first byte, or with an incomplete HTTP/2 handshake | [`OPENING_TIMEOUT`] |
+//! | a connection without a first byte, or with an incomplete handshake of TLS or HTTP/2 | [`OPENING_TIMEOUT`] |
 //! | an incomplete head of an HTTP/1 request | [`HEAD_TIMEOUT`] |
 //! | an idle connection | the idle time-out of its listener |
 //! | a client that does not read pending data | the client time-out of its listener |
@@ -26,6 +26,7 @@
 mod accept;
 mod connection;
 mod descriptors;
+mod opening;
 mod registry;
 mod state;
 mod stream;
@@ -46,6 +47,7 @@ use self::registry::{Place, Shared};
 use self::state::State;
 pub use self::state::{HEAD_TIMEOUT, OPENING_TIMEOUT};
 pub use self::stream::{ClientStream, MIN_CLIENT_BYTES};
+use crate::tls::{Alpn, Tls};
 
 /// Default time-out of a client that leaves pending data unread.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,13 +60,19 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The connections of a process. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Connections(Arc<Shared>);
+pub struct Connections {
+    shared: Arc<Shared>,
+    /// Secures all connections; `None`: none.
+    tls: Option<Tls>,
+}
 
 /// How a listener treats its connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
     /// Its name in logs.
     pub name: &'static str,
+    /// The protocol that clients negotiate with TLS.
+    pub alpn: Alpn,
     /// Most connections at a time.
     pub limit: usize,
     /// The setting of the limit, for logs.
@@ -81,6 +89,7 @@ pub struct ListenerOptions {
 #[derive(Clone, Debug)]
 pub struct Listener {
     shared: Arc<Shared>,
+    tls: Option<Tls>,
     number: usize,
     options: ListenerOptions,
     counts: Arc<ConnectionCounts>,
@@ -91,12 +100,13 @@ pub struct Listener {
 impl Connections {
     /// At most `limit` connections, those of all listeners together.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             limit,
             open: Mutex::default(),
             released: Notify::new(),
             started: Instant::now(),
-        }))
+        });
+        Self { shared, tls: None }
     }
 
     /// Without a common limit; for tests and tools.
@@ -105,8 +115,8 @@ impl Connections {
     }
 
     /// Raises the soft limit of descriptors to the hard one, and reserves some of them for files of the store;
-    /// the others are for connections.
-    pub fn of_process() -> Self {
+    /// the others are for connections, which TLS secures if there is any.
+    pub fn of_process(tls: Option<Tls>) -> Self {
         let descriptors = descriptors::raise_limit();
         let connections = descriptors.for_connections();
         info!(
@@ -115,15 +125,19 @@ impl Connections {
             connections,
             "limit of open files and sockets"
         );
-        Self::new(connections)
+        Self {
+            tls,
+            ..Self::new(connections)
+        }
     }
 
     /// The connections of a listener, which count towards the common limit.
     pub fn listener(&self, options: ListenerOptions, counts: Arc<ConnectionCounts>) -> Listener {
-        let mut open = self.0.open.lock();
+        let mut open = self.shared.open.lock();
         open.next_listener += 1;
         Listener {
-            shared: Arc::clone(&self.0),
+            shared: Arc::clone(&self.shared),
+            tls: self.tls.clone(),
             number: open.next_listener,
             options,
             counts,

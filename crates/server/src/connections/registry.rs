@@ -36,6 +36,10 @@ pub struct ConnectionCounts {
     pub refused: AtomicU64,
     /// Closed while idle, to admit another connection.
     pub evicted: AtomicU64,
+    /// Handshakes of TLS that failed.
+    pub tls_failed: AtomicU64,
+    /// Clients without TLS on a port with it, or the reverse.
+    pub tls_mismatched: AtomicU64,
     /// Open now.
     pub open: AtomicU64,
 }

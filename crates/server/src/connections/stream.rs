@@ -4,15 +4,19 @@
 //! response behind them. For each time-out of waiting a client must accept 64 KiB, so that a client that
 //! reads a byte now and then is disconnected like one that reads nothing.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
+use oxtsdb_access::PeerCertificates;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::server::TlsStream;
+use tokio_util::io::poll_read_buf;
 
 use super::Connection;
 
@@ -26,25 +30,148 @@ const UNSENT_BYTES: u32 = 64 << 10;
 /// The socket of a [`Connection`]. Writers must flush; until then the connection is not idle.
 #[derive(Debug)]
 pub struct ClientStream {
-    stream: TcpStream,
+    socket: Socket,
     connection: Connection,
     stall: Stall,
 }
 
-impl ClientStream {
-    pub(super) fn new(stream: TcpStream, connection: Connection) -> io::Result<Self> {
-        // Sends small frames at once: otherwise the last frame of a response takes 40 ms.
-        stream.set_nodelay(true)?;
-        let socket = socket2::SockRef::from(&stream);
-        socket.set_keepalive(true)?;
-        // Detects dead peers, which do not acknowledge sent data.
-        socket.set_tcp_user_timeout(Some(connection.client_timeout()))?;
-        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
-        Ok(Self {
-            stall: Stall::new(connection.client_timeout()),
+/// A socket, with TLS or without.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsSocket>),
+}
+
+/// A session of TLS.
+#[derive(Debug)]
+pub(super) struct TlsSocket {
+    stream: TlsStream<TcpStream>,
+    certificates: Option<PeerCertificates>,
+    /// Received and not consumed.
+    ahead: BytesMut,
+    /// Whether the client has closed its side.
+    is_over: bool,
+}
+
+/// Bytes that are received ahead.
+const AHEAD_BYTES: usize = 16 << 10;
+
+/// Sets the options of a client's socket.
+pub(super) fn prepare(stream: &TcpStream, connection: &Connection) -> io::Result<()> {
+    // Sends small frames at once: otherwise the last frame of a response takes 40 ms.
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    socket.set_keepalive(true)?;
+    // Detects dead peers, which do not acknowledge sent data.
+    socket.set_tcp_user_timeout(Some(connection.client_timeout()))?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES)
+}
+
+impl Socket {
+    pub(super) fn tls(stream: TlsStream<TcpStream>, certificates: Option<PeerCertificates>) -> Self {
+        Self::Tls(Box::new(TlsSocket {
             stream,
+            certificates,
+            ahead: BytesMut::new(),
+            is_over: false,
+        }))
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(socket) => socket.stream.get_ref().0,
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(socket) if !socket.ahead.is_empty() => {
+                let length = socket.ahead.len().min(buffer.remaining());
+                buffer.put_slice(&socket.ahead.split_to(length));
+                Poll::Ready(Ok(()))
+            }
+            Self::Tls(socket) => Pin::new(&mut socket.stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(socket) => Pin::new(&mut socket.stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(socket) => Pin::new(&mut socket.stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(socket) => socket.stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(socket) => Pin::new(&mut socket.stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(socket) => Pin::new(&mut socket.stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl TlsSocket {
+    /// Receives some bytes ahead, if there are none.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() || self.is_over {
+            return Poll::Ready(Ok(()));
+        }
+        self.ahead.reserve(AHEAD_BYTES);
+        let read = ready!(poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.ahead))?;
+        self.is_over = read == 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl ClientStream {
+    pub(super) fn new(socket: Socket, connection: Connection) -> Self {
+        Self {
+            stall: Stall::new(connection.client_timeout()),
+            socket,
             connection,
-        })
+        }
+    }
+
+    /// The certificates that the client has presented, which were verified.
+    pub fn peer_certificates(&self) -> Option<&PeerCertificates> {
+        match &self.socket {
+            Socket::Plain(_) => None,
+            Socket::Tls(socket) => socket.certificates.as_ref(),
+        }
     }
 
     /// Receives without consuming.
@@ -52,8 +179,16 @@ impl ClientStream {
     /// # Errors
     ///
     /// Those of the socket.
-    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.peek(buffer).await
+    pub async fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.socket {
+            Socket::Plain(stream) => stream.peek(buffer).await,
+            Socket::Tls(socket) => {
+                poll_fn(|cx| socket.poll_ahead(cx)).await?;
+                let length = buffer.len().min(socket.ahead.len());
+                buffer[..length].copy_from_slice(&socket.ahead[..length]);
+                Ok(length)
+            }
+        }
     }
 
     /// Waits until there is something to receive, or the client has closed its side.
@@ -61,8 +196,11 @@ impl ClientStream {
     /// # Errors
     ///
     /// Those of the socket.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.stream.readable().await
+    pub async fn readable(&mut self) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Plain(stream) => stream.readable().await,
+            Socket::Tls(socket) => poll_fn(|cx| socket.poll_ahead(cx)).await,
+        }
     }
 
     /// Receives bytes that have arrived, without waiting.
@@ -70,14 +208,26 @@ impl ClientStream {
     /// # Errors
     ///
     /// `WouldBlock` if there is nothing, and those of the socket.
-    pub fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
-        let read = self.stream.try_read_buf(buffer)?;
+    pub fn try_read_buf<B: BufMut>(&mut self, buffer: &mut B) -> io::Result<usize> {
+        let read = match &mut self.socket {
+            Socket::Plain(stream) => stream.try_read_buf(buffer)?,
+            Socket::Tls(socket) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                match socket.poll_ahead(&mut cx) {
+                    Poll::Pending => return Err(ErrorKind::WouldBlock.into()),
+                    Poll::Ready(ahead) => ahead?,
+                }
+                let length = socket.ahead.len().min(buffer.remaining_mut());
+                buffer.put(socket.ahead.split_to(length));
+                length
+            }
+        };
         self.connection.state().received(read);
         Ok(read)
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<std::net::SocketAddr> {
-        self.stream.local_addr()
+        self.socket.tcp().local_addr()
     }
 
     /// Accounts for the result of a write.
@@ -112,7 +262,7 @@ impl AsyncRead for ClientStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        ready!(Pin::new(&mut self.socket).poll_read(cx, buffer))?;
         let read = buffer.filled().len() - before;
         if read > 0 {
             self.connection.state().received(read);
@@ -123,7 +273,7 @@ impl AsyncRead for ClientStream {
 
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
         self.wrote(cx, written)
     }
 
@@ -132,22 +282,22 @@ impl AsyncWrite for ClientStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, slices);
         self.wrote(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.connection.state().sent();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{Shutdown, ShutdownTrigger};
 const SOON: Duration = Duration::from_secs(10);
 
 const OPTIONS: ListenerOptions = ListenerOptions {
+    alpn: crate::tls::Alpn::Http1,
     name: "test",
     limit: 2,
     limit_setting: "--max-connections",

@@ -104,6 +104,7 @@ impl Server {
             local_addr: stream.local_addr().ok(),
             remote_addr: Some(connection.peer()),
         };
+        let certificates = stream.peer_certificates().cloned();
         let responses = Responses::new(self.client_timeout, self.memory.clone());
         let service = {
             let (service, connection) = (self.service.clone(), connection.clone());
@@ -112,6 +113,9 @@ impl Server {
                 let (guard, responses) = (connection.request(), responses.clone());
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(info.clone());
+                if let Some(certificates) = &certificates {
+                    request.extensions_mut().insert(certificates.clone());
+                }
                 let response = service.clone().oneshot(request);
                 response.map(|response| {
                     response.map(move |response| response.map(|body| responses.track(body, guard)))
