@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use parking_lot::Mutex;
 use tracing::{error, warn};
 
 use crate::identity::Identity;
@@ -16,6 +17,7 @@ use crate::policy::{Decision, LivePolicy, Metrics, PolicyError};
 use crate::refusal::{Refusal, RefusalCounts};
 use crate::san::{self, PeerCertificates};
 use crate::scope::MetricScope;
+use crate::token::{KeySource, TokenOptions, Tokens};
 
 /// The pause between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,6 +29,19 @@ pub struct AccessOptions {
     pub mode: Mode,
     /// The policy file; `None`: every caller may do everything.
     pub policy: Option<PathBuf>,
+    /// How tokens are verified; `None`: they are rejected. Without a policy they are not read.
+    pub tokens: Option<TokenOptions>,
+}
+
+/// A file that is wrong at the start, after the setting that names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The policy.
+    #[error("--access-policy: {0}")]
+    Policy(#[from] PolicyError),
+    /// The keys of tokens, or the certificates of their server.
+    #[error("--jwks: {0}")]
+    Keys(String),
 }
 
 /// Checks requests. Clones share it.
@@ -43,6 +58,9 @@ struct Inner {
 #[derive(Debug)]
 struct Rights {
     policy: LivePolicy,
+    tokens: Option<Tokens>,
+    /// Where the keys of tokens come from; locked while they are read.
+    keys: Mutex<Option<KeySource>>,
 }
 
 /// A request that may be served.
@@ -66,12 +84,24 @@ impl AccessControl {
     /// # Errors
     ///
     /// A file cannot be read, or is wrong.
-    pub fn open(options: AccessOptions) -> Result<Self, PolicyError> {
+    pub fn open(options: AccessOptions) -> Result<Self, AccessError> {
         let rights = match options.policy {
             None => None,
-            Some(path) => Some(Rights {
-                policy: LivePolicy::load(path)?,
-            }),
+            Some(path) => {
+                let policy = LivePolicy::load(path)?;
+                let (tokens, keys) = match options.tokens {
+                    None => (None, None),
+                    Some(options) => {
+                        let (source, keys) = KeySource::open(&options).map_err(AccessError::Keys)?;
+                        (Some(Tokens::new(options, keys)), Some(source))
+                    }
+                };
+                Some(Rights {
+                    policy,
+                    tokens,
+                    keys: Mutex::new(keys),
+                })
+            }
         };
         Ok(Self(Arc::new(Inner {
             mode: options.mode,
@@ -95,25 +125,27 @@ impl AccessControl {
         &self.0.counts
     }
 
-    /// Reads files again when they change, without end.
+    /// Reads files again when they change, and requests the keys of tokens again, without end.
     pub async fn watch(self) {
-        if !self.has_rights() {
-            return;
+        if self.has_rights() {
+            // Apart: a request may take seconds.
+            tokio::join!(
+                self.every_second(Rights::reload_policy),
+                self.every_second(Rights::reload_keys)
+            );
         }
+    }
+
+    async fn every_second(&self, reload: fn(&Rights)) {
         let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let this = self.clone();
-            if let Err(failed) = tokio::task::spawn_blocking(move || this.reload()).await {
-                error!(%failed, "reading the policy again failed");
+            let reload = move || this.0.rights.as_ref().map(reload);
+            if let Err(failed) = tokio::task::spawn_blocking(reload).await {
+                error!(%failed, "reading the policy or the keys of tokens again failed");
             }
-        }
-    }
-
-    fn reload(&self) {
-        if let Some(rights) = &self.0.rights {
-            rights.policy.reload();
         }
     }
 
@@ -127,33 +159,17 @@ impl AccessControl {
         headers: &mut HeaderMap,
         certificates: Option<&PeerCertificates>,
     ) -> Result<Identity, Refusal> {
-        if !self.has_rights() {
+        let Some(rights) = &self.0.rights else {
             return Ok(Identity::anonymous());
-        }
+        };
         let token = headers.remove(AUTHORIZATION);
-        let identified = self.names_of(token.as_ref(), certificates).map(Identity::of);
+        let identified = rights.names_of(token.as_ref(), certificates).map(Identity::of);
         identified.map_err(|why| {
             let refusal = Refusal::InvalidCredentials(why);
             self.0.counts.count(&refusal);
             warn!(identity = "unknown", rules = "credentials", reason = %refusal, "refused");
             refusal
         })
-    }
-
-    fn names_of(
-        &self,
-        token: Option<&http::HeaderValue>,
-        certificates: Option<&PeerCertificates>,
-    ) -> Result<Vec<Box<str>>, String> {
-        let mut names = Vec::new();
-        if token.is_some() {
-            return Err("the server accepts no tokens".to_owned());
-        }
-        if let Some(certificate) = certificates.and_then(|certificates| certificates.0.first()) {
-            let found = san::names(certificate);
-            names.extend(found.map_err(|error| format!("the client certificate cannot be read: {error}"))?);
-        }
-        Ok(names)
     }
 
     /// Checks a call of gRPC by its path.
@@ -272,6 +288,36 @@ impl AccessControl {
         self.0.counts.count(&refusal);
         warn!(identity = %Identity::telnet(), %peer, rules = "telnet", reason = %refusal, "refused");
         Err(refusal)
+    }
+}
+
+impl Rights {
+    fn reload_policy(&self) {
+        self.policy.reload();
+    }
+
+    fn reload_keys(&self) {
+        if let (Some(tokens), Some(source)) = (&self.tokens, &mut *self.keys.lock()) {
+            source.reload(tokens);
+        }
+    }
+
+    /// The names of a caller, those of its token first.
+    fn names_of(
+        &self,
+        token: Option<&http::HeaderValue>,
+        certificates: Option<&PeerCertificates>,
+    ) -> Result<Vec<Box<str>>, String> {
+        let mut names = match (token, &self.tokens) {
+            (None, _) => Vec::new(),
+            (Some(token), Some(tokens)) => tokens.names(token.as_bytes())?,
+            (Some(_), None) => return Err("the server accepts no tokens (--jwks)".to_owned()),
+        };
+        if let Some(certificate) = certificates.and_then(|certificates| certificates.0.first()) {
+            let found = san::names(certificate);
+            names.extend(found.map_err(|error| format!("the client certificate cannot be read: {error}"))?);
+        }
+        Ok(names)
     }
 }
 

@@ -17,8 +17,9 @@ mod refusal;
 mod san;
 mod scope;
 mod text_file;
+mod token;
 
-pub use control::{Access, AccessControl, AccessOptions, Refused};
+pub use control::{Access, AccessControl, AccessError, AccessOptions, Refused};
 pub use identity::Identity;
 pub use mode::{Mode, Modes};
 pub use operation::{Action, Operation};
@@ -26,3 +27,4 @@ pub use policy::{Policy, PolicyError};
 pub use refusal::{Refusal, RefusalCounts};
 pub use san::PeerCertificates;
 pub use scope::MetricScope;
+pub use token::TokenOptions;

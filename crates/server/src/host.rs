@@ -134,13 +134,14 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         args.store.check()?;
         args.grpc.check()?;
         args.tls.check()?;
-        let access = args.access.open()?;
+        let access = args.access.open().await?;
         let store_bytes = args.store.memory_bytes(&self.stores);
         let (memory, share) = args.memory.divide(store_bytes + self.fixed_bytes)?;
         let (shutdown, trigger) = args.program.shutdown();
         let admin = Admin::default();
         admin.readiness.observe(&shutdown);
         admin.metrics.collect_memory(&memory);
+        admin.metrics.collect_refusals(&access);
         // Before the stores are opened, which may take long.
         let admin_listener = AdminListener::start(self.admin, admin.clone())?;
         let signals = tokio::spawn(trigger.on_signal());

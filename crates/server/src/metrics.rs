@@ -11,6 +11,7 @@ mod figures;
 mod gateways;
 mod memory;
 mod process;
+mod refusals;
 mod requests;
 
 use std::fmt;

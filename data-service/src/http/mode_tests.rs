@@ -18,7 +18,11 @@ async fn service(options: AccessOptions) -> Service {
 }
 
 async fn in_mode(mode: Mode) -> Service {
-    service(AccessOptions { mode, policy: None }).await
+    service(AccessOptions {
+        mode,
+        ..AccessOptions::default()
+    })
+    .await
 }
 
 async fn with_policy(policy: &str) -> (Service, tempfile::TempDir) {
@@ -26,8 +30,8 @@ async fn with_policy(policy: &str) -> (Service, tempfile::TempDir) {
     let path = folder.path().join("policy.toml");
     std::fs::write(&path, policy).unwrap();
     let options = AccessOptions {
-        mode: Mode::ReadWrite,
         policy: Some(path),
+        ..AccessOptions::default()
     };
     (service(options).await, folder)
 }
