@@ -2,6 +2,7 @@
 //! elsewhere.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,14 @@ struct Cli {
         help_heading = "Naming"
     )]
     uid_endpoint: String,
+    /// File with the token for the UID service; read again when it changes
+    #[arg(
+        long,
+        env = "OXTSDB_UID_TOKEN_FILE",
+        value_name = "FILE",
+        help_heading = "Access"
+    )]
+    uid_token_file: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -84,7 +93,7 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.server.program.log_format)?;
     let part = store_part(&cli.data, cli.server.memory.limit_bytes()?)?;
-    let uids = uid_client(&cli.uid_endpoint)?;
+    let uids = uid_client(&cli.uid_endpoint, cli.uid_token_file.as_deref())?;
     let program = Program {
         args: &cli.server,
         stores: [&part],
@@ -132,10 +141,12 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 }
 
 /// A replica that hangs is noticed after 5 s, and the calls that wait for it are sent to another one.
-fn uid_client(urls: &str) -> anyhow::Result<UidClient> {
-    let client = ClientBuilder::new(urls.split(',').map(str::trim))
+fn uid_client(urls: &str, token_file: Option<&Path>) -> anyhow::Result<UidClient> {
+    let mut client = ClientBuilder::new(urls.split(',').map(str::trim))
         .keep_alive_interval(Duration::from_secs(2))
-        .keep_alive_timeout(Duration::from_secs(3))
-        .uid();
-    client.map_err(|error| anyhow!("--uid-endpoint: {error}"))
+        .keep_alive_timeout(Duration::from_secs(3));
+    if let Some(path) = token_file {
+        client = client.token_file(path);
+    }
+    client.uid().map_err(|error| anyhow!("--uid-endpoint: {error}"))
 }

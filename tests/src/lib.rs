@@ -85,6 +85,7 @@ pub mod stored;
 pub mod stream;
 pub mod tables;
 mod telnet;
+pub mod tokens;
 pub mod traffic;
 mod tsdb;
 mod two_programs;

@@ -1,5 +1,6 @@
 //! The options of a client.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::call::{CallOptions, Connection};
@@ -25,6 +26,7 @@ pub struct ClientBuilder {
     urls: Vec<String>,
     endpoint: EndpointOptions,
     call: CallOptions,
+    token_file: Option<PathBuf>,
 }
 
 impl ClientBuilder {
@@ -36,7 +38,16 @@ impl ClientBuilder {
             urls: urls.into_iter().map(Into::into).collect(),
             endpoint: EndpointOptions::default(),
             call: CallOptions::default(),
+            token_file: None,
         }
+    }
+
+    /// Sends the token in this file with each request (`authorization: Bearer`). The file is read again when it
+    /// changes. Send tokens to `https://` endpoints: everyone on the way reads them otherwise.
+    #[must_use]
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token_file = Some(path.into());
+        self
     }
 
     /// Limits establishing a connection. Default: 5 s.
@@ -140,6 +151,10 @@ impl ClientBuilder {
         }
         let replicas = self.urls.iter().map(|url| self.endpoint.replicas(url));
         let transport = transport::over(replicas.collect::<Result<_, _>>()?);
+        let transport = match self.token_file {
+            Some(path) => transport::with_token_file(transport, path),
+            None => transport,
+        };
         Ok(Connection::new(transport, self.call))
     }
 }

@@ -1,7 +1,10 @@
 //! How requests reach a service: over one or several connections, or in the same process.
 
+mod authorized;
 mod balance;
 mod endpoint;
+
+use std::path::PathBuf;
 
 use tonic::body::Body;
 use tonic::codegen::StdError;
@@ -24,6 +27,11 @@ pub(crate) struct TransportError(#[source] StdError);
 /// lost.
 pub(crate) fn over(urls: Vec<Replicas>) -> Transport {
     BoxCloneSyncService::new(Balanced::new(urls).map_err(|error: StdError| TransportError(error)))
+}
+
+/// The same transport, whose requests have the token of a file.
+pub(crate) fn with_token_file(transport: Transport, path: PathBuf) -> Transport {
+    BoxCloneSyncService::new(authorized::Authorized::new(transport, path))
 }
 
 /// A transport to services of this process, without a socket.

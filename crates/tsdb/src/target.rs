@@ -1,5 +1,7 @@
 //! Which servers a command calls, and how their errors read.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::anyhow;
 use clap::Args;
 use oxtsdb_client::{ClientBuilder, Code, DataClient, Error, HealthClient, UidClient};
@@ -15,6 +17,10 @@ pub(crate) struct DataTarget {
         default_value = "http://127.0.0.1:4243"
     )]
     target: String,
+
+    /// File with the token for the data service; read again when it changes
+    #[arg(long, env = "OXTSDB_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 impl DataTarget {
@@ -24,7 +30,7 @@ impl DataTarget {
     ///
     /// If the URL is not valid.
     pub(crate) fn data(&self) -> anyhow::Result<Server<DataClient>> {
-        Server::new(&self.target, ClientBuilder::data)
+        Server::new(&self.target, self.token_file.as_deref(), ClientBuilder::data)
     }
 
     /// A client of its health checks.
@@ -33,7 +39,7 @@ impl DataTarget {
     ///
     /// If the URL is not valid.
     pub(crate) fn health(&self) -> anyhow::Result<Server<HealthClient>> {
-        Server::new(&self.target, ClientBuilder::health)
+        Server::new(&self.target, self.token_file.as_deref(), ClientBuilder::health)
     }
 }
 
@@ -49,6 +55,10 @@ pub(crate) struct UidTarget {
         default_value = "http://127.0.0.1:4244"
     )]
     uid_target: String,
+
+    /// File with the token for the UID service; read again when it changes
+    #[arg(long, global = true, env = "OXTSDB_UID_TOKEN_FILE", value_name = "FILE")]
+    uid_token_file: Option<PathBuf>,
 }
 
 impl UidTarget {
@@ -58,7 +68,11 @@ impl UidTarget {
     ///
     /// If the URL is not valid.
     pub(crate) fn uid(&self) -> anyhow::Result<Server<UidClient>> {
-        Server::new(&self.uid_target, ClientBuilder::uid)
+        Server::new(
+            &self.uid_target,
+            self.uid_token_file.as_deref(),
+            ClientBuilder::uid,
+        )
     }
 
     /// The URL.
@@ -77,11 +91,18 @@ pub(crate) struct Server<C> {
 }
 
 impl<C> Server<C> {
-    fn new(url: &str, build: impl Fn(ClientBuilder) -> Result<C, Error>) -> anyhow::Result<Self> {
-        let builder = ClientBuilder::new(url.split(',').map(str::trim))
+    fn new(
+        url: &str,
+        token_file: Option<&Path>,
+        build: impl Fn(ClientBuilder) -> Result<C, Error>,
+    ) -> anyhow::Result<Self> {
+        let mut builder = ClientBuilder::new(url.split(',').map(str::trim))
             .client_name(concat!("tsdb ", env!("CARGO_PKG_VERSION")))
             // OpenTSDB's import accepts any instant.
             .allow_any_time(true);
+        if let Some(path) = token_file {
+            builder = builder.token_file(path);
+        }
         Ok(Self {
             url: url.to_owned(),
             client: build(builder)?,
@@ -121,7 +142,7 @@ mod tests {
     }
 
     fn server_at(url: &str) -> anyhow::Result<Server<DataClient>> {
-        Server::new(url, ClientBuilder::data)
+        Server::new(url, None, ClientBuilder::data)
     }
 
     #[tokio::test]
