@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use anyhow::ensure;
@@ -12,11 +11,9 @@ use oxtsdb_proto::error::reason_of;
 use oxtsdb_proto::uid::v1::GetUidLayoutRequest;
 use oxtsdb_tests::read_back::{always, sub_query};
 use oxtsdb_tests::sample::{ColumnsBuilder, Sample};
-use oxtsdb_tests::telnet::Telnet;
 use oxtsdb_tests::tokens::{Signer, jwks, now, replace};
-use oxtsdb_tests::tsdb::Options;
 use oxtsdb_tests::write_requests::{columns_request, write_request};
-use oxtsdb_tests::{Tsdb, until};
+use oxtsdb_tests::{Options, Telnet, Tsdb, program_path, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -552,17 +549,15 @@ async fn clients_send_the_token_of_a_file() -> anyhow::Result<()> {
     let guarded = Guarded::start().await?;
     let file = guarded.file("token");
     std::fs::write(&file, guarded.token("olga"))?;
-    let program = oxtsdb_tests::program::path("tsdb")?;
+    let program = program_path("tsdb")?;
     let list = async |token: Option<PathBuf>| {
-        let mut command = Command::new(&program);
+        let mut command = tokio::process::Command::new(&program);
         let target = format!("http://{}", guarded.tsdb.data_address());
-        command.args(["queries", "list", "--target", &target]);
+        command.args(["queries", "--target", &target]);
         if let Some(token) = token {
             command.arg("--token-file").arg(token);
         }
-        tokio::task::spawn_blocking(move || command.output())
-            .await?
-            .map_err(anyhow::Error::from)
+        command.output().await.map_err(anyhow::Error::from)
     };
     let listed = list(Some(file.clone())).await?;
     ensure!(listed.status.success(), "{listed:?}");
