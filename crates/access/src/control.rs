@@ -326,3 +326,6 @@ fn is_health(path: &str) -> bool {
         .and_then(|path| path.strip_prefix(operation::HEALTH))
         .is_some_and(|method| method.starts_with('/'))
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,3 +32,51 @@ pub(crate) fn names(der: &[u8]) -> Result<Vec<Box<str>>, String> {
     });
     Ok(uris.chain(others).take(MAX_NAMES).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    /// Of `CN=collector` with a DNS name, a URI, an e-mail address and an IP address, in this order.
+    const WITH_NAMES: &str = "MIIB3zCCAYWgAwIBAgIUe2gZY9eP4XNPUKXBkd10k1cDVIYwCgYIKoZIzj0EAwIwFDESMBAGA1UEAwwJY29sbGVjdG9yMB4X\
+         DTI2MTEyMzIxMDUyMloXDTM2MTEyMDIxMDUyMlowFDESMBAGA1UEAwwJY29sbGVjdG9yMFkwEwYHKoZIzj0CAQYIKoZIzj0D\
+         AQcDQgAEKrWdEf9karq8/CNacEqaBVObB4yn2wWrq8fEfy6mXwjF9ZDxTvc6B03FeVU0zolZT705GFXPwSY+1Vmrwn/28qOB\
+         tDCBsTAdBgNVHQ4EFgQUHYaRGBMscpsqUrOAvh/zdgUFT80wHwYDVR0jBBgwFoAUHYaRGBMscpsqUrOAvh/zdgUFT80wDwYD\
+         VR0TAQH/BAUwAwEB/zBeBgNVHREEVzBVghVjb2xsZWN0b3IuZXhhbXBsZS5vcmeGJXNwaWZmZTovL3Byb2QvbnMvbWV0cmlj\
+         cy9zYS9jb2xsZWN0b3KBD29wc0BleGFtcGxlLm9yZ4cECgAAATAKBggqhkjOPQQDAgNIADBFAiBCes00dTWHQZUF1dyvFv2U\
+         GuAfwv8B2Sa18HdvXyurPgIhALAHd9oDtEs3Fx1pVfbPmMLvEa1qdpyU+bpXqeM64gIW";
+
+    /// Of `CN=sub:olga`, without alternative names.
+    const WITHOUT: &str = "MIIBejCCASGgAwIBAgIUJcU/00bnULheq9ErojsXWl5d+sgwCgYIKoZIzj0EAwIwEzERMA8GA1UEAwwIc3ViOm9sZ2EwHhcN\
+         MjYxMTIzMjEwNTIyWhcNMzYxMTIwMjEwNTIyWjATMREwDwYDVQQDDAhzdWI6b2xnYTBZMBMGByqGSM49AgEGCCqGSM49AwEH\
+         A0IABO6geN0/XwpFf4uBr8FMw/GIxrfQ/YUylx458Q1HB9z+aM3X4UINvd8jqzOTus9Uav8X6tsWa5Oo9DrPTuFt2NCjUzBR\
+         MB0GA1UdDgQWBBQ3fzjBKOOrfrTXMyEGWv/TTw/gBzAfBgNVHSMEGDAWgBQ3fzjBKOOrfrTXMyEGWv/TTw/gBzAPBgNVHRMB\
+         Af8EBTADAQH/MAoGCCqGSM49BAMCA0cAMEQCIF+QzlUYCM76JzJnqCFD7fwtT9L+IFnaGPqYo+EiU4eaAiAbkrxZOcsLXneO\
+         TYctQ2KDmtHmHNkfJfwpe0T0OLp0uA==";
+
+    fn decode(base64: &str) -> Vec<u8> {
+        STANDARD.decode(base64).unwrap()
+    }
+
+    #[test]
+    fn reads_uris_first_and_no_common_name() {
+        let expected = [
+            "san:spiffe://prod/ns/metrics/sa/collector",
+            "san:collector.example.org",
+            "san:ops@example.org",
+        ];
+        assert_eq!(names(&decode(WITH_NAMES)), Ok(expected.map(Into::into).to_vec()));
+        assert_eq!(names(&decode(WITHOUT)), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn bytes_that_are_no_certificate_are_an_error() {
+        let mut cut = decode(WITH_NAMES);
+        cut.truncate(200);
+        assert!(names(&cut).is_err());
+        assert!(names(b"").is_err());
+    }
+}

@@ -1,0 +1,87 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::*;
+
+fn control(policy: &str) -> (AccessControl, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.toml");
+    std::fs::write(&path, policy).unwrap();
+    let options = AccessOptions {
+        policy: Some(path),
+        ..AccessOptions::default()
+    };
+    (AccessControl::open(options).unwrap(), folder)
+}
+
+fn headers(authorization: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, authorization.parse().unwrap());
+    headers
+}
+
+#[test]
+fn without_a_policy_nothing_is_checked() {
+    let control = AccessControl::default();
+    let mut headers = headers("Bearer x");
+    let identity = control.identify(&mut headers, None).unwrap();
+    assert!(headers.contains_key(AUTHORIZATION), "it may be for somebody else");
+    let access = control.admit_grpc(&identity, "/oxtsdb.data.v1.DataService/Write");
+    assert!(access.unwrap().metrics.is_none());
+    assert!(control.admit_grpc(&identity, "/a.service/Of_another").is_ok());
+    assert!(control.admit_telnet(Ipv4Addr::new(10, 0, 0, 1).into()).is_ok());
+}
+
+#[test]
+fn health_needs_no_right_and_unknown_methods_cannot_be_granted() {
+    let (control, _folder) = control("[[rule]]\nwho=['anonymous']\nmay=['read','write','administer']");
+    let anonymous = Identity::anonymous();
+    let admit = |path: &str| control.admit_grpc(&anonymous, path);
+    assert!(admit("/grpc.health.v1.Health/Check").is_ok());
+    assert!(admit("/oxtsdb.data.v1.DataService/Write").is_ok());
+    for unknown in [
+        "/oxtsdb.data.v1.DataService/write",
+        "/grpc.health.v1.HealthX/Check",
+        "/",
+        "",
+    ] {
+        let refusal = admit(unknown).unwrap_err();
+        assert!(
+            matches!(refusal, Refusal::NotGranted { .. }),
+            "{unknown}: {refusal}"
+        );
+    }
+    assert_eq!(control.refusals().all()[1], ("not_granted", 4));
+}
+
+#[test]
+fn tokens_are_removed_and_not_repeated() {
+    let (control, _folder) = control("");
+    let mut headers = headers("Bearer very-secret");
+    let refusal = control.identify(&mut headers, None).unwrap_err();
+    assert!(!headers.contains_key(AUTHORIZATION));
+    assert_eq!(
+        refusal.to_string(),
+        "invalid credentials: the server accepts no tokens (--jwks)"
+    );
+    let status = refusal.to_status();
+    assert_eq!(status.code(), tonic::Code::Unauthenticated);
+    assert_eq!(control.refusals().all()[0], ("unauthenticated", 1));
+    let broken = PeerCertificates(vec![b"no certificate".to_vec()].into());
+    assert!(control.identify(&mut HeaderMap::new(), Some(&broken)).is_err());
+}
+
+#[test]
+fn telnet_is_for_the_same_machine() {
+    let (control, _folder) = control("telnet='loopback'");
+    for local in [
+        Ipv4Addr::LOCALHOST.into(),
+        Ipv6Addr::LOCALHOST.into(),
+        Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(),
+    ] {
+        assert_eq!(control.admit_telnet(local), Ok(()));
+    }
+    let other = control
+        .admit_telnet(Ipv4Addr::new(10, 0, 0, 1).into())
+        .unwrap_err();
+    assert!(other.to_string().contains("of the same machine only"), "{other}");
+}
