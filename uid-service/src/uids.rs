@@ -542,10 +542,11 @@ impl Uids {
         Ok(usages)
     }
 
-    /// Reads the usage again for [`Uids::last_usage`], unless that takes a scan of the table, as of random UIDs.
+    /// Reads the usage again for [`Uids::last_usage`]. Not with random UIDs: their names are counted by a scan of the
+    /// table, and the number is kept for an hour, so that a count at the start would be served to callers that long.
     pub async fn refresh_usage(&self, now: SystemTime) {
         let is_random = |kind: &UidKind| self.layout().kinds.get(*kind).random;
-        if UidKind::ALL.iter().any(is_random) && !self.last_usage.lock().is_empty() {
+        if UidKind::ALL.iter().any(is_random) {
             return;
         }
         if let Err(error) = self.usage(now).await {

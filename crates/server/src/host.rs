@@ -141,7 +141,6 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let admin = Admin::default();
         admin.readiness.observe(&shutdown);
         admin.metrics.collect_memory(&memory);
-        admin.metrics.collect_refusals(&access);
         // Before the stores are opened, which may take long.
         let admin_listener = AdminListener::start(self.admin, admin.clone())?;
         let signals = tokio::spawn(trigger.on_signal());

@@ -11,7 +11,6 @@ mod figures;
 mod gateways;
 mod memory;
 mod process;
-mod refusals;
 mod requests;
 
 use std::fmt;

@@ -12,7 +12,8 @@ pub(crate) fn tsdb(arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OXTSDB_")) {
         command.env_remove(name);
     }
-    command.args(arguments);
+    // Servers of several tests run at a time.
+    command.env("OXTSDB_ADMIN_LISTEN", "none").args(arguments);
     command
 }
 
