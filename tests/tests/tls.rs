@@ -223,6 +223,59 @@ async fn clients_need_a_valid_certificate() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Rights by the names of certificates: of a caller whose certificate the listener has verified.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_certificates_have_rights() -> anyhow::Result<()> {
+    let clients = Authority::new("clients")?;
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let (ca, policy) = (
+        folder.path().join("clients.pem"),
+        folder.path().join("policy.toml"),
+    );
+    fs::write(&ca, clients.pem())?;
+    fs::write(
+        &policy,
+        r#"[[rule]]
+           who = ["san:writer.example"]
+           may = ["write"]
+           on = ["grpc"]
+
+           [[rule]]
+           who = ["san:reader.example"]
+           may = ["read"]
+           on = ["http"]
+        "#,
+    )?;
+    let flags = [
+        ("--tls-client-ca", text(&ca)?),
+        ("--tls-client-auth", "optional"),
+        ("--access-policy", text(&policy)?),
+    ];
+    let secured = Secured::start(&flags).await?;
+    let (writer, reader) = (
+        clients.issue(&["writer.example"])?,
+        clients.issue(&["reader.example"])?,
+    );
+    let sample = Sample::int("tls.m", &[("host", "a")], 1_700_000_000_000, 7);
+    let request = write_request(&[sample]);
+    let write = async |identity: Option<&Issued>| {
+        let written = secured.grpc(identity).await?.write(request.clone()).await;
+        anyhow::Ok(written.map(|response| response.into_inner().written))
+    };
+    ensure!(write(Some(&writer)).await?.ok() == Some(1));
+    let refused = write(Some(&reader)).await?.unwrap_err();
+    ensure!(refused.code() == tonic::Code::PermissionDenied, "{refused}");
+    let unknown = write(None).await?.unwrap_err();
+    ensure!(unknown.code() == tonic::Code::Unauthenticated, "{unknown}");
+    let http = secured.server.http_address();
+    let query = "/api/query?start=1699999000&end=1700001000&m=sum:tls.m";
+    for (identity, status) in [(Some(&reader), "200"), (Some(&writer), "403"), (None, "401")] {
+        let response = get(secured.tls(http, identity).await?, query).await?;
+        ensure!(response.starts_with(&format!("HTTP/1.1 {status}")), "{response}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read_again_and_connections_stay() -> anyhow::Result<()> {
     let (clients, others) = (Authority::new("clients")?, Authority::new("others")?);

@@ -5,7 +5,9 @@
 //!     └ read again when they change, or at SIGHUP: a file that is not valid is logged, and the old configuration stays
 //! ```
 //!
-//! A connection keeps the configuration of its handshake.
+//! A connection keeps the configuration of its handshake. Handshakes run in the tasks of their connections, whose number and
+//! opening time are limited: a client that stalls holds up no other. Sessions are resumed only within a configuration, so that a
+//! client of an authority that was removed is verified again.
 
 mod settings;
 
@@ -23,15 +25,11 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
 pub use self::settings::{ClientAuth, MinVersion, TlsSettings};
-
-/// Handshakes at a time: each takes up to a millisecond of a runtime's thread.
-const HANDSHAKES: usize = 64;
 
 /// Protocols that clients negotiate (ALPN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +65,6 @@ pub struct Tls(Arc<Inner>);
 struct Inner {
     source: Source,
     configured: RwLock<Configured>,
-    handshakes: Semaphore,
 }
 
 #[derive(Clone)]
@@ -191,7 +188,6 @@ impl Tls {
         let tls = Self(Arc::new(Inner {
             source,
             configured: RwLock::new(configured),
-            handshakes: Semaphore::new(HANDSHAKES),
         }));
         Ok((tls, files))
     }
@@ -252,8 +248,6 @@ impl Tls {
         stream: TcpStream,
         alpn: Alpn,
     ) -> io::Result<(TlsStream<TcpStream>, Option<PeerCertificates>)> {
-        // Never closed.
-        let _one_of_some = self.0.handshakes.acquire().await.map_err(io::Error::other)?;
         let config = {
             let configured = self.0.configured.read();
             Arc::clone(match alpn {
