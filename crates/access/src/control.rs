@@ -37,7 +37,7 @@ pub struct AccessOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// The policy.
-    #[error("--access-policy: {0}")]
+    #[error("--access-policy")]
     Policy(#[from] PolicyError),
     /// The keys of tokens, or the certificates of their server.
     #[error("--jwks: {0}")]
