@@ -44,6 +44,6 @@ pub use assemble::{DataService, assemble, open_tables, points_part, store_part};
 pub use grpc::{DataServer, DataServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler};
 pub use listener::HttpTelnetServer;
 pub use points::PointsPart;
-pub use settings::{DataSettings, WriteForm};
+pub use settings::{ClientAccess, DataSettings, UidAccess, WriteForm};
 pub use uids::{Uids, UidsError};
 pub use write::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};

@@ -2,15 +2,14 @@
 //! elsewhere.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Parser;
-use data_service::{DataSettings, UidsError, assemble, points_part, store_part};
-use oxtsdb_client::{ClientBuilder, UidClient};
+use data_service::{DataSettings, UidAccess, UidsError, assemble, points_part, store_part};
+use oxtsdb_client::UidClient;
 use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
 
 /// Simple writes allocate a string for each name; this allocator is faster at that than the system's.
@@ -70,19 +69,13 @@ struct Cli {
     #[arg(
         long,
         env = "OXTSDB_UID_ENDPOINT",
-        value_name = "http://HOST:PORT,...",
+        value_name = "URL,...",
         default_value = "http://127.0.0.1:4244",
         help_heading = "Naming"
     )]
     uid_endpoint: String,
-    /// File with the token for the UID service; read again when it changes
-    #[arg(
-        long,
-        env = "OXTSDB_UID_TOKEN_FILE",
-        value_name = "FILE",
-        help_heading = "Access"
-    )]
-    uid_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    uid_access: UidAccess,
 }
 
 fn main() -> ExitCode {
@@ -93,7 +86,7 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.server.program.log_format)?;
     let part = store_part(&cli.data, cli.server.memory.limit_bytes()?)?;
-    let uids = uid_client(&cli.uid_endpoint, cli.uid_token_file.as_deref())?;
+    let uids = uid_client(&cli)?;
     let program = Program {
         args: &cli.server,
         stores: [&part],
@@ -141,12 +134,11 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 }
 
 /// A replica that hangs is noticed after 5 s, and the calls that wait for it are sent to another one.
-fn uid_client(urls: &str, token_file: Option<&Path>) -> anyhow::Result<UidClient> {
-    let mut client = ClientBuilder::new(urls.split(',').map(str::trim))
+fn uid_client(cli: &Cli) -> anyhow::Result<UidClient> {
+    let client = cli.uid_access.client(&cli.uid_endpoint)?;
+    client
         .keep_alive_interval(Duration::from_secs(2))
-        .keep_alive_timeout(Duration::from_secs(3));
-    if let Some(path) = token_file {
-        client = client.token_file(path);
-    }
-    client.uid().map_err(|error| anyhow!("--uid-endpoint: {error}"))
+        .keep_alive_timeout(Duration::from_secs(3))
+        .uid()
+        .map_err(|error| anyhow!("--uid-endpoint: {error}"))
 }

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use tonic::transport::Channel;
 
-use crate::health::{DATA_SERVICE, UID_SERVICE, check_serving};
 use crate::http::Http;
 use crate::process::Process;
 use crate::telnet::Telnet;
@@ -57,7 +56,7 @@ impl UidProgram {
             address,
             admin,
         };
-        until_serving(&mut program.process, address, UID_SERVICE).await?;
+        until_ready(&mut program.process, admin).await?;
         Ok(program)
     }
 
@@ -128,8 +127,10 @@ impl DataProgram {
             format!("--data-listen={data}"),
             format!("--http-listen={http}"),
             format!("--admin-listen={admin}"),
-            format!("--uid-endpoint=http://{uid_service}"),
         ];
+        if !flags.iter().any(|flag| flag.starts_with("--uid-endpoint=")) {
+            arguments.push(format!("--uid-endpoint=http://{uid_service}"));
+        }
         arguments.extend_from_slice(flags);
         let process = Process::run("data-service", arguments, &folder.join("data-service.log"))?;
         Ok(Self {
@@ -146,7 +147,7 @@ impl DataProgram {
     ///
     /// If it does not within a minute.
     pub async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        until_serving(&mut self.process, self.data, DATA_SERVICE).await
+        until_ready(&mut self.process, self.admin).await
     }
 
     /// Address of gRPC.
@@ -189,14 +190,17 @@ impl DataProgram {
     }
 }
 
-async fn until_serving(process: &mut Process, address: SocketAddr, service: &str) -> anyhow::Result<()> {
-    let channel = channel(address);
-    let waited = wait::until("the service serves", || {
+/// Asks the admin listener, which has neither TLS nor rights.
+async fn until_ready(process: &mut Process, admin: SocketAddr) -> anyhow::Result<()> {
+    let admin = Http::new(admin);
+    let waited = wait::until("the service is ready", || {
         let running = process.check_running();
-        let channel = channel.clone();
+        let admin = admin.clone();
         async move {
             running?;
-            check_serving(channel, service).await
+            let response = admin.get("/readyz").await?;
+            ensure!(response.status == 200, "{}", response.body);
+            Ok(())
         }
     })
     .await;

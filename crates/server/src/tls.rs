@@ -242,12 +242,12 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Why there is no session, in rustls' words.
+    /// Why there is no session, in rustls' words, and the socket, to which the alert has been written.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
         alpn: Alpn,
-    ) -> io::Result<(TlsStream<TcpStream>, Option<PeerCertificates>)> {
+    ) -> Result<(TlsStream<TcpStream>, Option<PeerCertificates>), (io::Error, TcpStream)> {
         let config = {
             let configured = self.0.configured.read();
             Arc::clone(match alpn {
@@ -255,7 +255,7 @@ impl Tls {
                 Alpn::Http2 => &configured.http2,
             })
         };
-        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let stream = TlsAcceptor::from(config).accept(stream).into_fallible().await?;
         let presented = stream.get_ref().1.peer_certificates();
         let certificates = presented.map(|chain| {
             let chain: Vec<Vec<u8>> = chain.iter().map(|certificate| certificate.to_vec()).collect();

@@ -1,9 +1,10 @@
 //! Which servers a command calls, and how their errors read.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
+use data_service::{ClientAccess, UidAccess};
 use oxtsdb_client::{ClientBuilder, Code, DataClient, Error, HealthClient, UidClient};
 
 /// The data service.
@@ -18,9 +19,47 @@ pub(crate) struct DataTarget {
     )]
     target: String,
 
+    #[command(flatten)]
+    access: DataAccess,
+}
+
+/// How a client of the data service authenticates, and how its connections are secured.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Access")]
+struct DataAccess {
     /// File with the token for the data service; read again when it changes
     #[arg(long, env = "OXTSDB_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Certificates that the data service's is verified against, PEM. Unset: those of the system. TLS is used for
+    /// `https://` URLs
+    #[arg(long, env = "OXTSDB_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
+    /// Certificate of this client for the data service, with its chain, PEM
+    #[arg(long, env = "OXTSDB_TLS_CLIENT_CERTIFICATE", value_name = "FILE")]
+    tls_client_certificate: Option<PathBuf>,
+
+    /// Private key of that certificate, PEM
+    #[arg(long, env = "OXTSDB_TLS_CLIENT_KEY", value_name = "FILE")]
+    tls_client_key: Option<PathBuf>,
+
+    /// Name in the data service's certificate, if it is not the host of the URL
+    #[arg(long, env = "OXTSDB_TLS_SERVER_NAME", value_name = "NAME")]
+    tls_server_name: Option<String>,
+}
+
+impl DataAccess {
+    fn client(&self, urls: &str) -> anyhow::Result<ClientBuilder> {
+        let access = ClientAccess {
+            token_file: self.token_file.as_deref(),
+            ca: ("--tls-ca", self.tls_ca.as_deref()),
+            certificate: ("--tls-client-certificate", self.tls_client_certificate.as_deref()),
+            key: ("--tls-client-key", self.tls_client_key.as_deref()),
+            server_name: ("--tls-server-name", self.tls_server_name.as_deref()),
+        };
+        Ok(access.client(urls)?)
+    }
 }
 
 impl DataTarget {
@@ -30,7 +69,11 @@ impl DataTarget {
     ///
     /// If the URL is not valid.
     pub(crate) fn data(&self) -> anyhow::Result<Server<DataClient>> {
-        Server::new(&self.target, self.token_file.as_deref(), ClientBuilder::data)
+        Server::new(
+            &self.target,
+            self.access.client(&self.target)?,
+            ClientBuilder::data,
+        )
     }
 
     /// A client of its health checks.
@@ -39,7 +82,11 @@ impl DataTarget {
     ///
     /// If the URL is not valid.
     pub(crate) fn health(&self) -> anyhow::Result<Server<HealthClient>> {
-        Server::new(&self.target, self.token_file.as_deref(), ClientBuilder::health)
+        Server::new(
+            &self.target,
+            self.access.client(&self.target)?,
+            ClientBuilder::health,
+        )
     }
 }
 
@@ -56,9 +103,8 @@ pub(crate) struct UidTarget {
     )]
     uid_target: String,
 
-    /// File with the token for the UID service; read again when it changes
-    #[arg(long, global = true, env = "OXTSDB_UID_TOKEN_FILE", value_name = "FILE")]
-    uid_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: UidAccess,
 }
 
 impl UidTarget {
@@ -70,7 +116,7 @@ impl UidTarget {
     pub(crate) fn uid(&self) -> anyhow::Result<Server<UidClient>> {
         Server::new(
             &self.uid_target,
-            self.uid_token_file.as_deref(),
+            self.access.client(&self.uid_target)?,
             ClientBuilder::uid,
         )
     }
@@ -93,16 +139,13 @@ pub(crate) struct Server<C> {
 impl<C> Server<C> {
     fn new(
         url: &str,
-        token_file: Option<&Path>,
+        builder: ClientBuilder,
         build: impl Fn(ClientBuilder) -> Result<C, Error>,
     ) -> anyhow::Result<Self> {
-        let mut builder = ClientBuilder::new(url.split(',').map(str::trim))
+        let builder = builder
             .client_name(concat!("tsdb ", env!("CARGO_PKG_VERSION")))
             // OpenTSDB's import accepts any instant.
             .allow_any_time(true);
-        if let Some(path) = token_file {
-            builder = builder.token_file(path);
-        }
         Ok(Self {
             url: url.to_owned(),
             client: build(builder)?,
@@ -142,7 +185,7 @@ mod tests {
     }
 
     fn server_at(url: &str) -> anyhow::Result<Server<DataClient>> {
-        Server::new(url, None, ClientBuilder::data)
+        Server::new(url, DataAccess::default().client(url)?, ClientBuilder::data)
     }
 
     #[tokio::test]
@@ -196,12 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn rejects_targets_that_are_not_urls() {
-        for text in [
-            "localhost:4243",
-            "https://localhost:4243",
-            "http://",
-            "http://a b",
-        ] {
+        for text in ["localhost:4243", "ftp://localhost:4243", "http://", "http://a b"] {
             let error = server_at(text).unwrap_err().to_string();
             assert!(
                 error.contains(text) && error.contains("http://HOST:PORT"),

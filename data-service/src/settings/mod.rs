@@ -19,6 +19,7 @@ mod series_index;
 mod tables;
 mod text_search;
 mod trees;
+mod uid_client;
 mod writing;
 
 pub use compaction::CompactionSettings;
@@ -33,6 +34,7 @@ pub use series_index::SeriesIndexSettings;
 pub use tables::TableSettings;
 pub use text_search::TextSearchSettings;
 pub use trees::TreeSettings;
+pub use uid_client::{ClientAccess, UidAccess};
 pub use writing::{StreamSettings, WriteForm, WriteSettings};
 
 use oxtsdb_resources::FixedShare;

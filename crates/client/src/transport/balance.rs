@@ -152,14 +152,26 @@ impl Service<http::Request<Body>> for Balanced {
         async move {
             let endpoints = shared.endpoints().await;
             let index = endpoints.health.next();
-            let (_, channel) = endpoints.channels.get(index).ok_or("no endpoints")?.clone();
+            let ((url, _), channel) = endpoints.channels.get(index).ok_or("no endpoints")?.clone();
             let result = channel.oneshot(request).await;
             let failed = result.as_ref().map_or(true, is_unavailable);
             endpoints.health.record(index, failed);
-            Ok(result?)
+            result.map_err(|error| match shared.urls.get(url).and_then(Replicas::alert) {
+                Some(alert) => Box::new(Alert { alert, error }),
+                None => StdError::from(error),
+            })
         }
         .boxed()
     }
+}
+
+/// A connection that the server ended by an alert of TLS.
+#[derive(Debug, thiserror::Error)]
+#[error("TLS: {alert}")]
+struct Alert {
+    alert: String,
+    #[source]
+    error: tonic::transport::Error,
 }
 
 /// Whether a response without a message says that its server cannot serve now.

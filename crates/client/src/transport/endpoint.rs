@@ -1,15 +1,19 @@
 //! One endpoint: its URL and the options of its connection.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::Error;
 #[cfg(feature = "tls")]
-use crate::tls::TlsOptions;
+use crate::tls::{TlsConnector, TlsOptions};
 
 /// Flow-control windows: frames of results and of points are large.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -47,28 +51,77 @@ impl Default for EndpointOptions {
 /// The replicas behind one URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Replicas {
+    /// Its URL has the scheme `http` always: tonic leaves TLS to the connectors.
     endpoint: Endpoint,
-    /// The host name and the port, if the host is not an address.
-    host: Option<(String, u16)>,
+    host: String,
+    port: u16,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<TlsConnector>>,
 }
 
 impl Replicas {
     /// A channel to the URL, which connects with its first request to any address of the host.
     pub(crate) fn channel(&self) -> Channel {
-        self.endpoint.connect_lazy()
+        let (host, port) = (self.host.clone(), self.port);
+        self.connect_by(move || TcpStream::connect((host.clone(), port)))
+    }
+
+    /// A channel to one of its addresses. Requests and certificates have the name of the host.
+    pub(crate) fn channel_to(&self, address: SocketAddr) -> Channel {
+        self.connect_by(move || TcpStream::connect(address))
+    }
+
+    fn connect_by<F>(&self, connect: impl Fn() -> F + Clone + Send + Sync + 'static) -> Channel
+    where
+        F: Future<Output = io::Result<TcpStream>> + Send + 'static,
+    {
+        let connect = move || {
+            let connecting = connect();
+            async move {
+                let stream = connecting.await?;
+                stream.set_nodelay(true)?;
+                Ok::<_, io::Error>(stream)
+            }
+        };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls.clone() {
+            let connect = move |_uri| {
+                let (connecting, tls) = (connect(), Arc::clone(&tls));
+                async move { Ok::<_, io::Error>(TokioIo::new(tls.connect(connecting.await?).await?)) }
+            };
+            return self
+                .endpoint
+                .connect_with_connector_lazy(tower::service_fn(connect));
+        }
+        let connect = move |_uri| {
+            let connecting = connect();
+            async move { connecting.await.map(TokioIo::new) }
+        };
+        self.endpoint
+            .connect_with_connector_lazy(tower::service_fn(connect))
+    }
+
+    /// What the server said when it ended the last connection by an alert of TLS.
+    pub(crate) fn alert(&self) -> Option<String> {
+        #[cfg(feature = "tls")]
+        let alert = self.tls.as_ref().and_then(|tls| tls.alert());
+        #[cfg(not(feature = "tls"))]
+        let alert = None;
+        alert
     }
 
     /// Whether the host may have several addresses.
     pub(crate) fn has_name(&self) -> bool {
-        self.host.is_some()
+        self.host.parse::<IpAddr>().is_err()
     }
 
-    /// The addresses of the host that accept a connection, in a stable order; none if it cannot be resolved.
+    /// The addresses of the host that accept a connection, in a stable order; none if it cannot be resolved, or is an
+    /// address.
     pub(crate) async fn addresses(&self) -> Vec<SocketAddr> {
-        let Some((host, port)) = &self.host else {
+        if !self.has_name() {
             return Vec::new();
-        };
-        let lookup = tokio::time::timeout(PROBE, tokio::net::lookup_host((host.as_str(), *port)));
+        }
+        let lookup = tokio::time::timeout(PROBE, tokio::net::lookup_host((self.host.as_str(), self.port)));
         let Ok(Ok(found)) = lookup.await else {
             return Vec::new();
         };
@@ -81,13 +134,6 @@ impl Replicas {
         });
         let accepting = futures::future::join_all(probes).await;
         accepting.into_iter().flatten().collect()
-    }
-
-    /// A channel to one of its addresses. Requests and certificates have the name of the host.
-    pub(crate) fn channel_to(&self, address: SocketAddr) -> Channel {
-        let connect = move |_uri| async move { TcpStream::connect(address).await.map(TokioIo::new) };
-        self.endpoint
-            .connect_with_connector_lazy(tower::service_fn(connect))
     }
 }
 
@@ -102,35 +148,40 @@ impl EndpointOptions {
     /// If the URL is not `http://HOST:PORT` or, with feature `tls`, `https://HOST:PORT`.
     pub(crate) fn replicas(&self, url: &str) -> Result<Replicas, Error> {
         let invalid = || Error::invalid(format!("`{url}` is not an endpoint, expected {EXPECTED}"));
-        let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| invalid())?;
-        if endpoint.uri().host().is_none_or(str::is_empty) {
+        let given = Uri::try_from(url).map_err(|_| invalid())?;
+        let authority = given.authority().ok_or_else(invalid)?;
+        let host = given.host().unwrap_or_default().trim_matches(['[', ']']);
+        if host.is_empty() {
             return Err(invalid());
         }
-        let endpoint = match endpoint.uri().scheme_str() {
-            Some("http") => endpoint,
+        let default_port = match given.scheme_str() {
+            Some("http") => 80,
             #[cfg(feature = "tls")]
-            Some("https") => self.tls.apply(endpoint)?,
+            Some("https") => 443,
             _ => return Err(invalid()),
         };
-        let endpoint = endpoint
+        #[cfg(feature = "tls")]
+        let tls = match given.scheme_str() {
+            Some("https") => Some(Arc::new(TlsConnector::new(self.tls.clone(), host)?)),
+            _ => None,
+        };
+        let endpoint = Endpoint::from_shared(format!("http://{authority}"))
+            .map_err(|_| invalid())?
+            .origin(given.clone())
             .connect_timeout(self.connect_timeout)
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(self.keep_alive_interval)
             .keep_alive_timeout(self.keep_alive_timeout)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(MAX_FRAME);
-        let host = endpoint.uri().host().unwrap_or_default();
-        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        let default_port = if endpoint.uri().scheme_str() == Some("https") {
-            443
-        } else {
-            80
-        };
-        let port = endpoint.uri().port_u16().unwrap_or(default_port);
-        let host = (!is_address).then(|| (host.to_owned(), port));
-        Ok(Replicas { endpoint, host })
+        Ok(Replicas {
+            endpoint,
+            host: host.to_owned(),
+            port: given.port_u16().unwrap_or(default_port),
+            #[cfg(feature = "tls")]
+            tls,
+        })
     }
 }
 

@@ -70,9 +70,11 @@ impl Opener {
                 (None, false) => Ok(Some(Socket::Plain(stream))),
                 (Some(tls), true) => match tls.accept(stream, self.alpn).await {
                     Ok((stream, certificates)) => Ok(Some(Socket::tls(stream, certificates))),
-                    Err(error) => {
+                    Err((error, stream)) => {
                         self.counts.tls_failed.fetch_add(1, Ordering::Relaxed);
                         debug!(listener = self.name, peer = %connection.peer(), %error, "TLS handshake failed");
+                        // With TLS 1.3 the client has sent its first request already.
+                        answer_last(stream, &[]).await?;
                         Ok(None)
                     }
                 },
@@ -108,7 +110,7 @@ impl Opener {
     }
 }
 
-/// Sends a last answer. Some of what the client has sent is read: closing a socket with unread bytes discards what it
+/// Sends a last answer, after the alert of a handshake that failed. Some of what the client has sent is read: closing a socket with unread bytes discards what it
 /// has sent.
 async fn answer_last(mut stream: TcpStream, answer: &[u8]) -> io::Result<()> {
     stream.write_all(answer).await?;
