@@ -102,7 +102,8 @@ impl DataService {
         let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), search, settings)
             .with_connections(&host.connections)
             .with_metrics(&host.admin.metrics)
-            .with_access(&host.access);
+            .with_access(&host.access)
+            .with_drain_limit(host.drain_limit);
         FrontEnd::new(|listener, shutdown| async move {
             server.serve(listener, shutdown).await;
             Ok(())

@@ -42,9 +42,6 @@ use crate::uids::Uids;
 use crate::write::Writer;
 use oxtsdb_query::Engine;
 
-/// How long a drain waits for connections with requests in flight.
-const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-
 /// Bytes that hyper reads ahead, and the longest head of a request.
 const HTTP_BUFFER_BYTES: usize = 256 << 10;
 
@@ -90,7 +87,7 @@ impl HttpTelnetServer {
                 limit_setting: "--max-connections",
                 idle_timeout: settings.connections.idle_timeout(),
                 client_timeout: settings.connections.client_timeout(),
-                drain_limit: DRAIN_LIMIT,
+                drain_limit: Duration::from_secs(30),
             },
         }
     }
@@ -102,6 +99,13 @@ impl HttpTelnetServer {
             connections: connections.clone(),
             ..self
         }
+    }
+
+    /// The same server, whose requests in progress may take this long after stopping has begun.
+    #[must_use]
+    pub fn with_drain_limit(mut self, limit: Duration) -> HttpTelnetServer {
+        self.options.drain_limit = limit;
+        self
     }
 
     /// The same server, with its requests and connections among the metrics of the process.

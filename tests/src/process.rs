@@ -65,6 +65,8 @@ impl Process {
         }
         // Programs run side by side; those whose admin listener is used have a flag for it.
         command.env("OXTSDB_ADMIN_LISTEN", "none");
+        // No load balancer has to be waited for.
+        command.env("OXTSDB_LAME_DUCK_SECONDS", "0");
         let child = command
             .args(arguments)
             .stdin(Stdio::null())

@@ -240,7 +240,8 @@ impl UidService for UidServiceHandler {
     type WatchUidsStream = Updates;
 
     async fn watch_uids(&self, request: Request<pb::WatchUidsRequest>) -> Result<Response<Updates>, Status> {
-        let updates = watch::watch(&self.uids, request.into_inner(), self.shutdown.clone()).await?;
+        let shutdown = Shutdown::of_request(request.extensions(), &self.shutdown);
+        let updates = watch::watch(&self.uids, request.into_inner(), shutdown).await?;
         Ok(Response::new(updates))
     }
 

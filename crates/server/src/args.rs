@@ -9,12 +9,11 @@ use oxtsdb_resources::{FixedShare, MemoryAccount};
 use tracing::{info, warn};
 
 use crate::access::AccessSettings;
-use crate::connections::Connections;
 use crate::settings::{SettingError, in_range};
 use crate::store::StoreSettings;
 use crate::telemetry::LogFormat;
 use crate::tls::TlsSettings;
-use crate::{GrpcOptions, Shutdown, ShutdownTrigger};
+use crate::{GrpcSettings, Shutdown, ShutdownTrigger};
 
 /// Settings of a program beside those of its services and its listeners.
 #[derive(Clone, Debug, Args)]
@@ -55,19 +54,38 @@ pub struct ProgramArgs {
     )]
     pub log_format: LogFormat,
 
-    /// Time after SIGTERM in which the server reports NOT_SERVING before it closes connections, so that load
-    /// balancers remove it first, seconds
+    /// Time after SIGTERM in which the server reports NOT_SERVING and still serves, so that load balancers remove it
+    /// first, seconds. SIGINT (Ctrl-C) and a second signal skip it
     #[arg(
         long,
         alias = "lame-duck",
         env = "OXTSDB_LAME_DUCK_SECONDS",
         value_name = "SECONDS",
-        default_value_t = 0
+        default_value_t = 5
     )]
     pub lame_duck_seconds: u64,
+
+    /// Time for requests in progress after that, before they are cut off, seconds
+    #[arg(
+        long,
+        env = "OXTSDB_DRAIN_SECONDS",
+        value_name = "SECONDS",
+        default_value_t = 30
+    )]
+    pub drain_seconds: u64,
 }
 
 impl ProgramArgs {
+    pub(crate) fn check(&self) -> Result<(), SettingError> {
+        in_range("--lame-duck-seconds", self.lame_duck_seconds, 0, 3600)?;
+        in_range("--drain-seconds", self.drain_seconds, 0, 3600)
+    }
+
+    /// How long requests in progress may take after stopping has begun.
+    pub(crate) fn drain_limit(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds)
+    }
+
     pub(crate) fn shutdown(&self) -> (Shutdown, ShutdownTrigger) {
         Shutdown::new(Duration::from_secs(self.lame_duck_seconds))
     }
@@ -129,51 +147,5 @@ fn log_memory(memory: &MemoryAccount, share: &FixedShare) {
             "caches and the memory of the store are smaller than their settings: together they get at most \
              half of --memory-limit-mib"
         );
-    }
-}
-
-/// Connections with gRPC clients.
-#[derive(Clone, Debug, Args, PartialEq, Eq)]
-#[command(next_help_heading = "Connections")]
-pub struct GrpcSettings {
-    /// Connections on a gRPC port at a time. At the limit the one that has been idle the longest is
-    /// closed; if all have calls in progress, new ones are rejected
-    #[arg(long, env = "OXTSDB_GRPC_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().grpc_max_connections)]
-    pub grpc_max_connections: usize,
-
-    /// Calls in progress on one gRPC connection; further ones wait in the client
-    #[arg(long, env = "OXTSDB_GRPC_MAX_STREAMS", value_name = "COUNT", default_value_t = Self::default().grpc_max_streams)]
-    pub grpc_max_streams: u32,
-}
-
-impl Default for GrpcSettings {
-    fn default() -> Self {
-        let options = GrpcOptions::default();
-        Self {
-            grpc_max_connections: options.max_connections,
-            grpc_max_streams: options.max_concurrent_streams,
-        }
-    }
-}
-
-impl GrpcSettings {
-    /// Checks ranges.
-    ///
-    /// # Errors
-    ///
-    /// The first setting that is out of its range.
-    pub(crate) fn check(&self) -> Result<(), SettingError> {
-        in_range("--grpc-max-connections", self.grpc_max_connections, 1, 1 << 20)?;
-        in_range("--grpc-max-streams", self.grpc_max_streams, 1, 1 << 16)
-    }
-
-    /// The options of gRPC servers whose connections are among those of the process.
-    pub(crate) fn options(&self, connections: Connections) -> GrpcOptions {
-        GrpcOptions {
-            connections,
-            max_connections: self.grpc_max_connections,
-            max_concurrent_streams: self.grpc_max_streams,
-            ..GrpcOptions::default()
-        }
     }
 }

@@ -5,6 +5,7 @@ mod metrics;
 mod options;
 mod reflection;
 mod response;
+mod settings;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use tower::Service;
 use tracing::info;
 
 pub use options::GrpcOptions;
+pub use settings::GrpcSettings;
 
 use crate::admin::Readiness;
 use crate::connections::{ConnectionCounts, ListenerOptions};

@@ -77,6 +77,8 @@ pub struct Host {
     pub admin: Admin,
     /// Checks the rights of callers.
     pub access: AccessControl,
+    /// How long requests in progress may take after stopping has begun.
+    pub drain_limit: Duration,
     grpc: GrpcOptions,
     /// Stores that services opened, closed when they have ended.
     stores: Mutex<Vec<Arc<dyn RowStore>>>,
@@ -132,6 +134,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
     {
         let args = self.args;
         args.store.check()?;
+        args.program.check()?;
         args.grpc.check()?;
         args.tls.check()?;
         let access = args.access.open().await?;
@@ -153,6 +156,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
                 memory: Some(memory.clone()),
                 admin: admin.clone(),
                 access: access.clone(),
+                drain_limit: args.program.drain_limit(),
                 ..args.grpc.options(connections.clone())
             },
             memory,
@@ -161,6 +165,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             shutdown,
             admin,
             access,
+            drain_limit: args.program.drain_limit(),
             stores: Mutex::default(),
         };
         let stores = args.store.open(self.stores, &host.share).await?;

@@ -30,9 +30,9 @@ pub mod tls;
 
 pub use access::AccessSettings;
 pub use admin::{Admin, AdminListen};
-pub use args::{GrpcSettings, MemoryLimit, ProgramArgs, ServerArgs};
+pub use args::{MemoryLimit, ProgramArgs, ServerArgs};
 pub use deadline::{Deadline, deadline_of};
-pub use grpc::{GrpcOptions, GrpcServer};
+pub use grpc::{GrpcOptions, GrpcServer, GrpcSettings};
 pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;
 pub use oxtsdb_access::PeerCertificates;

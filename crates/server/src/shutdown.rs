@@ -31,6 +31,24 @@ impl Shutdown {
         (shutdown.clone(), ShutdownTrigger { shutdown, lame_duck })
     }
 
+    /// The shutdown that one connection sees: it drains when the program does, or by [`Shutdown::drain`].
+    pub(crate) fn of_connection(&self) -> Self {
+        Self {
+            draining: self.draining.child_token(),
+            stopping: self.stopping.clone(),
+        }
+    }
+
+    /// Begins the drain of a connection.
+    pub(crate) fn drain(&self) {
+        self.draining.cancel();
+    }
+
+    /// The shutdown of the connection that a request came over; for a request within the process, that of the program.
+    pub fn of_request(extensions: &http::Extensions, program: &Self) -> Self {
+        extensions.get().unwrap_or(program).clone()
+    }
+
     /// Completes when draining begins: announce it to clients, and accept no new streams.
     pub async fn draining(&self) {
         self.draining.cancelled().await;
@@ -60,7 +78,8 @@ impl ShutdownTrigger {
         self.shutdown.stopping.cancel();
     }
 
-    /// Waits for SIGTERM or SIGINT, then shuts down. A second signal skips the lame duck.
+    /// Waits for SIGTERM or SIGINT, then shuts down. SIGINT and a second signal skip the lame duck: somebody waits at
+    /// the terminal.
     ///
     /// # Errors
     ///
@@ -68,14 +87,15 @@ impl ShutdownTrigger {
     pub async fn on_signal(self) -> std::io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let name = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+        let (name, lame_duck) = tokio::select! {
+            _ = terminate.recv() => ("SIGTERM", self.lame_duck),
+            _ = interrupt.recv() => ("SIGINT", Duration::ZERO),
         };
-        info!(signal = name, "draining");
+        info!(signal = name, lame_duck_seconds = lame_duck.as_secs(), "draining");
         let stopping = self.shutdown.stopping.clone();
+        let trigger = Self { lame_duck, ..self };
         tokio::select! {
-            () = self.shut_down() => {}
+            () = trigger.shut_down() => {}
             _ = terminate.recv() => stopping.cancel(),
             _ = interrupt.recv() => stopping.cancel(),
         }

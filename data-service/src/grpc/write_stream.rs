@@ -25,7 +25,7 @@ use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open
 use oxtsdb_proto::data::v1::write_stream_response::{Draining, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
-use oxtsdb_server::{deadline_of, message_error};
+use oxtsdb_server::{Shutdown, deadline_of, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
@@ -40,8 +40,13 @@ pub(super) fn write_stream(
     request: Request<Streaming<WriteStreamRequest>>,
 ) -> Response<BoxStream<'static, Result<WriteStreamResponse, Status>>> {
     let deadline = deadline_of(request.extensions());
+    let shutdown = Shutdown::of_request(request.extensions(), &service.shutdown);
     let (replies, stream) = replies(service.settings.connections.client_timeout());
-    tokio::spawn(serve(service.clone(), request.into_inner(), deadline, replies));
+    let service = DataServiceHandler {
+        shutdown,
+        ..service.clone()
+    };
+    tokio::spawn(serve(service, request.into_inner(), deadline, replies));
     Response::new(stream.boxed())
 }
 
@@ -324,7 +329,7 @@ async fn passed(instant: Option<Instant>) {
 }
 
 fn draining() -> Status {
-    let message = "the server is shutting down, open a stream to another one";
+    let message = "the server is shutting down, or the connection has reached its age; open a new stream";
     status_with(Code::Unavailable, ErrorReason::Draining, message, &[])
 }
 

@@ -57,7 +57,7 @@ fn heartbeat(interval: Option<prost_types::Duration>) -> Result<Duration, Status
 }
 
 fn draining() -> Status {
-    let message = "the server is shutting down";
+    let message = "the server is shutting down, or the connection has reached its age; watch again";
     status_of(Code::Unavailable, ErrorReason::Draining, message, &[])
 }
 

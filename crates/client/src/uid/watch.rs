@@ -128,6 +128,10 @@ impl UidWatch {
                         return self.interrupted(error);
                     }
                 }
+                // A replica that drains, or a connection that reached its age: no change is lost.
+                Err(error) if self.messages.is_some() && error.reason() == Some(ErrorReason::Draining) => {
+                    self.messages = None;
+                }
                 Err(error) => return self.interrupted(error),
             }
         }

@@ -17,6 +17,7 @@ use tonic::service::Routes;
 use tonic::transport::server::TcpConnectInfo;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _};
+use tracing::debug;
 
 use super::metrics::CallMetrics;
 use super::options::GrpcOptions;
@@ -29,23 +30,8 @@ use crate::message_errors::MessageErrors;
 use crate::middleware::MiddlewareLayer;
 use crate::request_memory::RequestMemory;
 
-/// Flow-control windows of a stream and of a connection. HTTP/2's default of 64 KiB is less than one message of
-/// a thousand points. But clients can fill the window of each connection, which the memory account does not
-/// count: with these values, 1,024 connections hold 2 GiB at worst, and one stream still uses the bandwidth
-/// of a network with 1 Gbit/s and 8 ms.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
-
-/// The largest frame that clients may send; they count towards the windows. HTTP/2's default of 16 KiB makes five
-/// frames of a message of a thousand points. Larger frames hold up the other streams of a connection.
-const MAX_FRAME_BYTES: u32 = 64 << 10;
-
 /// Bytes of a response in HTTP/2's send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
-
-/// A connection whose client does not respond to a ping is closed.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State that all connections of a server share.
 #[derive(Debug)]
@@ -53,6 +39,7 @@ pub(super) struct Server {
     service: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
     http: http2::Builder<TokioExecutor>,
     max_connection_age: Option<Duration>,
+    connection_grace: Option<Duration>,
     client_timeout: Duration,
     /// The pool of responses.
     memory: Option<MemoryPool>,
@@ -76,17 +63,18 @@ impl Server {
             .service(routes.prepare());
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
-            .keep_alive_interval(KEEPALIVE_INTERVAL)
-            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+            .keep_alive_interval(options.keep_alive_interval)
+            .keep_alive_timeout(options.keep_alive_timeout)
             .max_concurrent_streams(options.max_concurrent_streams)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_frame_size(MAX_FRAME_BYTES)
+            .initial_stream_window_size(options.stream_window_bytes)
+            .initial_connection_window_size(options.connection_window_bytes)
+            .max_frame_size(options.max_frame_bytes)
             .max_send_buf_size(SEND_BUFFER_BYTES);
         Self {
             service: BoxCloneSyncService::new(service),
             http,
             max_connection_age: options.max_connection_age,
+            connection_grace: options.connection_grace,
             client_timeout: options.client_timeout,
             memory,
             shutdown,
@@ -106,13 +94,15 @@ impl Server {
         };
         let certificates = stream.peer_certificates().cloned();
         let responses = Responses::new(self.client_timeout, self.memory.clone());
+        let end = self.shutdown.of_connection();
         let service = {
-            let (service, connection) = (self.service.clone(), connection.clone());
+            let (service, connection, end) = (self.service.clone(), connection.clone(), end.clone());
             let responses = responses.clone();
             hyper::service::service_fn(move |request: Request<Incoming>| {
                 let (guard, responses) = (connection.request(), responses.clone());
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(info.clone());
+                request.extensions_mut().insert(end.clone());
                 if let Some(certificates) = &certificates {
                     request.extensions_mut().insert(certificates.clone());
                 }
@@ -126,10 +116,9 @@ impl Server {
         let mut serving = std::pin::pin!(serving);
         let (mut is_ending, mut is_closing) = (false, false);
         let aged = async {
-            match self.max_connection_age {
-                Some(age) => tokio::time::sleep(age).await,
-                None => std::future::pending().await,
-            }
+            passed(self.max_connection_age.map(with_jitter)).await;
+            // Long streams are told to move to another connection.
+            end.drain();
         };
         let ending = async {
             tokio::select! {
@@ -138,6 +127,15 @@ impl Server {
             }
         };
         let mut ending = std::pin::pin!(ending);
+        // The end of a program has a limit of its own.
+        let overdue = async {
+            end.draining().await;
+            if self.shutdown.is_draining() {
+                return std::future::pending().await;
+            }
+            passed(self.connection_grace).await;
+        };
+        let mut overdue = std::pin::pin!(overdue);
         let mut watch = tokio::time::interval(responses.interval());
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -162,7 +160,24 @@ impl Server {
                     is_ending = true;
                     serving.as_mut().graceful_shutdown();
                 }
+                () = overdue.as_mut() => {
+                    debug!(peer = %connection.peer(), "calls of a connection that reached its age were cut off");
+                    return Ok(());
+                }
             }
         }
     }
+}
+
+/// Completes after a time; never, if there is none.
+async fn passed(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A time give or take a tenth, so that connections that were opened together do not end together.
+fn with_jitter(age: Duration) -> Duration {
+    age.mul_f64(rand::random_range(0.9..1.1))
 }

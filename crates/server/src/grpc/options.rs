@@ -25,9 +25,24 @@ pub struct GrpcOptions {
     pub client_timeout: Duration,
     /// The account in which requests reserve memory as they arrive; `None`: they are not counted.
     pub memory: Option<MemoryAccount>,
-    /// The age at which a connection receives GOAWAY, so that load balancers redistribute clients; `None`: no
-    /// limit.
+    /// The age at which a connection receives GOAWAY, give or take a tenth, so that load balancers redistribute
+    /// clients; `None`: no limit.
     pub max_connection_age: Option<Duration>,
+    /// How long calls in progress may take after that, before the connection is closed; `None`: no limit.
+    pub connection_grace: Option<Duration>,
+    /// The pause between pings.
+    pub keep_alive_interval: Duration,
+    /// A connection whose client does not respond to a ping in this time is closed.
+    pub keep_alive_timeout: Duration,
+    /// Flow-control window of a stream. HTTP/2's default of 64 KiB is less than one message of a thousand points.
+    /// With 1 MiB one stream uses the bandwidth of a network with 1 Gbit/s and 8 ms.
+    pub stream_window_bytes: u32,
+    /// Flow-control window of a connection. Clients can fill it, and the memory account does not count that: with
+    /// 2 MiB, 1,024 connections hold 2 GiB at worst.
+    pub connection_window_bytes: u32,
+    /// The largest frame that clients may send; they count towards the windows. HTTP/2's default of 16 KiB makes
+    /// five frames of a message of a thousand points. Larger frames hold up the other streams of a connection.
+    pub max_frame_bytes: u32,
     /// Where calls, connections and the state of the store are reported.
     pub admin: Admin,
     /// The name of the listener in metrics.
@@ -46,7 +61,13 @@ impl Default for GrpcOptions {
             max_concurrent_streams: 256,
             client_timeout: CLIENT_TIMEOUT,
             memory: None,
-            max_connection_age: None,
+            max_connection_age: Some(Duration::from_secs(600)),
+            connection_grace: Some(Duration::from_secs(300)),
+            keep_alive_interval: Duration::from_secs(30),
+            keep_alive_timeout: Duration::from_secs(10),
+            stream_window_bytes: 1 << 20,
+            connection_window_bytes: 2 << 20,
+            max_frame_bytes: 64 << 10,
             admin: Admin::default(),
             name: "grpc",
             drain_limit: Duration::from_secs(30),
