@@ -184,7 +184,8 @@ impl HttpTelnetServer {
             let http = self.http;
             let certificates = stream.peer_certificates().cloned();
             // Admission is fair among clients.
-            let client = ClientId::Address(connection.peer().ip());
+            let peer = connection.peer();
+            let client = ClientId::Address(peer.ip());
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(client);
                 if let Some(certificates) = &certificates {
@@ -192,7 +193,7 @@ impl HttpTelnetServer {
                 }
                 let (http, guard) = (http.clone(), connection.request());
                 async move {
-                    let (response, timer) = http.handle_timed(request).await;
+                    let (response, timer) = http.handle_timed(request, Some(peer)).await;
                     Ok::<_, std::convert::Infallible>(response.map(|body| Tracked {
                         body,
                         _guard: guard,

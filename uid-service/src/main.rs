@@ -54,7 +54,13 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn run(cli: Cli) -> anyhow::Result<()> {
-    telemetry::init(&cli.log, cli.server.program.log_format)?;
+    let server = &cli.server;
+    let _telemetry = telemetry::init_service(
+        "uid-service",
+        &cli.log,
+        server.program.log_format,
+        &server.telemetry,
+    )?;
     let part = uid_service::store_part(&cli.uids)?;
     let program = Program {
         args: &cli.server,

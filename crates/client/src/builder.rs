@@ -3,11 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::HeaderMap;
+
 use crate::call::{CallOptions, Connection};
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::transport::{self, EndpointOptions};
 use crate::{DataClient, Error, HealthClient, UidClient};
+
+/// Adds headers to a request.
+type AddHeaders = fn(&mut HeaderMap);
 
 /// Builds a client of the data service or of the UID service.
 ///
@@ -27,6 +32,7 @@ pub struct ClientBuilder {
     endpoint: EndpointOptions,
     call: CallOptions,
     token_file: Option<PathBuf>,
+    on_request: Option<AddHeaders>,
 }
 
 impl ClientBuilder {
@@ -39,7 +45,16 @@ impl ClientBuilder {
             endpoint: EndpointOptions::default(),
             call: CallOptions::default(),
             token_file: None,
+            on_request: None,
         }
+    }
+
+    /// Has headers added to each request: the context of a trace, for example. It runs in the task that sends the
+    /// request, and must not block.
+    #[must_use]
+    pub fn on_request(mut self, add: fn(&mut HeaderMap)) -> Self {
+        self.on_request = Some(add);
+        self
     }
 
     /// Sends the token in this file with each request (`authorization: Bearer`). The file is read again when it
@@ -153,6 +168,10 @@ impl ClientBuilder {
         let transport = transport::over(replicas.collect::<Result<_, _>>()?);
         let transport = match self.token_file {
             Some(path) => transport::with_token_file(transport, path),
+            None => transport,
+        };
+        let transport = match self.on_request {
+            Some(add) => transport::with_headers(transport, add),
             None => transport,
         };
         Ok(Connection::new(transport, self.call))

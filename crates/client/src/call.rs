@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use oxtsdb_proto::deadline;
 use tonic::{Request, Response, Status, Streaming};
+use tracing::Instrument as _;
 
 use crate::Error;
 use crate::retry::{self, RetryBudget};
@@ -177,6 +178,14 @@ impl Connection {
     {
         let policy = service_config::policy(method);
         let deadline = self.expires(&policy);
+        // The trace of what the call is for goes on in the service, see `ClientBuilder::on_request`.
+        let span = tracing::info_span!(
+            target: "oxtsdb::trace",
+            "grpc",
+            otel.name = method,
+            otel.kind = "client",
+            rpc.system = "grpc",
+        );
         let budget = Arc::clone(&self.budget);
         let attempt = move || {
             let mut request = Request::new(message.clone());
@@ -200,6 +209,7 @@ impl Connection {
                 let in_time = deadline.is_none_or(|deadline| Instant::now() + pause < deadline);
                 in_time.then_some(pause)
             })
+            .instrument(span)
             .boxed()
     }
 

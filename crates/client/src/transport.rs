@@ -34,6 +34,14 @@ pub(crate) fn with_token_file(transport: Transport, path: PathBuf) -> Transport 
     BoxCloneSyncService::new(authorized::Authorized::new(transport, path))
 }
 
+/// The same transport, whose requests have the headers that `add` adds.
+pub(crate) fn with_headers(transport: Transport, add: fn(&mut http::HeaderMap)) -> Transport {
+    BoxCloneSyncService::new(transport.map_request(move |mut request: http::Request<Body>| {
+        add(request.headers_mut());
+        request
+    }))
+}
+
 /// A transport to services of this process, without a socket.
 pub(crate) fn in_process<S>(service: S) -> Transport
 where

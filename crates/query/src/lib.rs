@@ -39,6 +39,9 @@ mod series_index;
 mod spec;
 mod storage;
 
+/// The target of spans that are parts of traces, see the telemetry of `oxtsdb-server`.
+pub(crate) const SPANS: &str = "oxtsdb::trace";
+
 // A query and its parts.
 pub use filter::{FilterType, TagFilter, TagMatcher};
 pub use function::aggregator::Aggregator;

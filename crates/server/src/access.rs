@@ -12,6 +12,7 @@ use tower::Service;
 
 use crate::middleware::{Middleware, ResponseFuture};
 use crate::settings::{SettingError, in_range};
+use crate::telemetry;
 
 /// Who may call what.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -142,6 +143,7 @@ impl Middleware for AccessMiddleware {
         });
         match access {
             Ok((identity, access)) => {
+                telemetry::called_by(&identity);
                 request.extensions_mut().insert(identity);
                 request.extensions_mut().insert(access);
                 Box::pin(inner.call(request))

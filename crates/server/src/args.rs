@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use crate::access::AccessSettings;
 use crate::settings::{SettingError, in_range};
 use crate::store::StoreSettings;
-use crate::telemetry::LogFormat;
+use crate::telemetry::{LogFormat, TelemetrySettings};
 use crate::tls::TlsSettings;
 use crate::{GrpcSettings, Shutdown, ShutdownTrigger};
 
@@ -30,6 +30,9 @@ pub struct ServerArgs {
     /// How connections are secured.
     #[command(flatten)]
     pub tls: TlsSettings,
+    /// The access log, and traces.
+    #[command(flatten)]
+    pub telemetry: TelemetrySettings,
     /// Where rows are stored.
     #[command(flatten)]
     pub store: StoreSettings,

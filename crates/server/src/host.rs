@@ -144,6 +144,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let admin = Admin::default();
         admin.readiness.observe(&shutdown);
         admin.metrics.collect_memory(&memory);
+        admin.metrics.requests().observe_by(&args.telemetry);
         // Before the stores are opened, which may take long.
         let admin_listener = AdminListener::start(self.admin, admin.clone())?;
         let signals = tokio::spawn(trigger.on_signal());

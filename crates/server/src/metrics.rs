@@ -25,6 +25,7 @@ pub use self::figures::Figures;
 use self::process::ProcessCollector;
 pub use self::requests::{Protocol, RequestTimer, Requests};
 use crate::connections::ConnectionCounts;
+use crate::telemetry;
 
 /// The prefix of names.
 const PREFIX: &str = "oxtsdb";
@@ -61,6 +62,10 @@ impl Default for Metrics {
             connections: Arc::clone(&connections),
         }));
         metrics.collect(move |figures| report_connections(figures, &connections.lock()));
+        metrics.collect(|figures| {
+            let help = "Spans that were sent to the collector of traces, or could not be";
+            figures.counter_by("trace_spans", help, "result", telemetry::spans());
+        });
         metrics
     }
 }

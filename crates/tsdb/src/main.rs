@@ -48,15 +48,16 @@ fn run() -> anyhow::Result<ExitCode> {
     let (matches, opentsdb_conf) = settings::matches(&Cli::command(), &arguments)?;
     let Cli { log, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let log = log.as_deref();
-    if let Command::Serve(args) = &command {
-        telemetry::init(
-            log.unwrap_or(telemetry::DEFAULT_FILTER),
-            args.server.program.log_format,
-        )?;
-    } else {
-        telemetry::init(log.unwrap_or("warn"), LogFormat::Text)?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let _telemetry = if let Command::Serve(args) = &command {
+        let server = &args.server;
+        let filter = log.unwrap_or(telemetry::DEFAULT_FILTER);
+        telemetry::init_service("tsdb", filter, server.program.log_format, &server.telemetry)?
+    } else {
+        telemetry::init(log.unwrap_or("warn"), LogFormat::Text)?
+    };
+    drop(entered);
     runtime.block_on(async {
         match command {
             Command::Serve(args) => serve::run(*args, opentsdb_conf).await,

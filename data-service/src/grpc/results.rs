@@ -4,6 +4,7 @@
 //! no window for `--client-timeout-seconds`, the query is cancelled and its queued messages are dropped, whatever the
 //! state of the connection.
 
+use oxtsdb_server::telemetry::in_request;
 use std::pin::pin;
 
 use futures::stream::{BoxStream, Stream, StreamExt as _};
@@ -42,7 +43,7 @@ pub(super) fn result_stream<M: Message + 'static>(
     let stall = engine.resources().client_timeout;
     let memory = engine.resources().memory.clone();
     let (mut outbox, inbox) = outbox(WAITING_BYTES, stall);
-    tokio::spawn(async move {
+    tokio::spawn(in_request(async move {
         let sent = {
             let mut messages = pin!(messages);
             loop {
@@ -71,7 +72,7 @@ pub(super) fn result_stream<M: Message + 'static>(
         if sent == Err(SendError::Stalled) {
             outbox.abort(stalled(stall.as_secs()));
         }
-    });
+    }));
     inbox.map(|item| item.map(|(message, _charge)| message)).boxed()
 }
 

@@ -14,6 +14,7 @@
 mod prepare;
 mod replies;
 
+use oxtsdb_server::telemetry::in_request;
 use std::pin::pin;
 use std::time::Instant;
 
@@ -46,7 +47,12 @@ pub(super) fn write_stream(
         shutdown,
         ..service.clone()
     };
-    tokio::spawn(serve(service, request.into_inner(), deadline, replies));
+    tokio::spawn(in_request(serve(
+        service,
+        request.into_inner(),
+        deadline,
+        replies,
+    )));
     Response::new(stream.boxed())
 }
 

@@ -54,6 +54,7 @@ mod uid;
 mod version;
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,6 +62,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
 use oxtsdb_access::{Access, AccessControl, Identity, Mode, PeerCertificates, operation};
 use oxtsdb_server::metrics::{Protocol, RequestTimer};
+use oxtsdb_server::telemetry::{Observed, called_by};
 use tracing::warn;
 
 use crate::front::counters::Counters;
@@ -275,16 +277,27 @@ impl HttpApi {
     }
 
     /// Handles a request, and counts it when the timer is dropped.
-    pub(crate) async fn handle_timed<B>(&self, request: Request<B>) -> (Response<ReplyBody>, RequestTimer)
+    pub(crate) async fn handle_timed<B>(
+        &self,
+        request: Request<B>,
+        peer: Option<SocketAddr>,
+    ) -> (Response<Observed<ReplyBody>>, RequestTimer)
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
     {
         let requests = self.0.parts.counters.requests();
         let mut timer = requests.begin(Protocol::Http, endpoint::label(ENDPOINTS, request.uri().path()));
-        let response = self.handle(request).await;
+        let Some(record) = timer.record(Some(request.headers()), peer) else {
+            let response = self.handle(request).await;
+            timer.set_code(response.status().as_str().to_owned());
+            return (response.map(Observed::unobserved), timer);
+        };
+        let request = request.map(|body| record.received(body));
+        let mut response = record.scope(self.handle(request)).await;
+        record.add_id(response.headers_mut());
         timer.set_code(response.status().as_str().to_owned());
-        (response, timer)
+        (response.map(|body| record.sent(body)), timer)
     }
 
     /// The same, with checks of the callers' rights.
@@ -363,6 +376,7 @@ impl Inner {
         let certificates = request.extensions().get::<PeerCertificates>().cloned();
         let identity = self.access.identify(request.headers_mut(), certificates.as_ref());
         let identity = identity.map_err(|refusal| HttpError::refused(&refusal))?;
+        called_by(&identity);
         let endpoint = endpoint::find(ENDPOINTS, request.uri().path())?;
         let Some((endpoint, rights)) = endpoint.and_then(|endpoint| Some((endpoint, endpoint.rights()?)))
         else {

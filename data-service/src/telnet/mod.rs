@@ -38,10 +38,12 @@ mod served;
 mod session;
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use oxtsdb_access::AccessControl;
+use oxtsdb_access::{AccessControl, Identity};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
+use oxtsdb_server::telemetry::called_by;
 use tokio::io::AsyncWriteExt as _;
 
 use self::served::Served;
@@ -125,7 +127,18 @@ impl Telnet {
             },
         };
         let session = Session::new(&writers, &self.counters, self.options, served, stream);
-        session.run(&shutdown, connection).await
+        let serving = session.run(&shutdown, connection);
+        let Some(record) = self.counters.requests().connection(connection.peer()) else {
+            return serving.await;
+        };
+        let begun = Instant::now();
+        let serving = async {
+            called_by(&Identity::telnet());
+            serving.await
+        };
+        let served = record.scope(serving).await;
+        record.end_connection(served.is_ok(), begun.elapsed());
+        served
     }
 }
 

@@ -12,6 +12,7 @@ use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
 use oxtsdb_server::metrics::Protocol;
+use oxtsdb_server::telemetry::transferred;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
@@ -169,6 +170,7 @@ impl<'a> Session<'a> {
                 }
                 Err(error) => return Err(error),
             };
+            transferred(read, 0);
             if read == 0 {
                 // Half a line may remain. It is not stored: its value may be half a value.
                 return Ok(());
@@ -224,7 +226,10 @@ impl<'a> Session<'a> {
             input.reserve(read_bytes);
             match self.stream.try_read_buf(&mut input) {
                 Ok(0) => break,
-                Ok(read) => drained += read,
+                Ok(read) => {
+                    transferred(read, 0);
+                    drained += read;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 // The lines before the failure are stored.
                 Err(_) => break,
@@ -535,6 +540,7 @@ impl<'a> Session<'a> {
         if replies.is_empty() || self.sent.is_err() {
             return;
         }
+        transferred(0, replies.len());
         // The stream times out if the client does not read.
         self.sent = async {
             self.stream.write_all(&replies).await?;

@@ -12,6 +12,7 @@
 //! The call that began the outage is the probe: it is repeated, or simply awaited, in the background. Its
 //! results are cached like any others, so a client that retries finds its names.
 
+use oxtsdb_server::telemetry::in_request;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,11 @@ impl Outage {
         }
         let (sender, receiver) = oneshot::channel();
         let patience = PATIENCE * u32::try_from(names.div_ceil(NAMES_PER_PATIENCE)).unwrap_or(u32::MAX);
-        tokio::spawn(self.clone().supervise(patience, Box::new(attempt), sender));
+        tokio::spawn(in_request(self.clone().supervise(
+            patience,
+            Box::new(attempt),
+            sender,
+        )));
         let result = match deadline {
             None => receiver.await,
             Some(deadline) => match tokio::time::timeout_at(deadline.into(), receiver).await {

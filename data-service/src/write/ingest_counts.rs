@@ -1,5 +1,6 @@
 //! Points that were received and stored, by protocol.
 
+use oxtsdb_server::telemetry::used;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxtsdb_server::metrics::Protocol;
@@ -43,6 +44,7 @@ impl IngestCounts {
 impl ProtocolCounts {
     /// A batch was stored, except for points that were rejected before.
     pub(crate) fn add_batch(&self, stored: u64, rejected: u64) {
+        used(0, stored);
         add(&self.batches, 1);
         add(&self.stored, stored);
         add(&self.rejected, rejected);

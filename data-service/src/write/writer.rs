@@ -12,6 +12,8 @@ use oxtsdb_resources::{ComputePool, MemoryPool};
 use oxtsdb_row_store::{RowStore, StoreError, TableName};
 use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
 use oxtsdb_server::settings::SettingError;
+use oxtsdb_server::telemetry::SPANS;
+use tracing::{Instrument as _, info_span};
 
 use super::budget::{WriteBudget, WritePermit};
 use super::encoded::{BatchSeries, EncodedPoints};
@@ -256,10 +258,13 @@ impl Writer {
     ) -> Result<Resolution, WriteError> {
         let requested = requested.map(Into::into);
         let resolver = &self.0.resolver;
-        Ok(match &self.1 {
-            None => resolver.resolve(requested, deadline).await?,
-            Some(scope) => resolver.resolve_limited(requested, scope, deadline).await?,
-        })
+        let resolving = async {
+            match &self.1 {
+                None => resolver.resolve(requested, deadline).await,
+                Some(scope) => resolver.resolve_limited(requested, scope, deadline).await,
+            }
+        };
+        Ok(resolving.instrument(info_span!(target: SPANS, "resolve")).await?)
     }
 
     /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
@@ -334,7 +339,8 @@ impl Writer {
             batch.encoded.count_rejected();
             return Ok(());
         }
-        let store = self.begin_store(batch);
+        let span = info_span!(target: SPANS, "store", points = batch.points());
+        let store = self.begin_store(batch).instrument(span);
         match deadline {
             None => store.await,
             Some(deadline) => {

@@ -10,11 +10,13 @@ use std::sync::atomic::AtomicU64;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use crate::SPANS;
 use futures::stream::{Stream, StreamExt as _};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::{Annotation, HistogramCodecs, RowKeyLayout};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tracing::{Instrument as _, info_span};
 
 use crate::context::admission::{Admitted, QueryResources, RequestContext};
 use crate::context::budget::{Held, Usage};
@@ -218,11 +220,14 @@ impl Engine {
         let deadline = Deadline::new(request.deadline, timeout);
         let limits = environment.limits.with_request(max_points);
         let begun = Instant::now();
-        let reserved = tokio::select! {
-            reserved = environment.resources.reserve(request.client, limits, usage) => reserved,
-            () = deadline.passed() => Err(deadline.exceeded()),
-            () = registration.cancellation().cancelled() => Err(QueryError::Cancelled),
+        let reserving = async {
+            tokio::select! {
+                reserved = environment.resources.reserve(request.client, limits, usage) => reserved,
+                () = deadline.passed() => Err(deadline.exceeded()),
+                () = registration.cancellation().cancelled() => Err(QueryError::Cancelled),
+            }
         };
+        let reserved = reserving.instrument(info_span!(target: SPANS, "queue")).await;
         environment.totals.queue.observe_since(begun);
         let reserved = reserved.inspect_err(|error| registration.failed(error))?;
         Ok(Admitted::new(reserved, deadline, registration))
@@ -268,7 +273,7 @@ impl Engine {
             Poll::Pending => Poll::Ready(false),
         });
         if !has_ended.await {
-            tokio::spawn(run);
+            tokio::spawn(run.in_current_span());
         }
         ReceiverStream::new(receiver)
     }

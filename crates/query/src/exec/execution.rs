@@ -1,6 +1,8 @@
 //! The execution of one query: plans all sub-queries, then runs them one after the other.
 
+use crate::SPANS;
 use std::time::Instant;
+use tracing::{Instrument as _, info_span};
 
 use crate::annotation;
 use crate::context::admission::Admitted;
@@ -44,8 +46,12 @@ async fn run(
     let read = || [Resource::Series, Resource::Rows, Resource::Bytes].map(|resource| usage.of(resource));
     let before = read();
     // All plans first: one unknown name fails the whole query before anything is read.
-    let plans = plans(environment, query, &context).await?;
-    check_rows(environment, &plans, context.budget().limits()).await?;
+    let planning = async {
+        let plans = plans(environment, query, &context).await?;
+        check_rows(environment, &plans, context.budget().limits()).await?;
+        Ok::<_, QueryError>(plans)
+    };
+    let plans = planning.instrument(info_span!(target: SPANS, "plan")).await?;
     environment.totals.plan.observe_since(started);
     let mut output = FrameOutput::new(frames, admitted, form, &environment.totals);
     if query.annotations.global {

@@ -33,6 +33,7 @@ use crate::range_scan::scan_concurrently;
 use crate::storage::Storage;
 use density::Density;
 use slices::{Slice, Slices};
+use tracing::Instrument as _;
 
 /// Rows in a batch: enough to amortize the hand-over between threads.
 const BATCH_ROWS: usize = 256;
@@ -315,22 +316,25 @@ fn read_ahead(
 ) -> BoxStream<'static, Result<RowBatch, QueryError>> {
     let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
     let budget = budget.clone();
-    let task = AbortOnDropHandle::new(tokio::spawn(async move {
-        // One batch may always wait, whatever its size.
-        let capacity = kib(slice_bytes(&budget));
-        let waiting = Arc::new(Semaphore::new(capacity as usize));
-        while let Some(rows) = batches.next().await {
-            let mut batch = rows.and_then(|rows| RowBatch::new(rows, &budget));
-            if let Ok(batch) = &mut batch {
-                let bytes = kib(bytes_of(&batch.rows)).min(capacity);
-                // Never closed: the semaphore lives as long as the batches that hold its permits.
-                batch.waits = Arc::clone(&waiting).acquire_many_owned(bytes).await.ok();
-            }
-            if sender.send(batch).await.is_err() {
-                break;
+    let task = AbortOnDropHandle::new(tokio::spawn(
+        async move {
+            // One batch may always wait, whatever its size.
+            let capacity = kib(slice_bytes(&budget));
+            let waiting = Arc::new(Semaphore::new(capacity as usize));
+            while let Some(rows) = batches.next().await {
+                let mut batch = rows.and_then(|rows| RowBatch::new(rows, &budget));
+                if let Ok(batch) = &mut batch {
+                    let bytes = kib(bytes_of(&batch.rows)).min(capacity);
+                    // Never closed: the semaphore lives as long as the batches that hold its permits.
+                    batch.waits = Arc::clone(&waiting).acquire_many_owned(bytes).await.ok();
+                }
+                if sender.send(batch).await.is_err() {
+                    break;
+                }
             }
         }
-    }));
+        .in_current_span(),
+    ));
     // The task ends with the stream. After a panic the rows are truncated, which must not look like their end.
     stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
         if let Some(mut batch) = receiver.recv().await {

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::SPANS;
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
+use tracing::{Instrument as _, info_span};
 
 use crate::context::budget::POINT_BYTES;
 use crate::context::query_context::QueryContext;
@@ -106,8 +108,12 @@ impl<'a> SubQueryExecution<'a> {
         let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
         let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
-        self.scan(&mut collector, output).await?;
-        let (mut series, counted) = collector.finish().await?;
+        let span = info_span!(target: SPANS, "scan", sub_query = self.index);
+        let scanning = async {
+            self.scan(&mut collector, output).await?;
+            collector.finish().await
+        };
+        let (mut series, counted) = scanning.instrument(span).await?;
         self.environment.totals.scan.observe_since(begun);
         let begun = Instant::now();
         self.environment
@@ -118,11 +124,15 @@ impl<'a> SubQueryExecution<'a> {
             let layout = &self.storage.layout;
             output.statistics.add_damage(damage, layout, &self.plan.hours);
         }
-        if self.groups.is_none() {
-            let series = std::mem::take(&mut series);
-            self.groups = Some(self.group(series, None, output).await?);
-        }
-        let groups = self.aggregate(series, None, output).await?;
+        let span = info_span!(target: SPANS, "aggregate", sub_query = self.index);
+        let aggregating = async {
+            if self.groups.is_none() {
+                let series = std::mem::take(&mut series);
+                self.groups = Some(self.group(series, None, output).await?);
+            }
+            self.aggregate(series, None, output).await
+        };
+        let groups = aggregating.instrument(span).await?;
         self.environment.totals.aggregate.observe_since(begun);
         // What series take beside their points.
         budget.release_all_series();

@@ -136,6 +136,14 @@ impl Pool {
             response,
         };
         let connected_by = Instant::now() + self.shared.config.connect_timeout;
+        // A part of the trace of what the call is for; waiting for a connection is in it.
+        let span = tracing::info_span!(
+            target: "oxtsdb::trace",
+            "hbase",
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+            db.system = "hbase",
+        );
         self.shared.queue.push(Job {
             claim: call.claim.clone(),
             connected_by: connected_by.min(deadline),
@@ -143,6 +151,10 @@ impl Pool {
             route,
             work: Box::new(move |connection| {
                 let result = connection.and_then(|connection| request(connection, deadline));
+                if result.is_err() {
+                    span.record("otel.status_code", "ERROR");
+                }
+                drop(span);
                 // The caller may have dropped the call; the response was read nevertheless.
                 let _ = reply.send(result);
             }),

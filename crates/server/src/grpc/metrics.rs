@@ -9,12 +9,14 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::future::Either;
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Frame, SizeHint};
 use oxtsdb_proto::error;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic::body::Body;
+use tonic::transport::server::TcpConnectInfo;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower::Service;
@@ -70,9 +72,22 @@ impl Middleware for CallMetrics {
     {
         let mut timer = self.requests.begin(Protocol::Grpc, method(request.uri().path()));
         let requests = self.requests.clone();
-        let response = inner.call(request);
+        let info = request.extensions().get::<TcpConnectInfo>();
+        let peer = info.and_then(TcpConnectInfo::remote_addr);
+        let record = timer.record(Some(request.headers()), peer);
+        let response = match &record {
+            None => Either::Left(inner.call(request)),
+            Some(record) => {
+                let request = request.map(|body| Body::new(record.received(body)));
+                Either::Right(record.scope(record.enter(|| inner.call(request))))
+            }
+        };
         Box::pin(async move {
-            let response = response.await?;
+            let mut response = response.await?;
+            if let Some(record) = &record {
+                record.add_id(response.headers_mut());
+                response = response.map(|body| Body::new(record.sent(body)));
+            }
             let code = code_of(response.headers());
             if let Some(code) = code {
                 count_reason(&requests, code, response.headers());

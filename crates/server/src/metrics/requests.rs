@@ -1,14 +1,19 @@
 //! Requests by protocol, method and code, and how long they take.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use http::HeaderMap;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use crate::telemetry::{Observer, Request, RequestRecord, TelemetrySettings};
 
 /// Upper bounds of latencies, in seconds; streams may last longer.
 const BUCKETS: [f64; 14] = [
@@ -82,6 +87,7 @@ pub struct Requests {
     seconds: Family<Method, Histogram, fn() -> Histogram>,
     in_flight: Family<Method, Gauge>,
     errors: Family<Reason, Counter>,
+    observer: Arc<OnceLock<Observer>>,
 }
 
 impl Default for Requests {
@@ -91,6 +97,7 @@ impl Default for Requests {
             seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Family::default(),
             errors: Family::default(),
+            observer: Arc::default(),
         }
     }
 }
@@ -130,7 +137,24 @@ impl Requests {
             code: Cow::Borrowed(protocol.cancelled()),
             begun: Instant::now(),
             in_flight,
+            record: None,
         }
+    }
+
+    /// Writes the access log, and traces requests, as settings say.
+    pub(crate) fn observe_by(&self, settings: &TelemetrySettings) {
+        // Set once, by the program.
+        let _ = self.observer.set(Observer::new(settings));
+    }
+
+    /// Begins the record of a telnet connection; `None` if nobody reads it.
+    pub fn connection(&self, peer: SocketAddr) -> Option<RequestRecord> {
+        self.observer.get()?.begin(Request {
+            protocol: Protocol::Telnet,
+            method: "connection",
+            headers: None,
+            peer: Some(peer),
+        })
     }
 
     /// Counts requests that have ended.
@@ -168,12 +192,25 @@ pub struct RequestTimer {
     code: Cow<'static, str>,
     begun: Instant,
     in_flight: Gauge,
+    record: Option<RequestRecord>,
 }
 
 impl RequestTimer {
     /// Sets the code; without one the request counts as cancelled by its client. It must be one of few.
     pub fn set_code(&mut self, code: impl Into<Cow<'static, str>>) {
         self.code = code.into();
+    }
+
+    /// Begins the record of the request, which ends with the timer; `None` if nobody reads it.
+    pub fn record(&mut self, headers: Option<&HeaderMap>, peer: Option<SocketAddr>) -> Option<RequestRecord> {
+        let observer = *self.requests.observer.get()?;
+        self.record = observer.begin(Request {
+            protocol: self.protocol,
+            method: self.method,
+            headers,
+            peer,
+        });
+        self.record.clone()
     }
 
     /// Sets the method, which was not known at the begin.
@@ -197,6 +234,9 @@ impl Drop for RequestTimer {
         self.in_flight.dec();
         self.requests.observe(self.protocol, self.method, self.begun);
         let code = std::mem::take(&mut self.code);
+        if let Some(record) = &self.record {
+            record.end(self.protocol, self.method, &code, self.begun.elapsed());
+        }
         self.requests.add(self.protocol, self.method, code, 1);
     }
 }

@@ -1,5 +1,6 @@
 //! Encodes query results as messages.
 
+use oxtsdb_server::telemetry::used;
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
@@ -239,6 +240,7 @@ fn rollup_message(rollup: &RollupUse) -> RollupUseMessage {
 }
 
 pub(in crate::grpc) fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
+    used(statistics.rows, statistics.points);
     query_response::Statistics {
         series: statistics.series,
         rows: statistics.rows,

@@ -11,6 +11,7 @@
 //!
 //! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
 
+use oxtsdb_server::telemetry::used;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -203,6 +204,7 @@ impl ResponseWriter {
 
     /// The end of the response.
     pub(super) fn end(&mut self, statistics: &Statistics) -> ReplyBody {
+        used(statistics.rows, statistics.points);
         let mut out = Vec::new();
         if self.has_summary {
             out.push(self.separator());

@@ -1,0 +1,156 @@
+//! The access log: a line for each request, with its id, caller, code, bytes, duration, rows and points.
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_tests::raw_http::RawHttp;
+use oxtsdb_tests::read_back::series_of;
+use oxtsdb_tests::sample::Sample;
+use oxtsdb_tests::write_requests::write_request;
+use oxtsdb_tests::{Options, Tsdb, until};
+use serde_json::{Value, json};
+
+const T: i64 = 1_500_000_000_000;
+
+async fn start(level: &str) -> anyhow::Result<Tsdb> {
+    let options = Options::default()
+        .flag("--access-log", level)
+        .flag("--log-format", "json");
+    Tsdb::start_with(options).await
+}
+
+/// The lines of the access log so far.
+fn lines(tsdb: &mut Tsdb) -> Vec<Value> {
+    let log = tsdb.process().log();
+    let values = log.lines().filter_map(|line| serde_json::from_str(line).ok());
+    values.filter(|line: &Value| line["target"] == "access").collect()
+}
+
+/// Waits for a line with these fields.
+async fn line(tsdb: &mut Tsdb, fields: Value) -> anyhow::Result<Value> {
+    let fields = fields.as_object().context("fields")?.clone();
+    until("the line is in the log", || {
+        let lines = lines(tsdb);
+        let found = lines
+            .iter()
+            .find(|line| fields.iter().all(|(name, value)| &line[name] == value));
+        let found = found
+            .cloned()
+            .with_context(|| format!("{fields:?} in {lines:#?}"));
+        async move { found }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_have_lines_with_what_they_used() -> anyhow::Result<()> {
+    let mut tsdb = start("all").await?;
+    let samples: Vec<Sample> = (0..10)
+        .map(|second| Sample::int("log.m", &[("host", "a")], T + second * 1000, second))
+        .collect();
+    let mut request = tonic::Request::new(write_request(&samples));
+    request.metadata_mut().insert("x-request-id", "write-1".parse()?);
+    request
+        .metadata_mut()
+        .insert("authorization", "Bearer not.shown.anywhere".parse()?);
+    let response = tsdb.data().write(request).await?;
+    ensure!(response.metadata().get("x-request-id").context("the id")? == "write-1");
+    let fields = json!({ "request_id": "write-1", "protocol": "grpc", "method": "oxtsdb.data.v1.DataService/Write", "code": "OK", "points": 10, "caller": "anonymous" });
+    let found = line(&mut tsdb, fields).await?;
+    ensure!(found["bytes_in"].as_u64() > Some(50), "{found}");
+    ensure!(found["bytes_out"].as_u64() > Some(0), "{found}");
+    ensure!(found["duration_ms"].as_f64() > Some(0.0), "{found}");
+    ensure!(
+        found["peer"]
+            .as_str()
+            .is_some_and(|peer| peer.starts_with("127.0.0.1:")),
+        "{found}"
+    );
+
+    series_of(&mut tsdb.data(), "log.m").await?;
+    let fields = json!({ "method": "oxtsdb.data.v1.DataService/Query", "code": "OK", "points": 10 });
+    line(&mut tsdb, fields).await?;
+
+    let http = tsdb.http();
+    let response = http
+        .get("/api/query?start=1499999000&end=1500001000&m=sum:log.m")
+        .await?;
+    ensure!(response.status == 200, "{response:?}");
+    let fields = json!({ "protocol": "http", "method": "/api/query", "code": "200", "points": 10 });
+    let found = line(&mut tsdb, fields).await?;
+    ensure!(
+        found["bytes_out"].as_u64() == Some(response.body.len() as u64),
+        "{found}"
+    );
+    let point = json!({ "metric": "log.m", "timestamp": 1_500_000_100, "value": 1, "tags": { "host": "a" } });
+    ensure!(http.post("/api/put", &point).await?.status == 204);
+    let fields = json!({ "method": "/api/put", "code": "204", "points": 1 });
+    let found = line(&mut tsdb, fields).await?;
+    ensure!(
+        found["bytes_in"].as_u64() == Some(point.to_string().len() as u64),
+        "{found}"
+    );
+
+    let mut telnet = tsdb.telnet().await?;
+    telnet
+        .send(b"put log.m 1500000200 1 host=a\nversion\nexit\n")
+        .await?;
+    telnet.rest().await?;
+    let fields = json!({ "protocol": "telnet", "method": "connection", "code": "ok", "points": 1, "caller": "telnet" });
+    let found = line(&mut tsdb, fields).await?;
+    ensure!(found["bytes_in"].as_u64() == Some(43), "{found}");
+    let log = tsdb.process().log();
+    ensure!(!log.contains("not.shown"), "a token is in the log");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_that_are_not_valid_are_replaced() -> anyhow::Result<()> {
+    let mut tsdb = start("all").await?;
+    let long = "x".repeat(129);
+    for id in [long.as_str(), "with space", ""] {
+        let mut raw = RawHttp::connect(tsdb.http_address()).await?;
+        let head = format!(
+            "GET /api/version HTTP/1.1\r\nHost: a\r\nX-Request-Id: {id}\r\nConnection: close\r\n\r\n"
+        );
+        raw.send(head.as_bytes()).await?;
+        let response = raw.answer().await?;
+        let returned = response.header("x-request-id").context("the id")?;
+        ensure!(
+            returned.len() == 32 && returned.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{returned}"
+        );
+        line(&mut tsdb, json!({ "request_id": returned })).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_logged_alone() -> anyhow::Result<()> {
+    let mut tsdb = start("errors").await?;
+    let http = tsdb.http();
+    ensure!(http.get("/api/version").await?.status == 200);
+    ensure!(http.get("/api/query").await?.status == 400);
+    let unknown = series_of(&mut tsdb.data(), "log.unknown").await;
+    ensure!(unknown.is_err(), "{unknown:?}");
+    line(&mut tsdb, json!({ "method": "/api/query", "code": "400" })).await?;
+    line(
+        &mut tsdb,
+        json!({ "method": "oxtsdb.data.v1.DataService/Query", "code": "NOT_FOUND" }),
+    )
+    .await?;
+    let lines = lines(&mut tsdb);
+    ensure!(lines.len() == 2, "{lines:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_off_by_default() -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start_with(Options::default().flag("--log-format", "json")).await?;
+    let mut raw = RawHttp::connect(tsdb.http_address()).await?;
+    raw.send(b"GET /api/nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .await?;
+    ensure!(raw.answer().await?.header("x-request-id").is_none());
+    tsdb.terminate().await?;
+    let lines = lines(&mut tsdb);
+    ensure!(lines.is_empty(), "{lines:#?}");
+    Ok(())
+}
