@@ -87,6 +87,8 @@ impl ShutdownTrigger {
     pub async fn on_signal(self) -> std::io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // Files of TLS are read again at SIGHUP; without TLS it must not end the process, as it does by default.
+        let _hangup = signal(SignalKind::hangup())?;
         let (name, lame_duck) = tokio::select! {
             _ = terminate.recv() => ("SIGTERM", self.lame_duck),
             _ = interrupt.recv() => ("SIGINT", Duration::ZERO),
