@@ -84,13 +84,7 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn run(cli: Cli) -> anyhow::Result<()> {
-    let server = &cli.server;
-    let _telemetry = telemetry::init_service(
-        "data-service",
-        &cli.log,
-        server.program.log_format,
-        &server.telemetry,
-    )?;
+    let _telemetry = telemetry::init_service("data-service", &cli.log, &cli.server)?;
     let part = store_part(&cli.data, cli.server.memory.limit_bytes()?)?;
     let uids = uid_client(&cli)?;
     let program = Program {
@@ -143,7 +137,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 fn uid_client(cli: &Cli) -> anyhow::Result<UidClient> {
     let client = cli.uid_access.client(&cli.uid_endpoint)?;
     client
-        .on_request(telemetry::hand_on)
+        .on_request(telemetry::propagate)
         .keep_alive_interval(Duration::from_secs(2))
         .keep_alive_timeout(Duration::from_secs(3))
         .uid()

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, ensure};
 
 use crate::http::Http;
+use crate::paths;
 
 /// All samples of a scrape.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +83,53 @@ impl Metrics {
     pub fn samples(&self) -> &BTreeMap<String, f64> {
         &self.samples
     }
+}
+
+/// A metric of the table in `docs/operate.md`.
+#[derive(Clone, Debug)]
+pub struct Documented {
+    /// Its labels.
+    pub labels: Vec<String>,
+    /// Which processes report it.
+    pub when: String,
+    /// What it is, beginning with its type unless it is a gauge.
+    pub meaning: String,
+}
+
+/// The metrics of the table in `docs/operate.md`, by the names of their families.
+///
+/// # Errors
+///
+/// If the table is not there, or has a metric twice or for processes that do not exist.
+pub fn documented() -> anyhow::Result<BTreeMap<String, Documented>> {
+    let text = std::fs::read_to_string(paths::workspace().join("docs/operate.md"))?;
+    let mut metrics = BTreeMap::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let ["", name, labels, when, meaning, ""] = *cells else {
+            continue;
+        };
+        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else {
+            continue;
+        };
+        ensure!(
+            ["always", "used", "data", "uid", "embedded", "HBase"].contains(&when),
+            "{name}: `{when}`"
+        );
+        let labels = labels.split(',').map(|label| label.trim().trim_matches('`'));
+        let metric = Documented {
+            labels: labels
+                .filter(|label| !label.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            when: when.to_owned(),
+            meaning: meaning.to_owned(),
+        };
+        let before = metrics.insert(name.to_owned(), metric);
+        ensure!(before.is_none(), "{name} is documented twice");
+    }
+    ensure!(metrics.len() > 20, "{metrics:?}");
+    Ok(metrics)
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ impl DataProgram {
     }
 }
 
-/// Asks the admin listener, which has neither TLS nor rights.
+/// Waits until the admin listener reports readiness; it has neither TLS nor rights.
 async fn until_ready(process: &mut Process, admin: SocketAddr) -> anyhow::Result<()> {
     let admin = Http::new(admin);
     let waited = wait::until("the service is ready", || {

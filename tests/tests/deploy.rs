@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context as _, ensure};
+use oxtsdb_tests::metrics::{Documented, documented};
 use oxtsdb_tests::{Options, Tsdb, paths, program_path};
 use serde_json::Value;
 
@@ -12,38 +13,6 @@ const OF_SCRAPES: [&str; 3] = ["instance", "job", "le"];
 
 fn read(path: &str) -> anyhow::Result<String> {
     fs::read_to_string(paths::workspace().join(path)).context(path.to_owned())
-}
-
-/// A metric of the table in `docs/operate.md`.
-struct Documented {
-    labels: Vec<String>,
-    is_counter: bool,
-    is_histogram: bool,
-}
-
-fn documented() -> anyhow::Result<BTreeMap<String, Documented>> {
-    let text = read("docs/operate.md")?;
-    let mut metrics = BTreeMap::new();
-    for line in text.lines() {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let ["", name, labels, _when, meaning, ""] = *cells else {
-            continue;
-        };
-        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else {
-            continue;
-        };
-        let labels = labels
-            .split(',')
-            .map(|label| label.trim().trim_matches('`').to_owned());
-        let metric = Documented {
-            labels: labels.filter(|label| !label.is_empty()).collect(),
-            is_counter: meaning.starts_with("counter "),
-            is_histogram: meaning.starts_with("histogram "),
-        };
-        metrics.insert(name.to_owned(), metric);
-    }
-    ensure!(metrics.len() > 20, "the table is not found");
-    Ok(metrics)
 }
 
 /// The metrics of expressions, each with the labels of its selector.
@@ -102,10 +71,12 @@ fn check(
             .find_map(|suffix| {
                 let family = name.strip_suffix(suffix)?;
                 let metric = documented.get(family)?;
+                let is_counter = metric.meaning.starts_with("counter ");
+                let is_histogram = metric.meaning.starts_with("histogram ");
                 let is_right = match *suffix {
-                    "" => !metric.is_counter && !metric.is_histogram,
-                    "_total" => metric.is_counter,
-                    _ => metric.is_histogram,
+                    "" => !is_counter && !is_histogram,
+                    "_total" => is_counter,
+                    _ => is_histogram,
                 };
                 is_right.then_some((family, metric))
             })

@@ -1,10 +1,7 @@
 //! The admin listener: metrics with exact numbers, liveness, readiness, running queries.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, ensure};
-use oxtsdb_tests::metrics::Metrics;
-use oxtsdb_tests::paths;
+use oxtsdb_tests::metrics::{Metrics, documented};
 use oxtsdb_tests::sample::{ColumnsBuilder, Sample};
 use oxtsdb_tests::stream::WriteStream;
 use oxtsdb_tests::write_requests::{columns_request, write_request};
@@ -290,29 +287,6 @@ async fn a_port_in_use_ends_the_start_with_the_setting() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The metrics of docs/operate.md, and when each of them is reported.
-fn documented() -> anyhow::Result<BTreeMap<String, String>> {
-    let text = std::fs::read_to_string(paths::workspace().join("docs/operate.md"))?;
-    let mut metrics = BTreeMap::new();
-    for line in text.lines() {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let ["", name, _labels, when, _meaning, ""] = *cells else {
-            continue;
-        };
-        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else {
-            continue;
-        };
-        ensure!(
-            ["always", "used", "data", "uid", "embedded", "HBase"].contains(&when),
-            "{name}: `{when}`"
-        );
-        let before = metrics.insert(name.to_owned(), when.to_owned());
-        ensure!(before.is_none(), "{name} is documented twice");
-    }
-    ensure!(metrics.len() > 20, "{metrics:?}");
-    Ok(metrics)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_documented_and_every_documented_one_exists() -> anyhow::Result<()> {
     let documented = documented()?;
@@ -331,7 +305,7 @@ async fn every_metric_is_documented_and_every_documented_one_exists() -> anyhow:
     ensure!(unknown.is_empty(), "not in docs/operate.md: {unknown:?}");
     let missing: Vec<&String> = documented
         .iter()
-        .filter(|(name, when)| *when != "HBase" && !served.families().contains(*name))
+        .filter(|(name, metric)| metric.when != "HBase" && !served.families().contains(*name))
         .map(|(name, _)| name)
         .collect();
     ensure!(missing.is_empty(), "in docs/operate.md only: {missing:?}");
@@ -344,8 +318,9 @@ async fn the_uid_service_alone_reports_its_own_metrics() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let uid = UidProgram::start(folder.path(), None).await?;
     let served = Metrics::scrape(&uid.admin()).await?;
-    for (name, when) in &documented {
-        let expected = ["always", "uid"].contains(&when.as_str());
+    for (name, metric) in &documented {
+        let when = metric.when.as_str();
+        let expected = ["always", "uid"].contains(&when);
         let is_served = served.families().contains(name);
         ensure!(
             is_served == expected || when == "used",

@@ -54,13 +54,7 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn run(cli: Cli) -> anyhow::Result<()> {
-    let server = &cli.server;
-    let _telemetry = telemetry::init_service(
-        "uid-service",
-        &cli.log,
-        server.program.log_format,
-        &server.telemetry,
-    )?;
+    let _telemetry = telemetry::init_service("uid-service", &cli.log, &cli.server)?;
     let part = uid_service::store_part(&cli.uids)?;
     let program = Program {
         args: &cli.server,

@@ -16,11 +16,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
-pub use self::record::{Observed, RequestRecord, called_by, hand_on, in_request, transferred, used};
+pub use self::record::{Observed, RequestRecord, called_by, in_request, propagate, transferred, used};
 pub(crate) use self::record::{Observer, Request};
 pub use self::settings::{AccessLog, TelemetrySettings};
 pub use self::traces::SPANS;
 pub(crate) use self::traces::spans;
+use crate::ServerArgs;
 
 /// The format of logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,18 +95,14 @@ pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<Telemetry> {
 /// # Errors
 ///
 /// As [`init`]; a setting is not valid.
-pub fn init_service(
-    service: &'static str,
-    filter: &str,
-    format: LogFormat,
-    settings: &TelemetrySettings,
-) -> anyhow::Result<Telemetry> {
+pub fn init_service(service: &'static str, filter: &str, args: &ServerArgs) -> anyhow::Result<Telemetry> {
+    let settings = &args.telemetry;
     settings.check()?;
     let traces = match &settings.otlp_endpoint {
         Some(endpoint) => Some(traces::start(service, endpoint, settings)?),
         None => None,
     };
-    start(filter, format, traces)
+    start(filter, args.program.log_format, traces)
 }
 
 fn start(

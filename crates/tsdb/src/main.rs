@@ -51,9 +51,8 @@ fn run() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let entered = runtime.enter();
     let _telemetry = if let Command::Serve(args) = &command {
-        let server = &args.server;
         let filter = log.unwrap_or(telemetry::DEFAULT_FILTER);
-        telemetry::init_service("tsdb", filter, server.program.log_format, &server.telemetry)?
+        telemetry::init_service("tsdb", filter, &args.server)?
     } else {
         telemetry::init(log.unwrap_or("warn"), LogFormat::Text)?
     };

@@ -117,7 +117,7 @@ impl Server {
         let (mut is_ending, mut is_closing) = (false, false);
         let aged = async {
             passed(self.max_connection_age.map(with_jitter)).await;
-            // Long streams are told to move to another connection.
+            // Handlers of long streams announce the end, and clients open them over another connection.
             end.drain();
         };
         let ending = async {

@@ -147,7 +147,7 @@ impl Requests {
         let _ = self.observer.set(Observer::new(settings));
     }
 
-    /// Begins the record of a telnet connection; `None` if nobody reads it.
+    /// Begins the record of a telnet connection; `None` without access log and traces.
     pub fn connection(&self, peer: SocketAddr) -> Option<RequestRecord> {
         self.observer.get()?.begin(Request {
             protocol: Protocol::Telnet,
@@ -201,7 +201,7 @@ impl RequestTimer {
         self.code = code.into();
     }
 
-    /// Begins the record of the request, which ends with the timer; `None` if nobody reads it.
+    /// Begins the record of the request, which ends with the timer; `None` without access log and traces.
     pub fn record(&mut self, headers: Option<&HeaderMap>, peer: Option<SocketAddr>) -> Option<RequestRecord> {
         let observer = *self.requests.observer.get()?;
         self.record = observer.begin(Request {

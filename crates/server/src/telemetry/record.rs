@@ -54,7 +54,7 @@ impl Observer {
         }
     }
 
-    /// Begins the record of a request; `None` if nobody reads it.
+    /// Begins the record of a request; `None` without access log and traces.
     pub(crate) fn begin(self, request: Request<'_>) -> Option<RequestRecord> {
         if self.log == AccessLog::Off && !traces::is_on() {
             return None;
@@ -141,7 +141,7 @@ struct Record {
 
 /// Adds rows and points that the current request has read or written.
 pub fn used(rows: u64, points: u64) {
-    // Outside of requests nobody counts.
+    // There is no record outside of requests, and none without access log and traces.
     let _ = CURRENT.try_with(|record| {
         record.0.rows.fetch_add(rows, Ordering::Relaxed);
         record.0.points.fetch_add(points, Ordering::Relaxed);
@@ -174,8 +174,8 @@ pub fn in_request<F: Future>(future: F) -> impl Future<Output = F::Output> {
 }
 
 /// Adds the id and the trace of the current request to the headers of a call to another service.
-pub fn hand_on(headers: &mut HeaderMap) {
-    traces::hand_on(headers);
+pub fn propagate(headers: &mut HeaderMap) {
+    traces::propagate(headers);
     let id = CURRENT.try_with(|record| HeaderValue::try_from(&record.0.id));
     if let Ok(Ok(id)) = id {
         headers.insert(REQUEST_ID, id);
@@ -297,7 +297,7 @@ pub struct Observed<B> {
 }
 
 impl<B> Observed<B> {
-    /// A body that nobody observes.
+    /// A body whose bytes are not counted.
     pub fn unobserved(body: B) -> Self {
         Self { body, record: None }
     }

@@ -143,7 +143,7 @@ pub(crate) fn trace_id(span: &Span) -> Option<String> {
 }
 
 /// Adds the current span to the headers of a request to another service.
-pub(crate) fn hand_on(headers: &mut HeaderMap) {
+pub(crate) fn propagate(headers: &mut HeaderMap) {
     if is_on() {
         TraceContextPropagator::new().inject_context(&Span::current().context(), &mut HeadersMut(headers));
     }
