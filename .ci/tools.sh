@@ -12,6 +12,10 @@ BUF_VERSION=1.75.0
 PROTOC_GEN_GO_VERSION=v1.36.12
 PROTOC_GEN_GO_GRPC_VERSION=v1.6.2
 VICTORIA_METRICS_VERSION=v1.130.0
+KUSTOMIZE_VERSION=v5.7.1
+PROMETHEUS_OPERATOR_VERSION=v0.85.0
+CARGO_DENY_VERSION=0.20.2
+CARGO_CYCLONEDX_VERSION=0.5.9
 MAVEN_DEPENDENCY_PLUGIN=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 
 missing() {
@@ -78,6 +82,50 @@ need_victoria_metrics() {
   command -v cc >/dev/null || missing cc "install a C compiler"
   CGO_ENABLED=1 GOBIN="$bin" \
     go install "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@$VICTORIA_METRICS_VERSION"
+}
+
+# Sets CARGO_DENY.
+need_cargo_deny() {
+  need_cargo_tool cargo-deny "$CARGO_DENY_VERSION"
+  CARGO_DENY="$CARGO_TOOL"
+}
+
+# Sets CARGO_CYCLONEDX.
+need_cargo_cyclonedx() {
+  need_cargo_tool cargo-cyclonedx "$CARGO_CYCLONEDX_VERSION"
+  CARGO_CYCLONEDX="$CARGO_TOOL"
+}
+
+# Sets CARGO_TOOL. Tools that check the supply chain are built from the crates of their authors, with those crates' lock files, in
+# a minute or two each: PyPI has wheels of them by third parties only.
+need_cargo_tool() {
+  local folder="$OXTSDB_TOOLS/$1-$2"
+  CARGO_TOOL="$folder/bin/$1"
+  [ -x "$CARGO_TOOL" ] && return
+  env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 \
+    cargo install --quiet --locked --debug --no-track --root "$folder" "$1@$2"
+}
+
+# Sets KUSTOMIZE.
+need_kustomize() {
+  local bin="$OXTSDB_TOOLS/kustomize-$KUSTOMIZE_VERSION"
+  KUSTOMIZE="$bin/kustomize"
+  [ -x "$KUSTOMIZE" ] && return
+  command -v go >/dev/null || missing go "install Go 1.26 or newer"
+  GOBIN="$bin" go install "sigs.k8s.io/kustomize/kustomize/v5@$KUSTOMIZE_VERSION"
+}
+
+# Sets SERVICE_MONITOR to the definition of that custom resource, with its schema.
+need_service_monitor() {
+  local module=github.com/prometheus-operator/prometheus-operator download folder
+  SERVICE_MONITOR="$OXTSDB_TOOLS/service-monitor-$PROMETHEUS_OPERATOR_VERSION.yaml"
+  [ -e "$SERVICE_MONITOR" ] && return
+  command -v go >/dev/null || missing go "install Go 1.26 or newer"
+  download=$(go mod download -json "$module@$PROMETHEUS_OPERATOR_VERSION")
+  folder=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$download")
+  mkdir -p "$OXTSDB_TOOLS"
+  install -m 644 "$folder/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml" "$SERVICE_MONITOR.new"
+  mv "$SERVICE_MONITOR.new" "$SERVICE_MONITOR"
 }
 
 # A JDK of 11 or newer, and Maven.

@@ -5,14 +5,18 @@ use std::fs;
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::paths;
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 14] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "clients/go/README.md",
     "clients/python/README.md",
     "docs/limits.md",
+    "docs/operate.md",
     "docs/performance.md",
+    "docs/release.md",
+    "docs/threat-model.md",
     "proto/README.md",
     "tests/README.md",
     "tests/stubs/README.md",
