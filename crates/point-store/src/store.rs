@@ -193,6 +193,10 @@ pub struct Figures {
     pub merge_bytes_written: u64,
     /// Bytes of the cache of pages.
     pub page_cache_bytes: u64,
+    /// Free bytes of the disk; `None` if they cannot be read.
+    pub disk_free_bytes: Option<u64>,
+    /// Free bytes under which merges stop; under half of it appends are rejected.
+    pub disk_reserve_bytes: u64,
 }
 
 /// What the caller holds for a batch in memory; dropped when the points have left memory.

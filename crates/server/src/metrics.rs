@@ -120,6 +120,12 @@ fn report_connections(figures: &mut Figures<'_>, listeners: &[Listener]) {
         "listener",
         of(|counts| &counts.open),
     );
+    figures.gauge_by(
+        "connections_limit",
+        "Most connections, by the listener's limit and by descriptors",
+        "listener",
+        of(|counts| &counts.limit),
+    );
     figures.counter_by(
         "connections_accepted",
         "Connections that were admitted",

@@ -68,8 +68,16 @@ fn report_points(figures: &mut Figures<'_>, of: &StoreFigures) {
             "Memory of points that are in no part, of series and of indexes",
             of.memory_bytes,
         ),
+        (
+            "store_disk_reserve_bytes",
+            "Free space of the disk under which merges stop; under half of it writes are rejected",
+            of.disk_reserve_bytes,
+        ),
     ] {
         figures.gauge(name, help, value);
+    }
+    if let Some(free) = of.disk_free_bytes {
+        figures.gauge("store_disk_free_bytes", "Free space of the disk", free);
     }
     for (name, help, value) in [
         (

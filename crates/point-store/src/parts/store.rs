@@ -276,6 +276,8 @@ impl Core {
             merge_bytes_read: days.merged_bytes,
             merge_bytes_written: days.written_bytes,
             page_cache_bytes: self.days.cache_bytes(),
+            disk_free_bytes: self.config.disk.free_bytes(&self.config.path).ok(),
+            disk_reserve_bytes: self.config.reserve_bytes,
         }
     }
 

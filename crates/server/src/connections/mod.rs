@@ -133,6 +133,8 @@ impl Connections {
 
     /// The connections of a listener, which count towards the common limit.
     pub fn listener(&self, options: ListenerOptions, counts: Arc<ConnectionCounts>) -> Listener {
+        let limit = options.limit.min(self.shared.limit);
+        counts.limit.store(limit as u64, Ordering::Relaxed);
         let mut open = self.shared.open.lock();
         open.next_listener += 1;
         Listener {

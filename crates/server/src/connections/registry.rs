@@ -42,6 +42,8 @@ pub struct ConnectionCounts {
     pub tls_mismatched: AtomicU64,
     /// Open now.
     pub open: AtomicU64,
+    /// Most that can be open: the listener's own limit, or that of all listeners together if it is smaller.
+    pub limit: AtomicU64,
 }
 
 impl Shared {
