@@ -63,19 +63,24 @@ impl Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.names.first().map_or("anonymous", |name| &**name);
-        // Names come from the caller's certificate or token: no line breaks in logs, and no long ones.
-        for character in name.chars().take(MAX_SHOWN) {
-            match character.is_control() {
-                true => write!(f, "{}", character.escape_default())?,
-                false => write!(f, "{character}")?,
-            }
-        }
-        if name.chars().nth(MAX_SHOWN).is_some() {
-            f.write_str("…")?;
-        }
-        Ok(())
+        f.write_str(&shown(self.names.first().map_or("anonymous", |name| &**name)))
     }
+}
+
+/// Text that a caller chose, for logs and messages: without line breaks, which would begin a line that looks like one
+/// of the log, and not longer than a name.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars().take(MAX_SHOWN) {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::warn;
 
-use crate::identity::Identity;
+use crate::identity::{Identity, shown};
 use crate::operation::{Action, Operation};
 use crate::policy::Prefixes;
 use crate::refusal::{Refusal, RefusalCounts};
-
-/// The longest part of a metric in logs and messages, in characters.
-const MAX_SHOWN: usize = 200;
 
 /// The metrics that a request may name. Clones share it; it lasts as long as the request.
 #[derive(Clone, Debug)]
@@ -65,7 +62,7 @@ impl MetricScope {
         let refusal = Refusal::Metric {
             identity: inner.identity.clone(),
             action: inner.action,
-            metric: metric.chars().take(MAX_SHOWN).collect(),
+            metric: shown(metric),
         };
         inner.counts.count(&refusal);
         if inner.refused.fetch_add(1, Ordering::Relaxed) == 0 {

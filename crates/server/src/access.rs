@@ -99,6 +99,15 @@ impl AccessSettings {
                 None => Ok(None),
             };
         };
+        // Logs and errors name the URL.
+        let uri = jwks.parse::<http::Uri>().ok();
+        if uri.is_some_and(|uri| {
+            uri.authority()
+                .is_some_and(|authority| authority.as_str().contains('@'))
+        }) {
+            let rule = "must not have a user or password: public keys need none";
+            return Err(SettingError::new("--jwks", "URL", rule));
+        }
         let wrong = |rule| Err(SettingError::new("--jwks", format_args!("`{jwks}`"), rule));
         if self.access_policy.is_none() {
             return wrong("needs --access-policy, which grants rights to the names of tokens");
@@ -180,6 +189,9 @@ mod tests {
             }),
             "--jwks `keys`: needs --token-audience; tokens for other services would be accepted without it"
         );
+        let url = check(|s| s.jwks = Some("https://u:secret@idp/keys".into()));
+        assert!(url.contains("must not have a user or password"), "{url}");
+        assert!(!url.contains("secret"), "{url}");
         assert_eq!(
             check(|s| s.token_leeway_seconds = 3601),
             "--token-leeway-seconds 3601: expected 0 to 3600"

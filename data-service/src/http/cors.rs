@@ -5,14 +5,15 @@
 //! therefore rejected unless `--cors-domains` contains it. Clients other than browsers send no `Origin`; pages under
 //! the `Host` of this server, or of a proxy in front of it, are not foreign.
 //!
-//! Links and images of a page send GET without `Origin`, and GET can change something here (`method_override`,
-//! `/api/uid/assign`). Browsers name the relation of such a page in `Sec-Fetch-Site`.
+//! Links, images and scripts of a page send GET without `Origin`, and GET can change something here (`method_override`,
+//! `/api/uid/assign`) or return a script that the page can read (`jsonp`). Browsers name the relation of such a page in
+//! `Sec-Fetch-Site`.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.applyCorsHeaders`.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, HOST, HeaderMap,
-    ORIGIN, VARY,
+    ORIGIN, REFERER, VARY,
 };
 use http::{HeaderValue, Method, Request, StatusCode};
 
@@ -74,21 +75,35 @@ impl Cors {
         }
     }
 
-    /// Checks a request that may change something, and whose origin, if it has one, is allowed.
+    /// Checks a request that may change something, or whose response a page of any origin can read, and whose origin,
+    /// if it has one, is allowed.
     ///
     /// # Errors
     ///
     /// 403 if it has no origin and comes from a page of another site.
-    pub(crate) fn check_change(&self, headers: &HeaderMap) -> Result<(), HttpError> {
+    pub(crate) fn check_page(&self, headers: &HeaderMap) -> Result<(), HttpError> {
         let has_origin = headers.get(ORIGIN).is_some_and(|origin| !origin.is_empty());
         let is_cross_site = headers
             .get(FETCH_SITE)
             .is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
-        if self.any || has_origin || !is_cross_site {
+        if self.any || has_origin || !is_cross_site || self.refers_to_allowed(headers) {
             return Ok(());
         }
-        let details = "A page of another site is not permitted to change anything (--cors-domains)";
+        let details = "A page of another site is not permitted access (--cors-domains)";
         Err(HttpError::new(StatusCode::FORBIDDEN, "CORS domain not allowed").with_details(details))
+    }
+
+    /// Whether `Referer`, which scripts cannot set, names a page of an allowed origin: a script element has no `Origin`.
+    fn refers_to_allowed(&self, headers: &HeaderMap) -> bool {
+        let referer = headers.get(REFERER).and_then(|referer| referer.to_str().ok());
+        referer.is_some_and(|referer| {
+            let referer = referer.to_ascii_lowercase();
+            let of_domain = |domain: &String| {
+                let rest = referer.strip_prefix(domain.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            self.domains.iter().any(of_domain)
+        })
     }
 
     /// The origin of a request.

@@ -387,8 +387,9 @@ impl Inner {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
         let method = endpoint.method(request.method(), parameters)?;
-        if endpoint.may_change(&method) {
-            self.cors.check_change(request.headers())?;
+        // A script element of any page can load JSONP and read it.
+        if endpoint.may_change(&method) || parameters.get("jsonp").is_some() {
+            self.cors.check_page(request.headers())?;
         }
         let operation = endpoint.operation(&method)?;
         let access = self.access.admit(

@@ -338,6 +338,15 @@ async fn pages_of_other_sites_cannot_change_anything_by_get() {
     for target in ["/api/suggest?type=metrics", "/api/tree", "/api/version", "/"] {
         assert_eq!(get(&service, target, "cross-site").await, 200, "{target}");
     }
+    // A page can read the script that JSONP is.
+    assert_eq!(
+        get(&service, "/api/suggest?type=metrics&jsonp=f", "cross-site").await,
+        403
+    );
+    assert_eq!(
+        get(&service, "/api/suggest?type=metrics&jsonp=f", "same-origin").await,
+        200
+    );
     for site in ["none", "same-origin"] {
         let assign = format!("/api/uid/assign?metric={site}");
         assert_eq!(get(&service, &assign, site).await, 200, "{site}");
@@ -347,6 +356,26 @@ async fn pages_of_other_sites_cannot_change_anything_by_get() {
     settings.http.cors_domains = "*".to_owned();
     let service = Service::start_with(settings, UidSettings::default()).await;
     assert_eq!(get(&service, "/api/dropcaches", "cross-site").await, 200);
+    assert_eq!(get(&service, "/api/version?jsonp=f", "cross-site").await, 200);
+}
+
+#[tokio::test]
+async fn scripts_of_allowed_sites_read_jsonp() {
+    let mut settings = DataSettings::default();
+    settings.http.cors_domains = "https://a.example".to_owned();
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    for (referer, status) in [
+        ("https://a.example/", 200),
+        ("https://A.example/dashboard?x=1", 200),
+        ("https://a.example.evil/", 403),
+        ("https://evil.example/https://a.example/", 403),
+        ("", 403),
+    ] {
+        let head = format!(
+            "GET /api/version?jsonp=f HTTP/1.1\r\nSec-Fetch-Site: cross-site\r\nReferer: {referer}\r\n"
+        );
+        assert_eq!(service.request(head, b"").await.status, status, "{referer}");
+    }
 }
 
 #[tokio::test]

@@ -54,6 +54,24 @@ fn health_needs_no_right_and_unknown_methods_cannot_be_granted() {
 }
 
 #[test]
+fn refused_metrics_are_shown_without_control_characters() {
+    let (control, _folder) = control("[[rule]]\nwho=['anonymous']\nmay=['write']\nmetrics=['app.']");
+    let access = control.admit_grpc(&Identity::anonymous(), "/oxtsdb.data.v1.DataService/Write");
+    let scope = access.unwrap().metrics.unwrap();
+    assert!(scope.check("app.m").is_ok());
+    let refusal = scope
+        .check("x\n2026-01-01 ERROR forged\u{1b}[0m")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        refusal,
+        "`anonymous` may not write metric `x\\n2026-01-01 ERROR forged\\u{1b}[0m`"
+    );
+    let long = scope.check(&"x".repeat(10_000)).unwrap_err().to_string();
+    assert!(long.len() < 300 && long.ends_with("…`"), "{long}");
+}
+
+#[test]
 fn tokens_are_removed_and_not_repeated() {
     let (control, _folder) = control("");
     let mut headers = headers("Bearer very-secret");
