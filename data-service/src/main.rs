@@ -88,6 +88,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let part = store_part(&cli.data, cli.server.memory.limit_bytes()?)?;
     let uids = uid_client(&cli)?;
     let program = Program {
+        name: "data-service",
         args: &cli.server,
         stores: [&part],
         listeners: [

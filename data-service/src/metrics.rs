@@ -10,6 +10,7 @@ mod store;
 use std::sync::Arc;
 
 use oxtsdb_server::Admin;
+use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
 
 use crate::assemble::DataService;
 use crate::http::running_queries;
@@ -22,6 +23,18 @@ impl DataService {
         queries::report(metrics, &self.engine);
         store::report(metrics, &self.engine, self.writer.clone());
         caches::report(metrics, self.writer.clone(), self.uids.clone());
+        let layout = *self.uids.layout();
+        admin.describe(|facts| {
+            facts.uid_widths = Some(WidthFacts {
+                metric: layout.widths.metric.bytes(),
+                tagk: layout.widths.tagk.bytes(),
+                tagv: layout.widths.tagv.bytes(),
+            });
+            facts.salt = Some(SaltFacts {
+                width: layout.salt.width(),
+                buckets: layout.salt.bucket_count(),
+            });
+        });
         let engine = self.engine.clone();
         admin.add_page("/debug/queries", move || running_queries(&engine));
     }

@@ -49,6 +49,7 @@ use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::data_table;
 use oxtsdb_server::settings::SettingError;
+use oxtsdb_server::admin::deployment::WidthFacts;
 use oxtsdb_server::store::{StorePart, StoreTable};
 use oxtsdb_server::{Admin, GrpcServer, Shutdown};
 use tonic::service::Routes;
@@ -111,6 +112,14 @@ impl UidService {
     /// Adds the metrics of the service to those of the process.
     pub fn report_to(&self, admin: &Admin) {
         metrics::report(&admin.metrics, &self.domain);
+        let kinds = self.domain.layout().kinds;
+        admin.describe(|facts| {
+            facts.uid_widths = Some(WidthFacts {
+                metric: kinds.metric.width.bytes(),
+                tagk: kinds.tagk.width.bytes(),
+                tagv: kinds.tagv.width.bytes(),
+            });
+        });
     }
 
     /// Adds the services to a server.
@@ -130,6 +139,16 @@ impl UidService {
             .add_service(self.admin.clone())
             .add_service(self.reclaim.clone())
     }
+}
+
+/// Checks that a store's UIDs have the widths of the settings, without the service, as a start does.
+///
+/// # Errors
+///
+/// A setting breaks its rule, most UIDs of a kind have another width, or the store fails.
+pub async fn check_widths(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyhow::Result<()> {
+    let config = settings.check()?;
+    Ok(widths::check(&UidTable::new(store, config.table, config.layout)).await?)
 }
 
 /// Assembles the service over a store that has the tables of [`store_part`]. Watches end when `shutdown` begins.

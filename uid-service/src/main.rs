@@ -57,6 +57,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let _telemetry = telemetry::init_service("uid-service", &cli.log, &cli.server)?;
     let part = uid_service::store_part(&cli.uids)?;
     let program = Program {
+        name: "uid-service",
         args: &cli.server,
         stores: [&part],
         listeners: [ListenAddress {

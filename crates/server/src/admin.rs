@@ -11,6 +11,7 @@
 //! ends, so that a drain can be observed. Its connections are not among those of the process: clients that take all
 //! of these do not make a process look dead.
 
+pub mod deployment;
 mod listen;
 mod readiness;
 mod serve;
@@ -18,9 +19,11 @@ mod serve;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
+use self::deployment::Deployment;
 pub use self::listen::AdminListen;
 pub use self::readiness::Readiness;
 pub(crate) use self::serve::serve;
@@ -34,6 +37,7 @@ pub struct Admin {
     /// Whether the process can serve.
     pub readiness: Readiness,
     pages: Arc<Mutex<BTreeMap<&'static str, Page>>>,
+    deployment: Arc<Mutex<Deployment>>,
 }
 
 /// Renders a page as JSON.
@@ -50,6 +54,22 @@ impl Admin {
     /// Adds a page of JSON at a path below `/debug`; `render` must not block.
     pub fn add_page(&self, path: &'static str, render: impl Fn() -> Vec<u8> + Send + Sync + 'static) {
         self.pages.lock().insert(path, Page(Arc::new(render)));
+    }
+
+    /// Adds facts to the page of the deployment.
+    pub fn describe(&self, add: impl FnOnce(&mut Deployment)) {
+        add(&mut self.deployment.lock());
+    }
+
+    /// Adds the page of the deployment.
+    pub(crate) fn show_deployment(&self) {
+        let deployment = Arc::clone(&self.deployment);
+        self.add_page(deployment::PATH, move || {
+            let mut facts = deployment.lock().clone();
+            let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            facts.clock_ms = u64::try_from(clock.as_millis()).unwrap_or(u64::MAX);
+            serde_json::to_vec_pretty(&facts).unwrap_or_default()
+        });
     }
 
     fn page(&self, path: &str) -> Option<Page> {

@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tracing::info;
 
+use crate::admin::deployment::{Deployment, ListenerFacts};
 use crate::admin::{self, Admin, AdminListen};
 use crate::args::ServerArgs;
 use crate::connections::Connections;
@@ -37,6 +38,8 @@ use crate::{GrpcOptions, GrpcServer, Shutdown};
 /// What [`Program::run`] needs to know of a program: `S` stores, `L` listeners.
 #[derive(Debug)]
 pub struct Program<'a, const S: usize, const L: usize> {
+    /// Its name.
+    pub name: &'static str,
     /// Settings that all programs have.
     pub args: &'a ServerArgs,
     /// Its stores.
@@ -145,6 +148,8 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         admin.readiness.observe(&shutdown);
         admin.metrics.collect_memory(&memory);
         admin.metrics.requests().observe_by(&args.telemetry);
+        admin.describe(|facts| self.describe(&share, facts));
+        admin.show_deployment();
         // Before the stores are opened, which may take long.
         let admin_listener = AdminListener::start(self.admin, admin.clone())?;
         let signals = tokio::spawn(trigger.on_signal());
@@ -189,6 +194,25 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         Ok(())
     }
 
+    /// Adds what the settings say.
+    fn describe(&self, share: &FixedShare, facts: &mut Deployment) {
+        let args = self.args;
+        facts.program = self.name.to_owned();
+        facts.version = env!("CARGO_PKG_VERSION").to_owned();
+        facts.mode = args.access.mode.to_string();
+        facts.has_policy = args.access.access_policy.is_some();
+        facts.store = args.store.kind_name().to_owned();
+        facts.gateways = args.store.gateways().to_vec();
+        let tables = self.stores.iter().flat_map(|part| part.tables());
+        // Rollup tables share a setting.
+        facts.tables = tables
+            .filter(|table| !table.default_name.is_empty())
+            .map(|table| (table.setting.to_owned(), table.def.name.to_string()))
+            .collect();
+        facts.machine_memory_bytes = MemoryAccount::machine_bytes();
+        facts.has_reduced_caches = share.is_reduced();
+    }
+
     async fn serve<A>(
         &self,
         host: &Host,
@@ -215,10 +239,17 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let mut listening = Vec::with_capacity(L);
         for (bound, listener) in bound.into_iter().zip(&self.listeners) {
             ready += &format!(" {}={}", listener.name, bound.address());
+            let facts = ListenerFacts {
+                name: listener.name.to_owned(),
+                address: bound.address(),
+                has_tls: self.args.tls.tls_certificate.is_some(),
+            };
+            host.admin.describe(|deployment| deployment.listeners.push(facts));
             listening.push(BoundAddress::listen(bound)?);
         }
         if let Some(address) = admin {
             ready += &format!(" admin={address}");
+            host.admin.describe(|deployment| deployment.admin = Some(address));
         }
         host.admin.readiness.started();
         info!(store = %self.args.store, "{ready}");

@@ -110,6 +110,19 @@ impl StoreSettings {
         (self.store == StoreKind::Embedded).then(folder)
     }
 
+    /// The kind of the store, as its setting has it.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self.store {
+            StoreKind::Embedded => "embedded",
+            StoreKind::Hbase => "hbase",
+        }
+    }
+
+    /// The addresses of HBase's gateways; none for the embedded store.
+    pub(crate) fn gateways(&self) -> &[String] {
+        self.hbase.hbase_thrift.as_ref().map_or(&[], Gateways::addresses)
+    }
+
     /// Memory of the stores of these parts, in bytes.
     pub fn memory_bytes(&self, parts: &[&StorePart]) -> u64 {
         match self.store {

@@ -92,6 +92,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
     let data_part = data_service::store_part(&args.data, args.server.memory.limit_bytes()?)?;
     let listen = |name, flag, address| ListenAddress { name, flag, address };
     let program = Program {
+        name: "tsdb",
         args: &args.server,
         stores: [&uid_part, &data_part],
         listeners: [

@@ -45,9 +45,14 @@ impl MemoryAccount {
         }
     }
 
-    /// Half of the memory of the machine, or of the control group if that is smaller.
+    /// Half of [`MemoryAccount::machine_bytes`].
     pub fn default_limit_bytes() -> u64 {
-        available_bytes() / 2
+        Self::machine_bytes() / 2
+    }
+
+    /// The memory of the machine, or of the control group if that is smaller, in bytes.
+    pub fn machine_bytes() -> u64 {
+        available_bytes()
     }
 
     /// The limit, in bytes.

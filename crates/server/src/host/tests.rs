@@ -39,6 +39,7 @@ fn program<'a, const L: usize>(
     listeners: [ListenAddress; L],
 ) -> Program<'a, 1, L> {
     Program {
+        name: "program",
         args,
         stores: [part],
         listeners,

@@ -86,6 +86,13 @@ impl FromStr for Gateways {
     }
 }
 
+impl Gateways {
+    /// The addresses, at least one.
+    pub fn addresses(&self) -> &[String] {
+        &self.0
+    }
+}
+
 impl fmt::Display for Gateways {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(","))
