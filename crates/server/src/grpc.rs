@@ -21,6 +21,7 @@ use tower::Service;
 use tracing::info;
 
 pub use options::GrpcOptions;
+pub use reflection::descriptor_set;
 pub use settings::GrpcSettings;
 
 use crate::admin::Readiness;

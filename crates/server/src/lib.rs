@@ -32,7 +32,7 @@ pub use access::AccessSettings;
 pub use admin::{Admin, AdminListen};
 pub use args::{MemoryLimit, ProgramArgs, ServerArgs};
 pub use deadline::{Deadline, deadline_of};
-pub use grpc::{GrpcOptions, GrpcServer, GrpcSettings};
+pub use grpc::{GrpcOptions, GrpcServer, GrpcSettings, descriptor_set};
 pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;
 pub use oxtsdb_access::PeerCertificates;

@@ -1,4 +1,4 @@
-//! Reflection of the services that a server has, and of no others.
+//! Reflection of the services that a server has, and of no others; descriptors of all.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,6 +28,29 @@ pub(super) fn add(routes: &mut RoutesBuilder, services: &[&str]) -> anyhow::Resu
 struct RawFiles {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     file: Vec<bytes::Bytes>,
+}
+
+/// The descriptor set of the contract, of health and of error details, encoded; for proxies that transcode JSON.
+///
+/// # Errors
+///
+/// None with the sets of this build.
+pub fn descriptor_set() -> anyhow::Result<Vec<u8>> {
+    let sets = [
+        oxtsdb_proto::FILE_DESCRIPTOR_SET,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_types::pb::FILE_DESCRIPTOR_SET,
+    ];
+    let mut added = HashSet::new();
+    let mut all = RawFiles::default();
+    for set in sets {
+        let parsed = FileDescriptorSet::decode(set)?;
+        // Sets share imports, and readers reject a file that comes twice.
+        let files = parsed.file.iter().zip(RawFiles::decode(set)?.file);
+        let new = files.filter(|(file, _)| added.insert(file.name().to_owned()));
+        all.file.extend(new.map(|(_, raw)| raw));
+    }
+    Ok(all.encode_to_vec())
 }
 
 /// The files of a descriptor set that declare these services, with their imports.
@@ -87,6 +110,25 @@ mod tests {
         assert!(!uid.iter().any(|name| name.contains("data/v1")), "{uid:?}");
         assert_eq!(names(&[DATA, UID]), &data | &uid);
         assert!(names(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_descriptor_set_has_each_file_once_after_its_imports() {
+        let set = FileDescriptorSet::decode(descriptor_set().unwrap().as_slice()).unwrap();
+        let mut before = BTreeSet::new();
+        for file in &set.file {
+            for import in &file.dependency {
+                assert!(before.contains(import.as_str()), "{} of {}", import, file.name());
+            }
+            assert!(before.insert(file.name()), "{} twice", file.name());
+        }
+        for file in [
+            "oxtsdb/data/v1/data_service.proto",
+            "oxtsdb/uid/v1/uid_service.proto",
+            "google/rpc/error_details.proto",
+        ] {
+            assert!(before.contains(file), "{before:?}");
+        }
     }
 
     #[test]
