@@ -194,6 +194,101 @@ async fn rejects_tables_that_do_not_match() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs `tsdb doctor` on HBase alone; returns its findings, and whether there is an error.
+async fn doctor(gateways: &str, tables: &Tables, flags: &[&str]) -> anyhow::Result<(String, bool)> {
+    let mut arguments = vec![
+        "doctor".to_owned(),
+        "--only-hbase".to_owned(),
+        "--all".to_owned(),
+        format!("--hbase-thrift={gateways}"),
+    ];
+    arguments.extend(tables.flags());
+    arguments.extend(SOON.iter().chain(flags).map(|flag| (*flag).to_owned()));
+    let folder = tempfile::tempdir()?;
+    let mut process = Process::run("tsdb", arguments, &folder.path().join("log"))?;
+    let status = process.wait().await?;
+    ensure!(
+        matches!(status.code(), Some(0 | 1)),
+        "{status}: {}",
+        process.log()
+    );
+    Ok((process.log(), !status.success()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_what_a_start_rejects() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("doctor")? else {
+        return Ok(());
+    };
+    let gateway = rig.gateways()[0].to_string();
+    let tables = rig.create_tables("doctor").await?;
+    let salted = ["--salt-width=1", "--salt-buckets=7"];
+    let tsdb = Tsdb::start_with(options(&gateway, &tables, &salted)).await?;
+    for metric in ["a", "b", "c", "d"] {
+        write(&tsdb, metric).await?;
+    }
+    let (healthy, failed) = doctor(&gateway, &tables, &salted).await?;
+    ensure!(!failed && healthy.contains(" 0 error, 0 warning"), "{healthy}");
+    for checked in ["gateways", "tables", "UID widths", "salt"] {
+        ensure!(
+            healthy.contains(&format!("ok       {checked}")),
+            "{checked}: {healthy}"
+        );
+    }
+    let missing = Tables {
+        meta: format!("{}-no", tables.meta),
+        ..tables.clone()
+    };
+    let family = Tables {
+        uid: tables.meta.clone(),
+        ..tables.clone()
+    };
+    let mut closed = Proxy::start(rig.gateways()[0]).await?;
+    closed.refuse().await;
+    let two = format!("{gateway},{}", closed.address());
+    let cases: [(&str, &Tables, &[&str], &[&str]); 5] = [
+        (
+            &gateway,
+            &missing,
+            &salted,
+            &["error    tables", "-no` is missing", "tsdb tables create"],
+        ),
+        (
+            &gateway,
+            &family,
+            &salted,
+            &["error    tables", "no `id`", "--uid-table"],
+        ),
+        (
+            &gateway,
+            &tables,
+            &["--uid-width-tagk=4"],
+            &["error    UID widths", "set it to 3"],
+        ),
+        (&gateway, &tables, &[], &["error    salt", "--salt-width 1 fits"]),
+        (
+            &two,
+            &tables,
+            &salted,
+            &["warning  gateways", "Connection refused", "ok       salt"],
+        ),
+    ];
+    for (gateways, tables, flags, says) in cases {
+        let (found, failed) = doctor(gateways, tables, flags).await?;
+        ensure!(failed == says[0].starts_with("error"), "{found}");
+        for part in says {
+            ensure!(found.contains(part), "`{part}`: {found}");
+        }
+    }
+    // The settings of a server's file.
+    let file = tsdb.folder().join("oxtsdb.toml");
+    std::fs::write(&file, "salt_width = 1\nsalt_buckets = 7\n")?;
+    let config = format!("--config={}", file.display());
+    let (found, failed) = doctor(&gateway, &tables, &[&config]).await?;
+    ensure!(!failed, "{found}");
+    Ok(())
+}
+
 /// Runs `tsdb tables create` and returns its output.
 async fn create(rig: &Rig, tables: &Tables, flags: &[&str]) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, compact, copy, delete, fsck, health, import, queries, query, rollup, scan, search,
-    serve, store, tables, tree, uid,
+    annotate, backup, compact, copy, delete, doctor, fsck, health, import, queries, query, rollup, scan, search,
+    serve, store, tables, top, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Compare(Box<copy::compare::CompareArgs>),
     Query(query::QueryArgs),
     Queries(queries::QueriesArgs),
+    Top(top::TopArgs),
     Rollup(rollup::RollupArgs),
     Scan(scan::ScanArgs),
     Delete(delete::DeleteArgs),
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     Store(store::StoreArgs),
     Compact(compact::CompactArgs),
     Health(health::HealthArgs),
+    Doctor(Box<doctor::DoctorArgs>),
+    /// Print the contract as a protobuf descriptor set, for proxies that transcode JSON: `tsdb descriptors > oxtsdb.pb`
+    Descriptors,
     /// Print the version
     Version,
 }

@@ -2,12 +2,14 @@
 //!
 //! Without arguments it says what it can do; every command's `--help` is its reference.
 
+mod admin;
 mod annotate;
 mod backup;
 mod cli;
 mod compact;
 mod copy;
 mod delete;
+mod doctor;
 mod fsck;
 mod health;
 mod import;
@@ -20,12 +22,15 @@ mod serve;
 mod settings;
 mod stdout;
 mod store;
+mod table_args;
 mod tables;
 mod target;
 mod time_zone;
+mod top;
 mod tree;
 mod uid;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -66,6 +71,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Compare(args) => copy::compare::run(*args).await,
             Command::Query(args) => query::run(args).await,
             Command::Queries(args) => queries::run(args).await,
+            Command::Top(args) => top::run(args).await,
             Command::Rollup(args) => rollup::run(args).await,
             Command::Scan(args) => scan::run(args).await,
             Command::Delete(args) => delete::run(args).await,
@@ -80,6 +86,11 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Store(args) => store::run(args).await,
             Command::Compact(args) => compact::run(args).await,
             Command::Health(args) => health::run(args).await,
+            Command::Doctor(args) => doctor::run(*args).await,
+            Command::Descriptors => {
+                std::io::stdout().write_all(&oxtsdb_server::descriptor_set()?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Version => {
                 println!("tsdb {} (OxTSDB)", env!("CARGO_PKG_VERSION"));
                 Ok(ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ use oxtsdb_server::settings::{self, FileSettings};
 
 /// The commands that read settings from files. What the files say is what `serve` understands; another
 /// command uses what it has a flag for.
-const WITH_FILES: [&[&str]; 2] = [&["serve"], &["tables", "create"]];
+const WITH_FILES: [&[&str]; 3] = [&["serve"], &["tables", "create"], &["doctor"]];
 
 /// The matches of `root` for `arguments`, with what the files say that the arguments name.
 ///

@@ -152,6 +152,11 @@ impl<C> Server<C> {
         })
     }
 
+    /// Its URL.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The error of a call in one line: the attempt, the server, the error.
     pub(crate) fn error(&self, attempt: &str, error: &Error) -> anyhow::Error {
         anyhow!("{attempt} at {}: {error}{}", self.url, wrong_port(error))

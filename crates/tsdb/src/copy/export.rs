@@ -10,10 +10,11 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 
 use super::manifest::{End, Header, Manifest, ManifestWriter, Segment, TableHeader};
-use super::place::{OpenStore, Place, TableArgs};
+use super::place::{OpenStore, Place};
 use super::segment::SegmentWriter;
 use super::source;
 use crate::stdout::print;
+use crate::table_args::TableArgs;
 use crate::uid::progress;
 
 /// Export all tables of a store to a folder

@@ -20,9 +20,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::manifest::{Manifest, Segment};
-use super::place::{OpenStore, OpenTable, Place, TableArgs};
+use super::place::{OpenStore, OpenTable, Place};
 use super::source::read_segment;
 use crate::stdout::print;
+use crate::table_args::TableArgs;
 
 /// Bytes of cells that are written at once.
 const BATCH_BYTES: usize = 4 << 20;

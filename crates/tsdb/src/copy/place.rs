@@ -6,18 +6,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use clap::Args;
-use data_service::DataSettings;
-use data_service::settings::TableSettings;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef, TableName};
-use oxtsdb_schema::{RowKeyLayout, UidWidth, UidWidths};
-use oxtsdb_server::store::{Gateways, HbaseSettings, StoreKind, StoreSettings};
+use oxtsdb_server::store::{Gateways, StoreKind, StoreSettings};
 use uid_service::UidSettings;
-use uid_service::settings::UidTableSettings;
 
 use super::manifest::{Header, Manifest, TableHeader};
 use super::rollups::Rollups;
+use crate::table_args::TableArgs;
 
 /// Memory that the stores of a copy share: caches, and points that are in no file yet.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -61,57 +57,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Names of tables, the layout of their keys, and connections, as for `serve`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct TableArgs {
-    #[command(flatten)]
-    uid_tables: UidTableSettings,
-
-    #[command(flatten)]
-    data_tables: TableSettings,
-
-    /// Copy the tables of these rollups too: JSON, or the path of a file with it that ends in .json
-    /// (tsd.rollups.config)
-    #[arg(
-        long,
-        env = "OXTSDB_ROLLUPS_CONFIG",
-        value_name = "JSON|FILE",
-        help_heading = "Tables"
-    )]
-    rollups_config: Option<String>,
-
-    #[command(flatten)]
-    hbase: HbaseSettings,
-}
-
 impl TableArgs {
-    /// The layout of row keys.
-    ///
-    /// # Errors
-    ///
-    /// A setting is out of its range.
-    pub(super) fn layout(&self) -> anyhow::Result<RowKeyLayout> {
-        let uids = &self.uid_tables;
-        Ok(RowKeyLayout {
-            salt: self.data_tables.salt()?,
-            widths: UidWidths {
-                metric: UidWidth::new(uids.uid_width_metric).context("--uid-width-metric")?,
-                tagk: UidWidth::new(uids.uid_width_tagk).context("--uid-width-tagk")?,
-                tagv: UidWidth::new(uids.uid_width_tagv).context("--uid-width-tagv")?,
-            },
-        })
-    }
-
-    /// The settings of the data service.
-    fn data(&self) -> DataSettings {
-        let mut data = DataSettings {
-            tables: self.data_tables.clone(),
-            ..DataSettings::default()
-        };
-        data.rollups.rollups_config.clone_from(&self.rollups_config);
-        data
-    }
-
     /// The rollups.
     ///
     /// # Errors

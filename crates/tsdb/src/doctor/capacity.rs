@@ -1,0 +1,300 @@
+//! What can run out: memory, descriptors, connections, disk, UIDs.
+
+use super::finding::{Finding, Level};
+use super::server::Server;
+
+/// Share of a limit from which on it is a warning.
+const NEARLY_USED: f64 = 0.8;
+
+/// What the process takes beyond its limit: allocator, stacks, sockets (docs/limits.md).
+const OVERHEAD: f64 = 1.2;
+
+/// Fewer descriptors than this are the default of a shell, not a choice for a server.
+const FEW_DESCRIPTORS: f64 = 4096.0;
+
+/// Descriptors that connections leave to files (docs/limits.md).
+const FILES: f64 = 512.0;
+
+const DAY: f64 = 86_400.0;
+
+pub(super) fn check(server: &Server) -> Vec<Finding> {
+    let mut findings = memory(server);
+    findings.push(descriptors(server));
+    findings.extend(connections(server));
+    findings.extend(disk(server));
+    findings.extend(uids(server));
+    findings
+}
+
+fn memory(server: &Server) -> Vec<Finding> {
+    let limit = server.value("oxtsdb_memory_limit_bytes");
+    #[expect(clippy::cast_precision_loss, reason = "compared with a tolerance of a fifth")]
+    let machine = server.facts.machine_memory_bytes as f64;
+    let resident = server.value("process_resident_memory_bytes");
+    let found = format!(
+        "limit {}, resident {}, of {} of the machine or its control group",
+        mib(limit),
+        mib(resident),
+        mib(machine)
+    );
+    let warning = |found, advice| Finding::new(Level::Warning, "memory", &server.url, found, advice);
+    let mut findings = vec![if limit * OVERHEAD > machine {
+        warning(
+            format!("{found}: a process at its limit takes a fifth more, and is killed"),
+            format!(
+                "set --memory-limit-mib to at most {:.0}",
+                machine / OVERHEAD / MIB
+            ),
+        )
+    } else if resident > limit * OVERHEAD {
+        warning(
+            format!("{found}: more than the limit and a fifth"),
+            "report this with the output of /metrics: a part of the process is not counted".to_owned(),
+        )
+    } else {
+        Finding::ok("memory", &server.url, found)
+    }];
+    if server.facts.has_reduced_caches {
+        findings.push(Finding::new(
+            Level::Note,
+            "memory",
+            &server.url,
+            "caches and the store's memory are smaller than their settings: they get half of the limit together",
+            "raise --memory-limit-mib, or lower the settings of caches",
+        ));
+    }
+    for sample in server.metrics.samples("oxtsdb_memory_pool_rejected_total") {
+        if sample.value > 0.0 {
+            let pool = sample.label("pool").unwrap_or_default();
+            findings.push(warning(
+                format!(
+                    "the {pool} pool had no memory for {} reservations since the start",
+                    sample.value
+                ),
+                "raise --memory-limit-mib, or send less at a time".to_owned(),
+            ));
+        }
+    }
+    findings
+}
+
+fn descriptors(server: &Server) -> Finding {
+    let (open, max) = (server.value("process_open_fds"), server.value("process_max_fds"));
+    let wanted = server.sum("oxtsdb_connections_limit") + FILES;
+    let found = format!("{open} of {max} are open");
+    let new = |level, found, advice| Finding::new(level, "descriptors", &server.url, found, advice);
+    let raise = "raise the hard limit: ulimit -n, LimitNOFILE of systemd";
+    if open > max * NEARLY_USED {
+        new(Level::Warning, format!("{found}, nearly all"), raise)
+    } else if max < FEW_DESCRIPTORS {
+        new(
+            Level::Warning,
+            format!("{found}: files and connections share them"),
+            raise,
+        )
+    } else if wanted > max {
+        new(
+            Level::Note,
+            format!("{found}, all connections of the listeners' limits and files need {wanted}"),
+            raise,
+        )
+    } else {
+        Finding::ok("descriptors", &server.url, found)
+    }
+}
+
+fn connections(server: &Server) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for sample in server.metrics.samples("oxtsdb_connections_limit") {
+        let listener = sample.label("listener").unwrap_or_default();
+        let of = |name| {
+            server
+                .metrics
+                .sum(name, &[("listener", listener)])
+                .unwrap_or_default()
+        };
+        let open = of("oxtsdb_connections");
+        let rejected = of("oxtsdb_connections_rejected_total");
+        let found = format!(
+            "{open} of {} to {listener} are open, {rejected} were rejected",
+            sample.value
+        );
+        let setting = match listener {
+            "http" => "--max-connections",
+            _ => "--grpc-max-connections",
+        };
+        findings.push(match open > sample.value * NEARLY_USED || rejected > 0.0 {
+            true => Finding::new(
+                Level::Warning,
+                "connections",
+                &server.url,
+                found,
+                format!("raise {setting}, or let clients share connections"),
+            ),
+            false => Finding::ok("connections", &server.url, found),
+        });
+    }
+    findings
+}
+
+fn disk(server: &Server) -> Option<Finding> {
+    let free = server.metrics.value("oxtsdb_store_disk_free_bytes", &[])?;
+    let reserve = server.value("oxtsdb_store_disk_reserve_bytes");
+    let found = format!("{} are free, the reserve is {}", mib(free), mib(reserve));
+    let (level, effect) = if free < reserve / 2.0 {
+        (Level::Error, "writes are rejected")
+    } else if free < reserve {
+        (
+            Level::Error,
+            "merges have stopped, and writes are rejected from half of the reserve on",
+        )
+    } else if free < reserve * 2.0 {
+        (Level::Warning, "merges stop at the reserve")
+    } else {
+        return Some(Finding::ok("disk", &server.url, found));
+    };
+    Some(Finding::new(
+        level,
+        "disk",
+        &server.url,
+        format!("{found}: {effect}"),
+        "add disk, remove old snapshots, set --retention, or lower --disk-reserve-mib",
+    ))
+}
+
+fn uids(server: &Server) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for sample in server.metrics.samples("oxtsdb_uid_used") {
+        let kind = sample.label("kind").unwrap_or_default();
+        let of = |name| server.metrics.value(name, &[("kind", kind)]);
+        let all = sample.value + of("oxtsdb_uid_available").unwrap_or_default();
+        let left = of("oxtsdb_uid_exhaustion_seconds").unwrap_or(f64::INFINITY);
+        let mut found = format!("{} of {all} of {kind} are used", sample.value);
+        if left.is_finite() {
+            found += &format!(
+                ", none is left in {:.1} days at the rate of the last week",
+                left / DAY
+            );
+        }
+        let level = if left < DAY || sample.value >= all {
+            Level::Error
+        } else if left < 30.0 * DAY || sample.value > all * NEARLY_USED {
+            Level::Warning
+        } else {
+            findings.push(Finding::ok("UIDs", &server.url, found));
+            continue;
+        };
+        findings.push(Finding::new(
+            level,
+            "UIDs",
+            &server.url,
+            found,
+            "find the tag that grows with `tsdb uid top`, limit it with --assignment-rules, and take unused UIDs back with \
+             `tsdb uid reclaim`",
+        ));
+    }
+    findings
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+fn mib(bytes: f64) -> String {
+    format!("{:.0} MiB", bytes / MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::server::tests::server;
+    use super::*;
+
+    const HEALTHY: &str = "# TYPE oxtsdb_memory_limit_bytes gauge\noxtsdb_memory_limit_bytes 8589934592\n\
+        # TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 1000000\n\
+        # TYPE process_open_fds gauge\nprocess_open_fds 100\n# TYPE process_max_fds gauge\nprocess_max_fds 65536\n\
+        # TYPE oxtsdb_connections_limit gauge\noxtsdb_connections_limit{listener=\"http\"} 1000\n\
+        # TYPE oxtsdb_connections gauge\noxtsdb_connections{listener=\"http\"} 10\n\
+        # TYPE oxtsdb_store_disk_free_bytes gauge\noxtsdb_store_disk_free_bytes 107374182400\n\
+        # TYPE oxtsdb_store_disk_reserve_bytes gauge\noxtsdb_store_disk_reserve_bytes 1073741824\n\
+        # TYPE oxtsdb_uid_used gauge\noxtsdb_uid_used{kind=\"tagv\"} 1000\n\
+        # TYPE oxtsdb_uid_available gauge\noxtsdb_uid_available{kind=\"tagv\"} 16776215\n\
+        # TYPE oxtsdb_memory_pool_rejected counter\noxtsdb_memory_pool_rejected_total{pool=\"query\"} 0\n";
+
+    /// What is found if a value of [`HEALTHY`] is another one.
+    fn found(before: &str, after: &str) -> Finding {
+        let text = HEALTHY.replace(&format!("{before}\n"), &format!("{after}\n"));
+        assert_ne!(text, HEALTHY);
+        let findings = check(&server(&text));
+        let problems = findings.into_iter().filter(|finding| finding.level != Level::Ok);
+        let [finding] = <[Finding; 1]>::try_from(problems.collect::<Vec<_>>()).unwrap();
+        assert!(!finding.advice.is_empty());
+        finding
+    }
+
+    #[test]
+    fn a_server_with_enough_of_everything_has_no_problems() {
+        let findings = check(&server(HEALTHY));
+        assert!(
+            findings.iter().all(|finding| finding.level == Level::Ok),
+            "{findings:?}"
+        );
+        let checks: Vec<&str> = findings.iter().map(|finding| finding.check).collect();
+        assert_eq!(checks, ["memory", "descriptors", "connections", "disk", "UIDs"]);
+    }
+
+    #[test]
+    fn limits_of_memory_are_compared_with_the_machine() {
+        // 16 GiB: 14 GiB and a fifth do not fit.
+        let limit = found("limit_bytes 8589934592", "limit_bytes 15032385536");
+        assert_eq!(limit.level, Level::Warning);
+        assert_eq!(limit.advice, "set --memory-limit-mib to at most 13653");
+        let resident = found("memory_bytes 1000000", "memory_bytes 11000000000");
+        assert!(resident.found.ends_with("more than the limit and a fifth"));
+        let rejected = found("{pool=\"query\"} 0", "{pool=\"query\"} 7");
+        assert!(rejected.found.contains("the query pool had no memory for 7"));
+        let mut small = server(HEALTHY);
+        small.facts.has_reduced_caches = true;
+        assert_eq!(check(&small)[1].level, Level::Note);
+    }
+
+    #[test]
+    fn descriptors_and_connections_that_run_out_are_found() {
+        assert_eq!(found("max_fds 65536", "max_fds 1024").level, Level::Warning);
+        assert_eq!(found("open_fds 100", "open_fds 60000").level, Level::Warning);
+        let connections = found("{listener=\"http\"} 10", "{listener=\"http\"} 900");
+        assert!(connections.advice.contains("--max-connections"));
+        let text = HEALTHY.replace("} 1000\n# TYPE oxtsdb_conn", "} 70000\n# TYPE oxtsdb_conn");
+        let many = check(&server(&text));
+        let descriptors = many
+            .iter()
+            .find(|finding| finding.check == "descriptors")
+            .unwrap();
+        assert_eq!(descriptors.level, Level::Note);
+        assert!(descriptors.found.contains("need 70512"), "{descriptors:?}");
+    }
+
+    #[test]
+    fn disks_below_the_reserve_are_errors() {
+        let free = |bytes: u64| found("free_bytes 107374182400", &format!("free_bytes {bytes}"));
+        assert_eq!(free(2_000_000_000).level, Level::Warning);
+        assert!(free(1_000_000_000).found.contains("merges have stopped"));
+        let full = free(100_000_000);
+        assert_eq!(full.level, Level::Error);
+        assert!(full.found.ends_with("writes are rejected"), "{full:?}");
+    }
+
+    #[test]
+    fn kinds_of_uids_that_run_out_are_found() {
+        let used = found("{kind=\"tagv\"} 1000", "{kind=\"tagv\"} 900000000");
+        assert_eq!((used.level, used.check), (Level::Warning, "UIDs"));
+        let soon = |seconds: &str| {
+            let more = format!(
+                "# TYPE oxtsdb_uid_exhaustion_seconds gauge\noxtsdb_uid_exhaustion_seconds{{kind=\"tagv\"}} {seconds}\n"
+            );
+            let findings = check(&server(&format!("{HEALTHY}{more}")));
+            findings.into_iter().next_back().unwrap()
+        };
+        assert_eq!(soon("1000000").level, Level::Warning);
+        assert_eq!(soon("3600").level, Level::Error);
+        assert_eq!(soon("100000000").level, Level::Ok);
+        assert_eq!(found("} 16776215", "} 0").level, Level::Error);
+    }
+}

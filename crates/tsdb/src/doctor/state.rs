@@ -1,0 +1,301 @@
+//! What does not work, or did not since the start.
+
+use super::finding::{Finding, Level};
+use super::server::Server;
+
+/// Share of failed calls of a gateway from which on it is a warning.
+const FAILED_CALLS: f64 = 0.01;
+
+/// Merges may be behind by this share of all parts, from [`MIN_DEBT_BYTES`] on.
+const MERGE_DEBT: f64 = 0.5;
+const MIN_DEBT_BYTES: f64 = (1_u64 << 30) as f64;
+
+/// Counters that are 0 on a server without trouble.
+const COUNTERS: [(&str, Level, &str, &str, &str); 8] = [
+    (
+        "oxtsdb_points_failed_total",
+        Level::Warning,
+        "points",
+        "points are not known to be stored, because the store failed",
+        "see the log for the failures; clients have to send these points again",
+    ),
+    (
+        "oxtsdb_store_failed_merges_total",
+        Level::Warning,
+        "merges",
+        "merges failed",
+        "see the log; `tsdb store check` reads all files",
+    ),
+    (
+        "oxtsdb_queries_not_admitted_total",
+        Level::Warning,
+        "queries",
+        "queries were rejected because too many run and wait",
+        "raise --max-concurrent-queries and --memory-limit-mib, or find long queries with `tsdb queries`",
+    ),
+    (
+        "oxtsdb_store_clock_jumps_total",
+        Level::Note,
+        "clock",
+        "jumps of the system's clock were seen",
+        "synchronize the clock by slewing; retention waits a day after a jump ahead",
+    ),
+    (
+        "oxtsdb_tls_handshakes_failed_total",
+        Level::Note,
+        "TLS",
+        "handshakes failed",
+        "the log has the reasons at level debug: --log info,oxtsdb_server=debug",
+    ),
+    (
+        "oxtsdb_tls_mismatches_total",
+        Level::Note,
+        "TLS",
+        "clients used TLS on a port without it, or the reverse",
+        "correct the URLs of clients: https:// for ports with TLS",
+    ),
+    (
+        "oxtsdb_log_lines_dropped_total",
+        Level::Warning,
+        "log",
+        "lines of the log were dropped",
+        "make whatever reads standard error faster, or log less: --log warn, --access-log errors",
+    ),
+    (
+        "oxtsdb_access_refused_total",
+        Level::Note,
+        "rights",
+        "requests were refused",
+        "the log names callers and rules",
+    ),
+];
+
+pub(super) fn check(server: &Server) -> Vec<Finding> {
+    let mut findings = vec![readiness(server)];
+    if server.facts.mode != "rw" {
+        let found = format!("the server is {}", server.facts.mode);
+        findings.push(Finding::new(
+            Level::Note,
+            "mode",
+            &server.url,
+            found,
+            "--mode rw reads and writes",
+        ));
+    }
+    findings.extend(COUNTERS.iter().filter_map(|(name, level, check, what, advice)| {
+        // Servers without such a counter have no such part.
+        let count = server.metrics.sum(name, &[])?;
+        Some(match count > 0.0 {
+            true => Finding::new(
+                *level,
+                check,
+                &server.url,
+                format!("{count} {what} since the start"),
+                *advice,
+            ),
+            false => Finding::ok(check, &server.url, format!("0 {what}")),
+        })
+    }));
+    findings.extend(internal_errors(server));
+    findings.extend(damage(server));
+    findings.extend(merge_debt(server));
+    findings.extend(gateways(server));
+    findings.extend(traces(server));
+    findings
+}
+
+fn readiness(server: &Server) -> Finding {
+    match server.not_ready.as_slice() {
+        [] => Finding::ok("readiness", &server.url, "ready"),
+        reasons => Finding::new(
+            Level::Error,
+            "readiness",
+            &server.url,
+            format!("not ready: {}", reasons.join("; ")),
+            "see its log",
+        ),
+    }
+}
+
+/// Responses that say that the server is at fault.
+fn internal_errors(server: &Server) -> Option<Finding> {
+    let of = |code| server.metrics.sum("oxtsdb_requests_total", &[("code", code)]);
+    let codes = ["INTERNAL", "DATA_LOSS", "UNKNOWN", "500"];
+    let counts = codes.iter().filter_map(|code| Some((code, of(code)?)));
+    let counts: Vec<String> = counts
+        .filter(|(_, count)| *count > 0.0)
+        .map(|(code, count)| format!("{count} {code}"))
+        .collect();
+    server.metrics.sum("oxtsdb_requests_total", &[])?;
+    Some(match counts.as_slice() {
+        [] => Finding::ok("requests", &server.url, "no internal errors"),
+        counts => Finding::new(
+            Level::Warning,
+            "requests",
+            &server.url,
+            format!("requests ended with {} since the start", counts.join(", ")),
+            "see the log; damaged cells are found by `tsdb fsck` and `tsdb store check`",
+        ),
+    })
+}
+
+fn damage(server: &Server) -> Option<Finding> {
+    let ranges = server.metrics.value("oxtsdb_store_damaged_ranges", &[])?;
+    Some(match ranges > 0.0 {
+        true => Finding::new(
+            Level::Error,
+            "damage",
+            &server.url,
+            format!("{ranges} ranges of rows are lost"),
+            "`tsdb store check` lists them; restore them from a snapshot, then remove the files from set-aside/",
+        ),
+        false => Finding::ok("damage", &server.url, "none"),
+    })
+}
+
+fn merge_debt(server: &Server) -> Option<Finding> {
+    let debt = server.metrics.value("oxtsdb_store_merge_debt_bytes", &[])?;
+    let parts = server.value("oxtsdb_store_part_bytes");
+    let gib = debt / MIN_DEBT_BYTES;
+    Some(match debt > MIN_DEBT_BYTES && debt > parts * MERGE_DEBT {
+        true => Finding::new(
+            Level::Warning,
+            "merges",
+            &server.url,
+            format!("merges have {gib:.1} GiB to read, more than half of all parts"),
+            "raise --merge-mib-per-second, if the disk is not busy",
+        ),
+        false => Finding::ok("merges", &server.url, format!("{gib:.1} GiB to read")),
+    })
+}
+
+fn gateways(server: &Server) -> Vec<Finding> {
+    let up = server.metrics.samples("oxtsdb_hbase_gateway_up");
+    let all_down = up.iter().all(|sample| sample.value == 0.0);
+    let mut findings = Vec::new();
+    for sample in up {
+        let gateway = sample.label("gateway").unwrap_or_default();
+        let of = |name| {
+            server
+                .metrics
+                .value(name, &[("gateway", gateway)])
+                .unwrap_or_default()
+        };
+        let failed = of("oxtsdb_hbase_calls_failed_total");
+        let calls = of("oxtsdb_hbase_call_seconds_count");
+        let new = |level, found, advice: &str| Finding::new(level, "gateways", &server.url, found, advice);
+        findings.push(if sample.value == 0.0 {
+            let level = if all_down { Level::Error } else { Level::Warning };
+            let advice =
+                "start HBase's Thrift server there (`hbase thrift start`), or take it out of --hbase-thrift";
+            new(level, format!("{gateway} cannot be reached"), advice)
+        } else if failed > calls * FAILED_CALLS {
+            let advice = "see the logs of the Thrift server and of the region servers";
+            let found = format!("{failed} of {calls} calls to {gateway} failed since the start");
+            new(Level::Warning, found, advice)
+        } else {
+            Finding::ok("gateways", &server.url, format!("{gateway} responds"))
+        });
+    }
+    findings
+}
+
+fn traces(server: &Server) -> Option<Finding> {
+    let of = |result| {
+        server
+            .metrics
+            .sum("oxtsdb_trace_spans_total", &[("result", result)])
+    };
+    let failed = of("failed")?;
+    (failed > 0.0).then(|| {
+        let exported = of("exported").unwrap_or_default();
+        let found = format!("{failed} spans could not be sent, {exported} were");
+        let advice = "check the collector at --otlp-endpoint";
+        Finding::new(Level::Note, "traces", &server.url, found, advice)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::server::tests::server;
+    use super::*;
+
+    fn problems(metrics: &str) -> Vec<Finding> {
+        let findings = check(&server(metrics)).into_iter();
+        findings.filter(|finding| finding.level != Level::Ok).collect()
+    }
+
+    fn one(metrics: &str) -> Finding {
+        let [finding] = <[Finding; 1]>::try_from(problems(metrics)).unwrap();
+        assert!(!finding.advice.is_empty());
+        finding
+    }
+
+    fn counter(name: &str, value: u32) -> String {
+        format!("# TYPE {name} counter\n{name}_total {value}\n")
+    }
+
+    #[test]
+    fn counters_of_trouble_are_found_when_they_count() {
+        for (name, level, check, ..) in COUNTERS {
+            let name = name.strip_suffix("_total").unwrap();
+            assert_eq!(problems(&counter(name, 0)), [], "{name}");
+            let finding = one(&counter(name, 3));
+            assert_eq!((finding.level, finding.check), (level, check), "{name}");
+            assert!(finding.found.starts_with("3 "), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn servers_that_are_not_ready_or_read_only_are_found() {
+        let mut server = server("");
+        assert_eq!(check(&server)[0], Finding::ok("readiness", &server.url, "ready"));
+        server.not_ready = vec!["draining".to_owned(), "no store".to_owned()];
+        server.facts.mode = "ro".to_owned();
+        let findings = check(&server);
+        assert_eq!(findings[0].level, Level::Error);
+        assert_eq!(findings[0].found, "not ready: draining; no store");
+        assert_eq!((findings[1].check, findings[1].level), ("mode", Level::Note));
+    }
+
+    #[test]
+    fn damage_debt_and_internal_errors_are_found() {
+        let gauge = |name: &str, value: u64| format!("# TYPE {name} gauge\n{name} {value}\n");
+        assert_eq!(one(&gauge("oxtsdb_store_damaged_ranges", 2)).level, Level::Error);
+        assert_eq!(problems(&gauge("oxtsdb_store_damaged_ranges", 0)), []);
+        let debt = |debt, parts| {
+            gauge("oxtsdb_store_merge_debt_bytes", debt) + &gauge("oxtsdb_store_part_bytes", parts)
+        };
+        assert_eq!(one(&debt(3 << 30, 4 << 30)).check, "merges");
+        assert_eq!(problems(&debt(3 << 30, 9 << 30)), []);
+        assert_eq!(problems(&debt(1 << 20, 1 << 20)), []);
+        let requests = |code: &str| {
+            format!(
+                "# TYPE oxtsdb_requests counter\noxtsdb_requests_total{{protocol=\"grpc\",code=\"{code}\"}} 4\n"
+            )
+        };
+        assert!(one(&requests("INTERNAL")).found.contains("4 INTERNAL"));
+        assert_eq!(problems(&requests("NOT_FOUND")), []);
+        let spans = "# TYPE oxtsdb_trace_spans counter\noxtsdb_trace_spans_total{result=\"failed\"} 1\n";
+        assert_eq!(one(spans).level, Level::Note);
+    }
+
+    #[test]
+    fn gateways_that_are_down_or_fail_are_found() {
+        let gateways = |up: [u8; 2], failed: u32| {
+            format!(
+                "# TYPE oxtsdb_hbase_gateway_up gauge\noxtsdb_hbase_gateway_up{{gateway=\"a\"}} {}\n\
+                 oxtsdb_hbase_gateway_up{{gateway=\"b\"}} {}\n# TYPE oxtsdb_hbase_calls_failed counter\n\
+                 oxtsdb_hbase_calls_failed_total{{gateway=\"a\"}} {failed}\n# TYPE oxtsdb_hbase_call_seconds histogram\n\
+                 oxtsdb_hbase_call_seconds_count{{gateway=\"a\"}} 100\n",
+                up[0], up[1]
+            )
+        };
+        assert_eq!(problems(&gateways([1, 1], 1)), []);
+        assert_eq!(one(&gateways([1, 0], 0)).level, Level::Warning);
+        assert!(one(&gateways([1, 1], 2)).found.contains("2 of 100 calls"));
+        let down = problems(&gateways([0, 0], 0));
+        assert!(down.iter().all(|finding| finding.level == Level::Error));
+        assert_eq!(down.len(), 2);
+    }
+}
