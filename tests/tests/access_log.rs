@@ -1,12 +1,19 @@
 //! The access log: a line for each request, with its id, caller, code, bytes, duration, rows and points.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
 use anyhow::{Context as _, ensure};
+use oxtsdb_tests::http::Http;
+use oxtsdb_tests::metrics::Metrics;
 use oxtsdb_tests::raw_http::RawHttp;
 use oxtsdb_tests::read_back::series_of;
 use oxtsdb_tests::sample::Sample;
+use oxtsdb_tests::tokens::{Signer, jwks, replace};
 use oxtsdb_tests::write_requests::write_request;
-use oxtsdb_tests::{Options, Tsdb, until};
+use oxtsdb_tests::{DataProgram, Options, Tsdb, UidProgram, program_path, until};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const T: i64 = 1_500_000_000_000;
 
@@ -153,4 +160,149 @@ async fn it_is_off_by_default() -> anyhow::Result<()> {
     let lines = lines(&mut tsdb);
     ensure!(lines.is_empty(), "{lines:#?}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_requests_are_logged_with_those_that_failed() -> anyhow::Result<()> {
+    for (threshold, has_fast) in [("0", true), ("3600000", false)] {
+        let options = Options::default()
+            .flag("--access-log", "slow")
+            .flag("--access-log-slow-ms", threshold)
+            .flag("--log-format", "json");
+        let mut tsdb = Tsdb::start_with(options).await?;
+        ensure!(tsdb.http().get("/api/version").await?.status == 200);
+        ensure!(tsdb.http().get("/api/query").await?.status == 400);
+        // Lines are in the order of the requests.
+        line(&mut tsdb, json!({ "method": "/api/query", "code": "400" })).await?;
+        let has_version = lines(&mut tsdb)
+            .iter()
+            .any(|line| line["method"] == "/api/version");
+        ensure!(has_version == has_fast, "{threshold} ms: {:#?}", lines(&mut tsdb));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_uid_service_logs_the_id_of_the_request_that_it_serves() -> anyhow::Result<()> {
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let flags = ["--access-log=all".to_owned(), "--log-format=json".to_owned()];
+    let mut uid = UidProgram::start_with(folder.path(), None, &flags).await?;
+    let data = DataProgram::start_with(folder.path(), uid.address(), &flags).await?;
+    let sample = Sample::int("log.m", &[("host", "a")], T, 1);
+    let mut request = tonic::Request::new(write_request([&sample]));
+    request
+        .metadata_mut()
+        .insert("x-request-id", "through-both".parse()?);
+    data.client().write(request).await?;
+    until("the UID service has logged the call", || {
+        let log = uid.process().log();
+        let is_logged = log
+            .lines()
+            .any(|line| line.contains("UidService/GetOrCreateUids") && line.contains("\"through-both\""));
+        async move {
+            ensure!(is_logged, "{log}");
+            Ok(())
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_with_credentials_have_their_names_in_the_log() -> anyhow::Result<()> {
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let signer = Signer::new("key")?;
+    let [policy, keys] = ["policy.toml", "jwks.json"].map(|name| folder.path().join(name));
+    replace(&policy, "[[rule]]\nwho = ['sub:olga']\nmay = ['write']\n")?;
+    replace(&keys, &jwks(&[&signer]))?;
+    let options = Options::default()
+        .flag("--access-log", "all")
+        .flag("--log-format", "json")
+        .flag("--access-policy", &policy.display().to_string())
+        .flag("--jwks", &keys.display().to_string())
+        .flag("--token-audience", "oxtsdb");
+    let mut tsdb = Tsdb::start_with(options).await?;
+    for (subject, code) in [("olga", "OK"), ("mallory", "PERMISSION_DENIED")] {
+        let token = signer.token(subject, &json!({}))?;
+        let sample = Sample::int("log.m", &[("host", "a")], T, 1);
+        let mut request = tonic::Request::new(write_request([&sample]));
+        request
+            .metadata_mut()
+            .insert("authorization", format!("Bearer {token}").parse()?);
+        let written = tsdb.data().write(request).await;
+        ensure!(written.is_ok() == (code == "OK"), "{subject}: {written:?}");
+        line(
+            &mut tsdb,
+            json!({ "caller": format!("sub:{subject}"), "code": code }),
+        )
+        .await?;
+        ensure!(!tsdb.process().log().contains(&token), "a token is in the log");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_not_read_holds_up_no_request() -> anyhow::Result<()> {
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let mut options = std::process::Command::new(program_path("tsdb")?);
+    options
+        .arg("serve")
+        .arg("--access-log=all")
+        .arg("--lame-duck-seconds=0");
+    options.arg(format!("--data-dir={}", folder.path().display()));
+    for listener in ["http", "data", "uid", "admin"] {
+        options.arg(format!("--{listener}-listen=127.0.0.1:0"));
+    }
+    // A pipe takes 64 KiB.
+    options.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = Unread(options.spawn()?);
+    let ready = server.0.stdout.take().context("standard output")?;
+    let ready = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        BufReader::new(ready).read_line(&mut line).map(|_| line)
+    });
+    let ready = ready.await??;
+    let address = |name: &str| {
+        let words = ready.split_whitespace();
+        let address = words.filter_map(|word| word.strip_prefix(name)).next();
+        anyhow::Ok(Http::new(address.with_context(|| ready.clone())?.parse()?))
+    };
+    let (http, admin) = (address("http=")?, address("admin=")?);
+    let mut dropped = 0.0;
+    // The queue has 16,384 lines.
+    for _ in 0..40 {
+        for _ in 0..1000 {
+            ensure!(http.get("/api/version").await?.status == 200);
+        }
+        dropped = Metrics::scrape(&admin)
+            .await?
+            .value("oxtsdb_log_lines_dropped_total");
+        if dropped > 0.0 {
+            break;
+        }
+    }
+    ensure!(dropped > 0.0, "no line was dropped");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&server.0),
+        rustix::process::Signal::TERM,
+    )?;
+    until("the server ends", || {
+        let ended = server.0.try_wait();
+        async move {
+            let status = ended?.context("it runs")?;
+            ensure!(status.success(), "{status}");
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// A process whose standard error is not read; dropping it kills it.
+struct Unread(Child);
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

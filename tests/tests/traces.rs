@@ -20,6 +20,7 @@ use oxtsdb_proto::data::v1::QueryRequest;
 use oxtsdb_tests::metrics::Metrics;
 use oxtsdb_tests::raw_http::RawHttp;
 use oxtsdb_tests::read_back::{always, sub_query};
+use oxtsdb_tests::rig::Rig;
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{DataProgram, Options, Tsdb, UidProgram, until};
@@ -207,13 +208,25 @@ async fn requests_are_traced_through_both_services() -> anyhow::Result<()> {
     let trace = collector.trace(over_http, &expected).await?;
     trace.check_connected(caller)?;
 
+    // What the caller says about its trace goes on to the next service.
+    let state = 0xa5;
+    let other = Sample::int("traced.other", &[("host", "a")], T, 1);
+    let mut request = with_trace(write_request([&other]), &traceparent(state, caller, true))?;
+    request
+        .metadata_mut()
+        .insert("tracestate", "vendor=of-the-caller".parse()?);
+    data.client().write(request).await?;
+    let uid_call = "uid-service oxtsdb.uid.v1.UidService/GetOrCreateUids";
+    let trace = collector.trace(state, &[uid_call]).await?;
+    ensure!(trace.span(uid_call)?.trace_state == "vendor=of-the-caller");
+
     // A caller that does not sample.
     let request = with_trace(write_request([&sample]), &traceparent(0xa4, caller, false))?;
     data.client().write(request).await?;
     let metrics = Metrics::scrape(&data.admin()).await?;
     ensure!(metrics.value("oxtsdb_trace_spans_total{result=\"exported\"}") > 5.0);
     let received = collector.0.lock().await;
-    let known = [write, query, over_http].map(u128::to_be_bytes);
+    let known = [write, query, over_http, state].map(u128::to_be_bytes);
     for (service, span) in &*received {
         ensure!(
             known.iter().any(|trace| span.trace_id == trace),
@@ -228,7 +241,18 @@ async fn requests_are_traced_through_both_services() -> anyhow::Result<()> {
 async fn a_collector_that_hangs_holds_up_nothing() -> anyhow::Result<()> {
     // It accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = format!("http://{}", silent.local_addr()?);
+    check_without_collector(silent.local_addr()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_away_holds_up_nothing() -> anyhow::Result<()> {
+    let closed = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+    check_without_collector(closed).await
+}
+
+/// Writes while the collector takes no spans; the log says so once.
+async fn check_without_collector(collector: SocketAddr) -> anyhow::Result<()> {
+    let endpoint = format!("http://{collector}");
     let mut tsdb = Tsdb::start_with(Options::default().flag("--otlp-endpoint", &endpoint)).await?;
     for second in 0..200 {
         let sample = Sample::int("traced.m", &[("host", "a")], T + second * 1000, 1);
@@ -236,9 +260,24 @@ async fn a_collector_that_hangs_holds_up_nothing() -> anyhow::Result<()> {
         ensure!(written.written == 1);
     }
     let admin = tsdb.admin();
+    let failed = async || {
+        anyhow::Ok(
+            Metrics::scrape(&admin)
+                .await?
+                .value("oxtsdb_trace_spans_total{result=\"failed\"}"),
+        )
+    };
     until("spans count as failed", || async {
-        let metrics = Metrics::scrape(&admin).await?;
-        ensure!(metrics.value("oxtsdb_trace_spans_total{result=\"failed\"}") > 0.0);
+        ensure!(failed().await? > 0.0);
+        Ok(())
+    })
+    .await?;
+    // Another message.
+    let before = failed().await?;
+    let sample = Sample::int("traced.m", &[("host", "a")], T, 1);
+    tsdb.data().write(write_request([&sample])).await?;
+    until("another message fails", || async {
+        ensure!(failed().await? > before);
         Ok(())
     })
     .await?;
@@ -250,5 +289,72 @@ async fn a_collector_that_hangs_holds_up_nothing() -> anyhow::Result<()> {
         "the end took {:?}",
         begun.elapsed()
     );
+    let log = tsdb.process().log();
+    let lines = log.matches("the collector of traces does not take spans").count();
+    ensure!(lines == 1 && !log.contains("ExportError"), "{log}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_access_log_has_ids_of_sampled_traces_only() -> anyhow::Result<()> {
+    let (_collector, address) = Collector::start().await?;
+    let options = Options::default()
+        .flag("--otlp-endpoint", &format!("http://{address}"))
+        .flag("--access-log", "all")
+        .flag("--log-format", "json");
+    let mut tsdb = Tsdb::start_with(options).await?;
+    let sample = Sample::int("traced.m", &[("host", "a")], T, 1);
+    for (trace, is_sampled) in [(0xb1, true), (0xb2, false)] {
+        let mut request = with_trace(write_request([&sample]), &traceparent(trace, 7, is_sampled))?;
+        let id = format!("request-{trace}");
+        request.metadata_mut().insert("x-request-id", id.parse()?);
+        tsdb.data().write(request).await?;
+        let line = until("the request is logged", || {
+            let log = tsdb.process().log();
+            let line = log
+                .lines()
+                .find(|line| line.contains("\"access\"") && line.contains(&id));
+            let line = line.map(str::to_owned).with_context(|| log.clone());
+            async move { line }
+        })
+        .await?;
+        ensure!(
+            line.contains(&format!("\"trace_id\":\"{trace:032x}\"")) == is_sampled,
+            "{line}"
+        );
+        ensure!(line.contains("trace_id") == is_sampled, "{line}");
+    }
+    Ok(())
+}
+
+/// Calls to HBase are spans. Runs beside an HBase only.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_to_hbase_are_traced() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("traces")? else {
+        return Ok(());
+    };
+    let tables = rig.create_tables("traces").await?;
+    let (collector, address) = Collector::start().await?;
+    let options = Options::default()
+        .flags(rig.flags(&tables))
+        .flag("--otlp-endpoint", &format!("http://{address}"))
+        .flag("--trace-sample-ratio", "0");
+    let tsdb = Tsdb::start_with(options).await?;
+    let sample = Sample::int("traced.m", &[("host", "a")], T, 1);
+    let request = with_trace(write_request([&sample]), &traceparent(0xc1, 7, true))?;
+    tsdb.data().write(request).await?;
+    let trace = collector
+        .trace(0xc1, &["tsdb hbase", "tsdb store", "tsdb resolve"])
+        .await?;
+    trace.check_connected(7)?;
+    let message = QueryRequest {
+        range: Some(always()),
+        queries: vec![sub_query("traced.m", AggregateFunction::Sum)],
+        ..QueryRequest::default()
+    };
+    let request = with_trace(message, &traceparent(0xc2, 7, true))?;
+    let mut frames = tsdb.data().query(request).await?.into_inner();
+    while frames.message().await?.is_some() {}
+    let trace = collector.trace(0xc2, &["tsdb hbase", "tsdb scan"]).await?;
+    trace.check_connected(7)
 }

@@ -147,12 +147,12 @@ impl Middleware for AccessMiddleware {
         let certificates = request.extensions().get::<PeerCertificates>().cloned();
         let identity = control.identify(request.headers_mut(), certificates.as_ref());
         let access = identity.and_then(|identity| {
+            telemetry::called_by(&identity);
             let access = control.admit_grpc(&identity, request.uri().path())?;
             Ok((identity, access))
         });
         match access {
             Ok((identity, access)) => {
-                telemetry::called_by(&identity);
                 request.extensions_mut().insert(identity);
                 request.extensions_mut().insert(access);
                 Box::pin(inner.call(request))

@@ -65,6 +65,8 @@ impl Default for Metrics {
         metrics.collect(|figures| {
             let help = "Spans that were sent to the collector of traces, or could not be";
             figures.counter_by("trace_spans", help, "result", telemetry::spans());
+            let help = "Lines of the log that were dropped, because it could not be written fast enough";
+            figures.counter("log_lines_dropped", help, telemetry::dropped_lines());
         });
         metrics
     }

@@ -6,11 +6,13 @@ mod traces;
 
 use std::io::IsTerminal as _;
 use std::str::FromStr;
+use std::sync::{OnceLock, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -50,22 +52,36 @@ impl FromStr for LogFormat {
 /// The default filter of services.
 pub const DEFAULT_FILTER: &str = "info";
 
-/// The engine of the row store logs every flush at level info; a filter can enable it. The exporter of traces logs each
-/// failed message.
+/// The engine of the row store logs every flush at level info; a filter can enable it.
 const QUIET: &str =
     "fjall=warn,lsm_tree=warn,opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
 
 /// Lines that wait to be written. More are dropped: a log that cannot be written must not hold up requests.
 const MAX_LINES: usize = 16_384;
 
+/// The event of each message that the collector of traces did not take; [`traces`] logs when that begins and ends.
+const EXPORT_ERROR: &str = "BatchSpanProcessor.ExportError";
+
+/// Counts the lines that were dropped.
+static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// Lines that the log had no space for, since the start.
+pub(crate) fn dropped_lines() -> u64 {
+    DROPPED.get().map_or(0, |count| count.dropped_lines() as u64)
+}
+
 /// How long the end of a program waits for the collector of traces.
 const LAST_SPANS: Duration = Duration::from_secs(3);
+
+/// How long it waits for lines to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Writes logs and sends spans until it is dropped.
 #[derive(Debug)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
-    _lines: WorkerGuard,
+    /// Writes the lines that wait when it is dropped.
+    lines: Option<WorkerGuard>,
 }
 
 impl Drop for Telemetry {
@@ -75,6 +91,15 @@ impl Drop for Telemetry {
         {
             tracing::warn!(%error, "the last spans were not sent to the collector of traces");
         }
+        // On a thread of its own: where standard error is not read any more, this blocks.
+        let lines = self.lines.take();
+        let (written, ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(lines);
+            let _ = written.send(());
+        });
+        // After that the lines are lost.
+        let _ = ended.recv_timeout(LAST_LINES);
     }
 }
 
@@ -116,6 +141,8 @@ fn start(
         .lossy(true)
         .buffered_lines_limit(MAX_LINES)
         .finish(std::io::stderr());
+    // Set before only by an initialization that the next lines reject.
+    let _ = DROPPED.set(lines.error_counter());
     let is_span = |metadata: &tracing::Metadata<'_>| metadata.target() == SPANS;
     let log = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
@@ -124,7 +151,9 @@ fn start(
         LogFormat::Text => log.boxed(),
         LogFormat::Json => log.json().flatten_event(true).boxed(),
     };
-    let log = log.with_filter(filter.and(filter_fn(move |metadata| !is_span(metadata))));
+    let is_logged =
+        move |metadata: &tracing::Metadata<'_>| !is_span(metadata) && metadata.name() != EXPORT_ERROR;
+    let log = log.with_filter(filter.and(filter_fn(is_logged)));
     let (provider, tracer) = traces.unzip();
     let spans = tracer.map(|tracer| {
         tracing_opentelemetry::layer()
@@ -141,6 +170,6 @@ fn start(
         .map_err(|error| anyhow!("logs are written already: {error}"))?;
     Ok(Telemetry {
         provider,
-        _lines: guard,
+        lines: Some(guard),
     })
 }

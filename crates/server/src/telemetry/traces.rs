@@ -23,7 +23,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider, SpanData,
 };
-use tracing::Span;
+use tracing::{Span, info, warn};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::TelemetrySettings;
@@ -80,7 +80,11 @@ pub(super) fn start(
         .with_max_export_batch_size(MAX_BATCH)
         .with_scheduled_delay(EXPORT_INTERVAL)
         .build();
-    let processor = BatchSpanProcessor::builder(Counted(exporter))
+    let counted = Counted {
+        exporter,
+        fails: AtomicBool::new(false),
+    };
+    let processor = BatchSpanProcessor::builder(counted)
         .with_batch_config(batches)
         .build();
     let instance = format!("{:016x}", rand::random::<u64>());
@@ -103,27 +107,37 @@ pub(super) fn start(
 
 /// Counts what becomes of spans.
 #[derive(Debug)]
-struct Counted(SpanExporter);
+struct Counted {
+    exporter: SpanExporter,
+    /// The last message failed.
+    fails: AtomicBool,
+}
 
 impl opentelemetry_sdk::trace::SpanExporter for Counted {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
-        let exported = self.0.export(batch).await;
+        let exported = self.exporter.export(batch).await;
         let count = if exported.is_ok() { &EXPORTED } else { &FAILED };
         count.fetch_add(spans, Ordering::Relaxed);
+        // A line when it begins and when it ends, not one for each message.
+        match (&exported, self.fails.swap(exported.is_err(), Ordering::Relaxed)) {
+            (Err(error), false) => warn!(%error, "the collector of traces does not take spans"),
+            (Ok(()), true) => info!("the collector of traces takes spans again"),
+            _ => {}
+        }
         exported
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(timeout)
+        self.exporter.shutdown_with_timeout(timeout)
     }
 
     fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
+        self.exporter.force_flush()
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.0.set_resource(resource);
+        self.exporter.set_resource(resource);
     }
 }
 
@@ -134,12 +148,12 @@ pub(crate) fn continue_trace(span: &Span, headers: &HeaderMap) {
     let _ = span.set_parent(context);
 }
 
-/// The id of a span's trace; `None` if it is not traced.
+/// The id of a span's trace; `None` if the collector does not get it.
 pub(crate) fn trace_id(span: &Span) -> Option<String> {
     let context = span.context();
     let span = context.span();
     let context = span.span_context();
-    context.is_valid().then(|| context.trace_id().to_string())
+    context.is_sampled().then(|| context.trace_id().to_string())
 }
 
 /// Adds the current span to the headers of a request to another service.
