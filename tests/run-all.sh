@@ -38,6 +38,9 @@ part "stubs in Java" timeout 600 stubs/run.sh java
 part "stubs in TypeScript" timeout 600 stubs/run.sh connect-es grpc-js
 part "writers in Python and Go" timeout 600 ../clients/test.sh
 part "collectd" timeout 600 real/collectd.sh "${COLLECTD_SECONDS:-120}"
+part "alerts and dashboard" timeout 300 ../deploy/alerts/check.sh
+part "container image" timeout 300 ../deploy/container/check.sh
+part "Kubernetes manifests" timeout 600 ../deploy/kubernetes/check.sh
 part "import of 1,000,000 lines" timeout 900 real/import.sh
 part "interop on HBase" timeout 1800 hbase/interop.sh
 echo "logs are in $logs"
