@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
 use super::query::{failure, of_query};
-use super::results::{context_of, result_stream};
+use super::results::{context_of, response, result_stream};
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames};
 use oxtsdb_query::last::stream::{LastBatch, LastItem, LastQuery, LastTarget, last_points};
@@ -29,7 +29,7 @@ const MAX_LOOK_BACK_MS: i64 = 366 * 24 * HOUR_MS;
 const MESSAGE_BYTES: usize = 512 << 10;
 
 /// Streams the last points of series.
-pub(super) fn query_last(
+pub(super) async fn query_last(
     engine: &Engine,
     request: Request<QueryLastRequest>,
 ) -> Result<Response<BoxStream<'static, Result<QueryLastResponse, Status>>>, Status> {
@@ -51,7 +51,7 @@ pub(super) fn query_last(
         }
         Err(error) => stream::iter([Err(of_query(&error, "targets.", &table))]).boxed(),
     });
-    Ok(Response::new(result_stream(messages, engine, None)))
+    response(result_stream(messages, engine, None)).await
 }
 
 /// The messages of a batch, each below 1 MiB. The batch's memory is held until the last one is encoded.

@@ -12,7 +12,7 @@ use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, stat
 use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
-use super::results::{context_of, result_stream};
+use super::results::{context_of, response, result_stream};
 use super::status::{kind_name, of_store, overloaded};
 use oxtsdb_query::Delivery;
 use oxtsdb_query::RollupChoiceError;
@@ -42,7 +42,7 @@ pub(super) async fn query(
                 .boxed(),
             Err(error) => stream::iter([Err(of_query(&error, "queries.", &table))]).boxed(),
         });
-    Ok(Response::new(result_stream(messages, engine, None)))
+    response(result_stream(messages, engine, None)).await
 }
 
 /// A query error in gRPC's terms.

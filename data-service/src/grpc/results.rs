@@ -6,21 +6,25 @@
 
 use oxtsdb_server::telemetry::in_request;
 use std::pin::pin;
+use std::time::Duration;
 
-use futures::stream::{BoxStream, Stream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::status;
 use oxtsdb_resources::outbox::outbox;
 use oxtsdb_resources::{ClientId, Outbox, SendError};
 use oxtsdb_server::deadline_of;
 use prost::Message;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
 
 use oxtsdb_query::{Admitted, PAUSE_AFTER};
 use oxtsdb_query::{Engine, RequestContext};
 
 /// Most bytes of messages that wait for a client.
 const WAITING_BYTES: usize = 1 << 20;
+
+/// How long a response waits for its first message.
+const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// The client and the deadline of a call.
 pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
@@ -76,6 +80,20 @@ pub(super) fn result_stream<M: Message + 'static>(
     inbox.map(|item| item.map(|(message, _charge)| message)).boxed()
 }
 
+/// The response with these messages. It begins with the first one: an earlier error takes the place of the response, so that a
+/// proxy can send the call to another server, and can map the error to an HTTP status. If the first message takes
+/// [`FIRST_MESSAGE`], the response begins without it, because the default deadline bounds the time until then.
+pub(super) async fn response<M: Send + 'static>(
+    messages: BoxStream<'static, Result<M, Status>>,
+) -> Result<Response<BoxStream<'static, Result<M, Status>>>, Status> {
+    let mut messages = messages.fuse();
+    let first = match tokio::time::timeout(FIRST_MESSAGE, messages.next()).await {
+        Ok(first) => first.transpose()?,
+        Err(_elapsed) => None,
+    };
+    Ok(Response::new(stream::iter(first.map(Ok)).chain(messages).boxed()))
+}
+
 /// Waits for space in the outbox; after [`PAUSE_AFTER`] the query releases its permit until it has space.
 async fn space<T, E>(
     outbox: &mut Outbox<T, E>,
@@ -105,4 +123,36 @@ fn stalled(seconds: u64) -> Status {
         ),
         &[("setting", "--client-timeout-seconds")],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_early_error_takes_the_place_of_the_response() {
+        let failed = stream::iter([Err::<u8, _>(Status::unavailable("no store"))]).boxed();
+        assert_eq!(response(failed).await.err().unwrap().code(), Code::Unavailable);
+
+        let failed = stream::iter([Ok(1), Err(Status::unavailable("no store"))]).boxed();
+        let mut messages = response(failed).await.unwrap().into_inner();
+        assert_eq!(messages.next().await.unwrap().unwrap(), 1);
+        assert!(messages.next().await.unwrap().is_err());
+        assert!(messages.next().await.is_none());
+
+        let empty = stream::iter([Ok::<u8, _>(1); 0]).boxed();
+        assert!(response(empty).await.unwrap().into_inner().next().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_begins_before_a_slow_first_message() {
+        let slow = stream::once(async {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            Ok::<_, Status>(1)
+        });
+        let began = tokio::time::Instant::now();
+        let mut messages = response(slow.boxed()).await.unwrap().into_inner();
+        assert_eq!(began.elapsed(), FIRST_MESSAGE);
+        assert_eq!(messages.next().await.unwrap().unwrap(), 1);
+    }
 }

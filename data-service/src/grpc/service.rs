@@ -60,7 +60,7 @@ impl DataService for DataServiceHandler {
         request: Request<Streaming<WriteStreamRequest>>,
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
         let service = self.of_caller(request.extensions()).into_owned();
-        Ok(write_stream::write_stream(&service, request))
+        write_stream::write_stream(&service, request)
     }
 
     type QueryStream = BoxStream<'static, Result<QueryResponse, Status>>;
@@ -92,7 +92,7 @@ impl DataService for DataServiceHandler {
         request: Request<QueryLastRequest>,
     ) -> Result<Response<Self::QueryLastStream>, Status> {
         let engine = self.of_caller(request.extensions()).engine.clone();
-        last::query_last(&engine, request)
+        last::query_last(&engine, request).await
     }
 
     type ScanRowsStream = BoxStream<'static, Result<ScanRowsResponse, Status>>;

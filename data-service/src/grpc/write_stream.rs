@@ -39,9 +39,13 @@ use crate::write::WriteError;
 pub(super) fn write_stream(
     service: &DataServiceHandler,
     request: Request<Streaming<WriteStreamRequest>>,
-) -> Response<BoxStream<'static, Result<WriteStreamResponse, Status>>> {
+) -> Result<Response<BoxStream<'static, Result<WriteStreamResponse, Status>>>, Status> {
     let deadline = deadline_of(request.extensions());
     let shutdown = Shutdown::of_request(request.extensions(), &service.shutdown);
+    // In place of a response: a proxy that has none yet can open the stream at another server.
+    if shutdown.is_draining() {
+        return Err(draining());
+    }
     let (replies, stream) = replies(service.settings.connections.client_timeout());
     let service = DataServiceHandler {
         shutdown,
@@ -53,7 +57,7 @@ pub(super) fn write_stream(
         deadline,
         replies,
     )));
-    Response::new(stream.boxed())
+    Ok(Response::new(stream.boxed()))
 }
 
 async fn serve(
@@ -79,9 +83,14 @@ async fn open(
     incoming: &mut Streaming<WriteStreamRequest>,
     deadline: Option<Instant>,
 ) -> Result<Option<Open>, Status> {
+    // A client that is opening a stream gets the notice of the drain, and moves without an error.
+    let overdue = async {
+        service.shutdown.draining().await;
+        tokio::time::sleep(service.settings.streams.grace()).await;
+    };
     let message = tokio::select! {
         message = incoming.message() => message.map_err(message_error)?,
-        () = service.shutdown.draining() => return Err(draining()),
+        () = overdue => return Err(draining()),
         () = passed(deadline) => return Err(deadline_exceeded()),
     };
     match message {

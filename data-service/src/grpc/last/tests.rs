@@ -104,7 +104,7 @@ async fn run(engine: &Engine, targets: Vec<Target>, hours: i64) -> Result<QueryL
         look_back,
         include_names: true,
     };
-    let messages = query_last(engine, Request::new(request))?.into_inner();
+    let messages = query_last(engine, Request::new(request)).await?.into_inner();
     let messages: Vec<QueryLastResponse> = messages.try_collect().await?;
     let mut all = QueryLastResponse::default();
     for message in messages {
@@ -314,7 +314,10 @@ async fn sends_no_message_above_one_mib() {
         look_back: None,
         include_names: true,
     };
-    let messages = query_last(&engine, Request::new(request)).unwrap().into_inner();
+    let messages = query_last(&engine, Request::new(request))
+        .await
+        .unwrap()
+        .into_inner();
     let messages: Vec<QueryLastResponse> = messages.try_collect().await.unwrap();
     let points: usize = messages.iter().map(|message| message.points.len()).sum();
     assert_eq!(points, 1501);

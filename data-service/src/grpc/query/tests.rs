@@ -218,7 +218,13 @@ async fn lists_and_cancels_a_running_query() {
     let request = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
     let response = tokio::spawn({
         let engine = engine.clone();
-        async move { query(&engine, request).await.unwrap().into_inner() }
+        async move {
+            query(&engine, request)
+                .await?
+                .into_inner()
+                .try_collect::<Vec<_>>()
+                .await
+        }
     });
     open_scans.wait_for(|open| *open > 0).await.unwrap();
 
@@ -234,7 +240,7 @@ async fn lists_and_cancels_a_running_query() {
     assert_eq!(reason_of(&unknown), Some(ErrorReason::QueryNotFound));
 
     running::cancel(&engine, &CancelQueryRequest { id }).unwrap();
-    let status = response.await.unwrap().try_collect::<Vec<_>>().await.unwrap_err();
+    let status = response.await.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Aborted);
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryCancelled));
     open_scans.wait_for(|open| *open == 0).await.unwrap();

@@ -71,6 +71,34 @@ async fn drain_finishes_received_frames() {
     assert!(client.replies.message().await.unwrap().is_none());
 }
 
+/// A proxy can open the stream at another server only while it has no response.
+#[tokio::test]
+async fn a_draining_server_rejects_new_streams_without_a_response() {
+    let stack = TestStack::start().await;
+    let mut client = stack.client();
+    stack.trigger.shut_down().await;
+    let requests = tokio_stream::iter([WriteStreamRequest {
+        message: Some(incoming::Message::Open(open_message())),
+    }]);
+    let status = client.write_stream(requests).await.unwrap_err();
+    assert_eq!(
+        (status.code(), reason_of(&status)),
+        (Code::Unavailable, Some(ErrorReason::Draining))
+    );
+}
+
+#[tokio::test]
+async fn a_stream_that_is_being_opened_gets_the_notice_of_the_drain() {
+    let stack = TestStack::start().await;
+    let mut client = Client::connect(&stack).await;
+    stack.trigger.shut_down().await;
+    client.send(incoming::Message::Open(open_message()));
+    assert!(matches!(client.reply().await, Ok(outgoing::Message::Opened(_))));
+    assert!(matches!(client.reply().await, Ok(outgoing::Message::Draining(_))));
+    drop(client.requests);
+    assert!(client.replies.message().await.unwrap().is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn drain_ends_open_streams_after_the_grace() {
     let stack = TestStack::start().await;
