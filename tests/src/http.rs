@@ -6,12 +6,18 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use ureq::Agent;
+use ureq::config::ConfigBuilder;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
+
+use crate::certificates::Issued;
 
 /// The client.
 #[derive(Clone, Debug)]
 pub struct Http {
     agent: Agent,
-    address: SocketAddr,
+    /// Scheme, host and port.
+    origin: String,
 }
 
 /// A response with any status.
@@ -54,14 +60,35 @@ impl HttpResponse {
 impl Http {
     /// A client of the server at an address.
     pub fn new(address: SocketAddr) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(60)))
-            .build();
+        let config = config().build();
         Self {
             agent: Agent::new_with_config(config),
-            address,
+            origin: format!("http://{address}"),
         }
+    }
+
+    /// A client over TLS, with a certificate of its own or without, of a server whose certificate is for `localhost`.
+    ///
+    /// # Errors
+    ///
+    /// If something is not PEM.
+    pub fn over_tls(port: u16, authority: &str, identity: Option<&Issued>) -> anyhow::Result<Self> {
+        let certificate = |pem: &str| Certificate::from_pem(pem.as_bytes());
+        let identity = match identity {
+            Some(issued) => Some(ClientCert::new_with_certs(
+                &[certificate(&issued.certificate)?],
+                PrivateKey::from_pem(issued.key.as_bytes())?,
+            )),
+            None => None,
+        };
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&[certificate(authority)?]))
+            .client_cert(identity);
+        let config = config().tls_config(tls.build()).build();
+        Ok(Self {
+            agent: Agent::new_with_config(config),
+            origin: format!("https://localhost:{port}"),
+        })
     }
 
     /// GET of a path with its query string.
@@ -131,8 +158,14 @@ impl Http {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}{path}", self.origin)
     }
+}
+
+fn config() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(60)))
 }
 
 fn read(mut response: http::Response<ureq::Body>) -> anyhow::Result<HttpResponse> {

@@ -38,6 +38,12 @@
 //!   corruptions             healthy rows, and rows with corruptions of all kinds
 //! ```
 //!
+//! With a real Envoy before the services:
+//!
+//! ```text
+//!   envoy                   runs deploy/envoy before replicas; envoy_load: clients of each kind, meanwhile
+//! ```
+//!
 //! With a real HBase and a real OpenTSDB beside it (`tests/hbase/rig.sh`):
 //!
 //! ```text
@@ -58,6 +64,8 @@ pub mod corruptions;
 pub mod crowd;
 pub mod data_fsck;
 pub mod differential;
+pub mod envoy;
+pub mod envoy_load;
 pub mod examples;
 pub mod format;
 pub mod health;
@@ -85,6 +93,7 @@ pub mod stored;
 pub mod stream;
 pub mod tables;
 mod telnet;
+pub mod terminal;
 pub mod tokens;
 pub mod traffic;
 mod tsdb;

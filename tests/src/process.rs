@@ -47,14 +47,31 @@ impl Process {
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
     {
-        let program = program::path(name)?;
+        Self::run_program(&program::path(name)?, arguments, log, descriptors)
+    }
+
+    /// As [`Process::run_limited`], of any program.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::run`].
+    pub fn run_program<I, S>(
+        program: &Path,
+        arguments: I,
+        log: &Path,
+        descriptors: Option<u64>,
+    ) -> anyhow::Result<Self>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
         let output = File::options().create(true).append(true).open(log)?;
         let mut command = match descriptors {
-            None => Command::new(&program),
+            None => Command::new(program),
             Some(limit) => {
                 let mut shell = Command::new("sh");
                 let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
-                shell.arg("-c").arg(script).arg(&program);
+                shell.arg("-c").arg(script).arg(program);
                 shell
             }
         };

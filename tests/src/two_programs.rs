@@ -1,7 +1,7 @@
 //! `uid-service` and `data-service` as processes of their own.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
@@ -18,6 +18,7 @@ use crate::{ports, wait};
 #[derive(Debug)]
 pub struct UidProgram {
     process: Process,
+    launch: Launch,
     address: SocketAddr,
     admin: SocketAddr,
 }
@@ -50,14 +51,34 @@ impl UidProgram {
             format!("--admin-listen={admin}"),
         ];
         arguments.extend_from_slice(flags);
-        let process = Process::run("uid-service", arguments, &folder.join("uid-service.log"))?;
+        let launch = Launch::new("uid-service", arguments, folder);
         let mut program = Self {
-            process,
+            process: launch.run()?,
+            launch,
             address,
             admin,
         };
-        until_ready(&mut program.process, admin).await?;
+        program.wait_until_ready().await?;
         Ok(program)
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Errors
+    ///
+    /// If it does not within a minute.
+    pub async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        until_ready(&mut self.process, self.admin).await
+    }
+
+    /// Starts it again, after it has exited, with the same flags and ports.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        self.process = self.launch.run()?;
+        self.wait_until_ready().await
     }
 
     /// Its address.
@@ -68,6 +89,11 @@ impl UidProgram {
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Address of the admin listener.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
     }
 
     /// A client of the admin listener.
@@ -85,6 +111,7 @@ impl UidProgram {
 #[derive(Debug)]
 pub struct DataProgram {
     process: Process,
+    launch: Launch,
     data: SocketAddr,
     http: SocketAddr,
     admin: SocketAddr,
@@ -132,9 +159,10 @@ impl DataProgram {
             arguments.push(format!("--uid-endpoint=http://{uid_service}"));
         }
         arguments.extend_from_slice(flags);
-        let process = Process::run("data-service", arguments, &folder.join("data-service.log"))?;
+        let launch = Launch::new("data-service", arguments, folder);
         Ok(Self {
-            process,
+            process: launch.run()?,
+            launch,
             data,
             http,
             admin,
@@ -148,6 +176,21 @@ impl DataProgram {
     /// If it does not within a minute.
     pub async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         until_ready(&mut self.process, self.admin).await
+    }
+
+    /// Starts it again, after it has exited, with the same flags and ports.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        self.process = self.launch.run()?;
+        self.wait_until_ready().await
+    }
+
+    /// Address of the admin listener.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
     }
 
     /// Address of gRPC.
@@ -187,6 +230,28 @@ impl DataProgram {
     /// If the program does not accept.
     pub async fn telnet(&self) -> anyhow::Result<Telnet> {
         Telnet::connect(self.http).await
+    }
+}
+
+/// How a program is started.
+#[derive(Debug)]
+struct Launch {
+    name: &'static str,
+    arguments: Vec<String>,
+    log: PathBuf,
+}
+
+impl Launch {
+    fn new(name: &'static str, arguments: Vec<String>, folder: &Path) -> Self {
+        Self {
+            name,
+            arguments,
+            log: folder.join(format!("{name}.log")),
+        }
+    }
+
+    fn run(&self) -> anyhow::Result<Process> {
+        Process::run(self.name, &self.arguments, &self.log)
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
         for file in [
             "oxtsdb/data/v1/data_service.proto",
             "oxtsdb/uid/v1/uid_service.proto",
-            "google/rpc/error_details.proto",
+            "error_details.proto",
         ] {
             assert!(before.contains(file), "{before:?}");
         }
