@@ -115,10 +115,12 @@ func (w *Writer) write(isDone func() bool) error {
 // Waits before a retry. Fails if that is useless, or if nothing was stored for Patience.
 func (w *Writer) pause(err error, pause time.Duration) error {
 	transient := []codes.Code{codes.Unavailable, codes.Aborted, codes.DeadlineExceeded, codes.Canceled}
+	// A proxy reports a stream that was reset as INTERNAL; a server says in the details why it failed.
+	isReset := status.Code(err) == codes.Internal && len(status.Convert(err).Details()) == 0
 	if w.failingSince.IsZero() {
 		w.failingSince = time.Now()
 	}
-	if !slices.Contains(transient, status.Code(err)) || time.Since(w.failingSince) > cmp.Or(w.Patience, time.Minute) {
+	if !(isReset || slices.Contains(transient, status.Code(err))) || time.Since(w.failingSince) > cmp.Or(w.Patience, time.Minute) {
 		w.failingSince = time.Time{}
 		return err
 	}

@@ -19,7 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	commonv1 "oxtsdb.dev/writer/gen/oxtsdb/common/v1"
 	datav1 "oxtsdb.dev/writer/gen/oxtsdb/data/v1"
 )
@@ -102,6 +105,7 @@ type fakeServer struct {
 	limits       *datav1.WriteStreamResponse_Opened
 	permits      chan bool
 	failures     map[int]*datav1.Failures
+	breaks       []error
 	mutex        sync.Mutex
 	frames       []*datav1.Columns
 	streams      int
@@ -142,6 +146,11 @@ func (f *fakeServer) WriteStream(
 		return err
 	}
 	f.streams++
+	if len(f.breaks) > 0 {
+		err := f.breaks[0]
+		f.breaks = f.breaks[1:]
+		return err
+	}
 	opened := &datav1.WriteStreamResponse_Opened_{Opened: f.limits}
 	if err := stream.Send(&datav1.WriteStreamResponse{Message: opened}); err != nil {
 		return err
@@ -355,6 +364,24 @@ func TestResendsRetryablePoints(t *testing.T) {
 	appendPoints(t, writer, 0, 10)
 	succeed(t, writer.Close())
 	equal(t, "frames", fake.values(), [][]int64{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 3, 4}})
+}
+
+func TestResendsAfterAResetBehindAProxyButNotAfterAnErrorOfAServer(t *testing.T) {
+	reset := status.New(codes.Internal, "stream terminated by RST_STREAM")
+	fake, endpoint := startFake(t, func(fake *fakeServer) { fake.breaks = []error{reset.Err()} })
+	fake.permit(1)
+	writer := &Writer{Endpoints: []string{endpoint}}
+	appendPoints(t, writer, 0, 3)
+	succeed(t, writer.Close())
+	equal(t, "frames", fake.values(), [][]int64{{0, 1, 2}})
+	ofServer, err := reset.WithDetails(&errdetails.ErrorInfo{Reason: "INTERNAL"})
+	succeed(t, err)
+	_, endpoint = startFake(t, func(fake *fakeServer) { fake.breaks = []error{ofServer.Err()} })
+	writer = &Writer{Endpoints: []string{endpoint}}
+	appendPoints(t, writer, 0, 3)
+	if err := writer.Flush(); status.Code(err) != codes.Internal {
+		t.Fatalf("expected Internal, got %v", err)
+	}
 }
 
 func TestFailsWhenPatienceEndsAndKeepsThePoints(t *testing.T) {

@@ -16,6 +16,11 @@ RETRY_PAUSE, MIN_BACKOFF, MAX_BACKOFF = 1.0, 0.05, 2.0  # seconds
 def series(metric, tags):
     return metric, *itertools.chain(*sorted(tags.items()))
 
+def is_transient(error):
+    """A proxy reports a stream that was reset as INTERNAL; a server says in the details why it failed."""
+    has_details = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+    return error.code() in TRANSIENT or (error.code() == grpc.StatusCode.INTERNAL and not has_details)
+
 class WriteError(Exception):
     """A server failed, or rejected points for now. They are kept: flush() tries again."""
 
@@ -96,7 +101,7 @@ class Writer:
                 self._receive(self._stream)
             except grpc.RpcError as error:
                 self._end_stream()
-                self._pause(error.code() in TRANSIENT, self._backoff, error)
+                self._pause(is_transient(error), self._backoff, error)
                 self._backoff = min(self._backoff * 2, MAX_BACKOFF)
 
     def _send(self, stream):

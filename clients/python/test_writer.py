@@ -80,7 +80,7 @@ class FakeServer(DataServiceServicer):
         self.opened = {**defaults, "max_series": 100, "max_symbol_bytes": 1 << 20, "max_message_bytes": 1 << 24, **limits}
         self.acknowledge = threading.Semaphore(0)
         self.frames, self.streams, self.in_flight, self.most_in_flight = [], 0, 0, 0
-        self.failures = {}
+        self.failures, self.breaks = {}, []
         server = grpc.server(futures.ThreadPoolExecutor(4))
         add_DataServiceServicer_to_server(self, server)
         self.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -90,6 +90,9 @@ class FakeServer(DataServiceServicer):
     def WriteStream(self, requests, context):
         next(requests)
         self.streams += 1
+        if self.breaks:
+            context.set_trailing_metadata(self.breaks.pop(0))
+            context.abort(grpc.StatusCode.INTERNAL, "broken")
         yield data.WriteStreamResponse(opened=self.opened)
         acked, sequence = len(self.frames), 0
         received = threading.Thread(target=self._receive, args=[requests], daemon=True)
@@ -220,6 +223,19 @@ class WriterTest(unittest.TestCase):
         self.append(writer, range(10))
         writer.close()
         self.assertEqual([values(frame) for frame in server.frames], [list(range(10)), [2, 3, 4]])
+
+    def test_resends_after_a_reset_behind_a_proxy_but_not_after_an_error_of_a_server(self):
+        server = FakeServer(self)
+        server.acknowledge.release(100)
+        server.breaks = [[]]
+        writer = Writer([server.endpoint])
+        self.append(writer, range(10))
+        writer.flush()
+        self.assertEqual([values(frame) for frame in server.frames], [list(range(10))])
+        server.breaks = [[("grpc-status-details-bin", b"\x08\x0d")]]
+        writer = Writer([server.endpoint])
+        self.append(writer, range(10))
+        self.assertRaisesRegex(WriteError, "INTERNAL", writer.flush)
 
     def test_raises_when_patience_ends_and_keeps_the_points(self):
         with socket.socket() as unused:

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    annotate, backup, compact, copy, delete, doctor, fsck, health, import, queries, query, rollup, scan, search,
-    serve, store, tables, top, tree, uid,
+    annotate, backup, compact, copy, delete, doctor, fsck, health, import, queries, query, rollup, scan,
+    search, serve, store, tables, top, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.

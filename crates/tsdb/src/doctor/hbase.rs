@@ -31,7 +31,9 @@ pub(super) async fn check(args: &TableArgs) -> anyhow::Result<Vec<Finding>> {
     let place = settings.to_string();
     let mut findings = gateways(settings).await;
     if findings.iter().all(|finding| finding.level != Level::Ok) {
-        findings.iter_mut().for_each(|finding| finding.level = Level::Error);
+        findings
+            .iter_mut()
+            .for_each(|finding| finding.level = Level::Error);
         return Ok(findings);
     }
     let store = match settings.connect().await {
