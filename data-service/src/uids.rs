@@ -70,6 +70,11 @@ struct Inner {
 }
 
 impl Uids {
+    /// Whether calls of writes to the UID service succeed.
+    pub(crate) fn is_available(&self) -> bool {
+        !self.0.outage.is_on()
+    }
+
     /// Entries of the cache of names, by their kinds.
     pub(crate) fn cached_entries(&self) -> [(UidKind, u64); 3] {
         UidKind::ALL.map(|kind| (kind, self.0.cache.entries(kind)))

@@ -12,8 +12,8 @@ target=x86_64-unknown-linux-gnu
 features=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --target) target="$2" ;;
-    --features) features=(--features "$2") ;;
+    --target) target="${2:?--target needs a triple}" ;;
+    --features) features=(--features "${2:?--features needs a name}") ;;
     *) echo "unknown option $1" >&2 && exit 2 ;;
   esac
   shift 2

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/../.."
 source .ci/tools.sh
 need_envoy
 export OXTSDB_ENVOY="$ENVOY"
-tests=(--workspace --locked --test hbase --test 'interop*' --test 'differential*')
+tests=(--workspace --locked --test hbase --test 'interop*' --test 'differential*' --test traces)
 # Before the JVMs take their share of the machine.
 [ -n "${OXTSDB_CI_BUILT:-}" ] || cargo build --workspace --locked --bins
 cargo test "${tests[@]}" --no-run

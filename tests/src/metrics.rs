@@ -113,7 +113,7 @@ pub fn documented() -> anyhow::Result<BTreeMap<String, Documented>> {
             continue;
         };
         ensure!(
-            ["always", "used", "data", "uid", "embedded", "HBase"].contains(&when),
+            ["always", "used", "data", "uid", "embedded", "HBase", "TLS"].contains(&when),
             "{name}: `{when}`"
         );
         let labels = labels.split(',').map(|label| label.trim().trim_matches('`'));

@@ -387,7 +387,10 @@ async fn images_and_manifests_set_variables_that_exist() -> anyhow::Result<()> {
         (of_image, &[SERVE][..]),
         (settings("embedded/settings.env")?, &[SERVE]),
         (settings("hbase/settings.env")?, &[UID, DATA]),
-        (settings("components/tls/settings.env")?, &[DATA]),
+        (
+            settings("components/tls/settings.env")?,
+            &[DATA, &["tsdb", "doctor"]],
+        ),
         (optional.collect(), &[DATA]),
         (inline.collect(), &[DATA]),
     ] {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::process::Process;
 use oxtsdb_tests::{DataProgram, Options, Tsdb, UidProgram, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A finding as JSON has it.
@@ -25,14 +25,19 @@ async fn doctor(
     uid: SocketAddr,
 ) -> anyhow::Result<(Vec<Finding>, i32)> {
     let admin: Vec<String> = admin.iter().map(|address| format!("http://{address}")).collect();
-    let folder = TempDir::with_prefix("oxtsdb-test-")?;
-    let arguments = vec![
-        "doctor".to_owned(),
-        "--format=json".to_owned(),
+    run(&[
         format!("--admin={}", admin.join(",")),
         format!("--target=http://{data}"),
         format!("--uid-target=http://{uid}"),
-    ];
+    ])
+    .await
+}
+
+/// Runs the doctor with options; returns its findings, and its exit status.
+async fn run(options: &[String]) -> anyhow::Result<(Vec<Finding>, i32)> {
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let mut arguments = vec!["doctor".to_owned(), "--format=json".to_owned()];
+    arguments.extend_from_slice(options);
     let mut process = Process::run("tsdb", arguments, &folder.path().join("log"))?;
     let status = process.wait().await?;
     let text = process.log();
@@ -159,6 +164,12 @@ async fn finds_servers_that_do_not_belong_together() -> anyhow::Result<()> {
             ensure!(problem.found.contains(part), "{problem:?}");
         }
     }
+    ensure!(
+        problems(&findings, "stores")
+            .iter()
+            .any(|finding| finding.found.contains("data services with embedded stores")),
+        "{findings:#?}"
+    );
     // Those that belong together agree.
     let (findings, status) = doctor(
         &[data.admin_address(), uid.admin_address()],
@@ -176,6 +187,61 @@ async fn finds_servers_that_do_not_belong_together() -> anyhow::Result<()> {
             .any(|finding| finding.found.contains("no UID service")),
         "{findings:#?}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finds_a_uid_service_that_its_data_service_does_not_reach() -> anyhow::Result<()> {
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let mut uid = UidProgram::start(folder.path(), None).await?;
+    let data = DataProgram::start(folder.path(), uid.address()).await?;
+    let admin = [data.admin_address(), uid.admin_address()];
+    let (findings, status) = doctor(&admin, data.data_address(), uid.address()).await?;
+    ensure!(status == 0, "{findings:#?}");
+    uid.process().kill9()?;
+    let point = json!({ "metric": "m", "timestamp": 1_500_000_000, "value": 1, "tags": { "host": "a" } });
+    let response = data.http().post("/api/put", &point).await?;
+    ensure!(response.status == 503, "{response:?}");
+    let (findings, status) = doctor(&admin[..1], data.data_address(), uid.address()).await?;
+    ensure!(status == 1, "{findings:#?}");
+    let problem = problems(&findings, "UID service");
+    ensure!(
+        problem.iter().any(|finding| finding.level == "error"),
+        "{findings:#?}"
+    );
+    // Each replica of a target is called alone; one that cannot be called is a finding like another.
+    let targets = [
+        "--target=http://127.0.0.1:1,http://localhost:x".to_owned(),
+        format!("--admin=http://{}", data.admin_address()),
+    ];
+    let (findings, _) = run(&targets).await?;
+    let servers: Vec<&str> = problems(&findings, "gRPC")
+        .iter()
+        .map(|finding| finding.server.as_str())
+        .collect();
+    ensure!(
+        servers == ["http://127.0.0.1:1", "http://localhost:x"],
+        "{findings:#?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_any_server_are_understood() -> anyhow::Result<()> {
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let config = folder.path().join("data-service.toml");
+    std::fs::write(
+        &config,
+        "uid_endpoint = \"http://127.0.0.1:1\"\nuid_token_file = \"token\"\nhttp_listen = \"127.0.0.1:0\"\n",
+    )?;
+    let tsdb = Tsdb::start().await?;
+    let arguments = [
+        format!("--config={}", config.display()),
+        format!("--admin=http://{}", tsdb.admin_address()),
+        format!("--target=http://{}", tsdb.data_address()),
+    ];
+    let (findings, _) = run(&arguments).await?;
+    ensure!(problems(&findings, "readiness").is_empty(), "{findings:#?}");
     Ok(())
 }
 

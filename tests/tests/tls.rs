@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_tests::certificates::{Authority, Issued};
+use oxtsdb_tests::metrics::Metrics;
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::write_requests::write_request;
-use oxtsdb_tests::{Options, Tsdb};
+use oxtsdb_tests::{Options, Tsdb, until};
 use rustls::crypto::ring;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
@@ -362,4 +363,26 @@ async fn files_that_cannot_be_used_are_errors_without_their_content() -> anyhow:
         ensure!(!errors.contains("secret"), "{errors}");
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_expiry_of_the_certificate_is_a_metric() -> anyhow::Result<()> {
+    let secured = Secured::start(&[]).await?;
+    let admin = secured.server.admin();
+    let expiry = async || {
+        let metrics = Metrics::scrape(&admin).await?;
+        anyhow::Ok(metrics.value("oxtsdb_tls_certificate_not_after_seconds"))
+    };
+    ensure!(expiry().await? > 1_900_000_000.0, "{:?}", expiry().await);
+    // Of one that has expired, also after it was read again.
+    secured
+        .authority
+        .issue_expired(NAMES)?
+        .write(secured.folder.path(), "server")?;
+    until("the metric follows the file", || async {
+        // The end of 2020-12-31 begins with it.
+        ensure!(expiry().await? == 1_609_372_800.0, "{:?}", expiry().await);
+        Ok(())
+    })
+    .await
 }

@@ -25,6 +25,6 @@ pub use mode::{Mode, Modes};
 pub use operation::{Action, Operation};
 pub use policy::{Policy, PolicyError};
 pub use refusal::{Refusal, RefusalCounts};
-pub use san::PeerCertificates;
+pub use san::{PeerCertificates, not_after};
 pub use scope::MetricScope;
 pub use token::TokenOptions;

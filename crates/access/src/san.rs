@@ -33,6 +33,16 @@ pub(crate) fn names(der: &[u8]) -> Result<Vec<Box<str>>, String> {
     Ok(uris.chain(others).take(MAX_NAMES).collect())
 }
 
+/// When a certificate expires, in seconds since the epoch.
+///
+/// # Errors
+///
+/// It is no certificate.
+pub fn not_after(der: &[u8]) -> Result<i64, String> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+    Ok(certificate.validity().not_after.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
     use base64::Engine as _;

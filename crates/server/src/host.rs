@@ -155,7 +155,9 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let signals = tokio::spawn(trigger.on_signal());
         let watch = tokio::spawn(access.clone().watch());
         // Raises the limit of descriptors, before stores open files.
-        let connections = Connections::of_process(args.tls.open()?);
+        let tls = args.tls.open()?;
+        admin.metrics.collect_tls(tls.clone());
+        let connections = Connections::of_process(tls);
         let host = Host {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,
@@ -243,6 +245,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
                 name: listener.name.to_owned(),
                 address: bound.address(),
                 has_tls: self.args.tls.tls_certificate.is_some(),
+                requires_certificates: self.args.tls.requires_certificates(),
             };
             host.admin.describe(|deployment| deployment.listeners.push(facts));
             listening.push(BoundAddress::listen(bound)?);

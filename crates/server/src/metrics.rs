@@ -26,6 +26,7 @@ use self::process::ProcessCollector;
 pub use self::requests::{Protocol, RequestTimer, Requests};
 use crate::connections::ConnectionCounts;
 use crate::telemetry;
+use crate::tls::Tls;
 
 /// The prefix of names.
 const PREFIX: &str = "oxtsdb";
@@ -85,6 +86,18 @@ impl Metrics {
         registry
             .sub_registry_with_prefix(PREFIX)
             .register_collector(Box::new(FigureCollector::new(report)));
+    }
+
+    /// Adds the expiry of the server's certificate, if it has one.
+    pub(crate) fn collect_tls(&self, tls: Option<Tls>) {
+        self.collect(move |figures| {
+            let not_after = tls.as_ref().and_then(Tls::not_after);
+            if let Some(seconds) = not_after.and_then(|seconds| u64::try_from(seconds).ok()) {
+                let help =
+                    "When a certificate of the server's chain expires first, in seconds since the epoch";
+                figures.gauge("tls_certificate_not_after_seconds", help, seconds);
+            }
+        });
     }
 
     /// Adds metrics that count by themselves.

@@ -71,6 +71,8 @@ struct Inner {
 struct Configured {
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
+    /// When a certificate of the chain expires first, in seconds since the epoch.
+    not_after: Option<i64>,
 }
 
 impl std::fmt::Debug for Tls {
@@ -152,6 +154,10 @@ impl Source {
             }
             _ => builder.with_no_client_auth(),
         };
+        let not_after = chain
+            .iter()
+            .filter_map(|der| oxtsdb_access::not_after(der).ok())
+            .min();
         let http1 = builder
             .with_single_cert(chain, key)
             .map_err(|error| TlsError::Pair(error.to_string()))?;
@@ -162,6 +168,7 @@ impl Source {
         Ok(Configured {
             http1: Arc::new(http1),
             http2: Arc::new(http2),
+            not_after,
         })
     }
 }
@@ -236,6 +243,11 @@ impl Tls {
                 Err(error) => warn!(%error, "reading TLS files failed"),
             }
         }
+    }
+
+    /// When a certificate of the server's chain expires first, in seconds since the epoch.
+    pub(crate) fn not_after(&self) -> Option<i64> {
+        self.0.configured.read().not_after
     }
 
     /// Performs the handshake of a client.

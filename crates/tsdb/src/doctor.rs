@@ -21,10 +21,12 @@ mod state;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use futures::future::join_all;
 
 use self::finding::{Finding, Findings, Level};
+use self::server::Server;
 use crate::admin::AdminTargets;
 use crate::stdout::print;
 use crate::table_args::TableArgs;
@@ -53,7 +55,7 @@ pub(crate) struct DoctorArgs {
     uid: UidTarget,
 
     /// Check the HBase at --hbase-thrift only, no servers
-    #[arg(long, requires = "hbase_thrift")]
+    #[arg(long)]
     only_hbase: bool,
 
     /// Print checks that found nothing, too
@@ -93,15 +95,23 @@ enum Format {
 ///
 /// # Errors
 ///
-/// A URL or a setting is not valid. What is wrong with the deployment is a finding.
+/// The options contradict each other. What is wrong with the deployment, and with a target, is a finding.
 pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let timeout = Duration::from_secs(args.timeout);
-    let mut findings = Findings::default();
-    if !args.only_hbase {
-        findings.0.extend(check_servers(&args, timeout).await?);
-    }
-    if args.tables.hbase.hbase_thrift.is_some() {
-        findings.0.extend(hbase::check(&args.tables).await?);
+    let has_hbase = args.tables.hbase.hbase_thrift.is_some();
+    ensure!(
+        has_hbase || !args.only_hbase,
+        "--only-hbase needs --hbase-thrift HOST:PORT"
+    );
+    let (found, servers) = match args.only_hbase {
+        true => (Vec::new(), Vec::new()),
+        false => check_servers(&args, timeout).await,
+    };
+    let mut findings = Findings(found);
+    if has_hbase {
+        findings
+            .0
+            .extend(hbase::check(&args.tables, timeout, &servers).await);
     }
     match args.format {
         Format::Text => print(&findings.to_text(args.all))?,
@@ -110,7 +120,8 @@ pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(findings.has_errors())))
 }
 
-async fn check_servers(args: &DoctorArgs, timeout: Duration) -> anyhow::Result<Vec<Finding>> {
+/// The findings, and the servers that respond.
+async fn check_servers(args: &DoctorArgs, timeout: Duration) -> (Vec<Finding>, Vec<Server>) {
     let listeners = args.admin.listeners(timeout);
     let read = join_all(listeners.iter().map(server::read)).await;
     let mut findings = Vec::new();
@@ -131,12 +142,16 @@ async fn check_servers(args: &DoctorArgs, timeout: Duration) -> anyhow::Result<V
             }
         }
     }
+    // Without those that are away, one or the other service may seem to be missing.
+    if findings.is_empty() {
+        findings.push(agreement::coverage(&servers));
+    }
     findings.extend(agreement::check(&servers));
     for server in &servers {
         findings.extend(state::check(server));
         findings.extend(capacity::check(server));
         findings.extend(exposure::check(server));
     }
-    findings.extend(grpc::check(&args.data, &args.uid, timeout, &servers).await?);
-    Ok(findings)
+    findings.extend(grpc::check(&args.data, &args.uid, timeout, &servers).await);
+    (findings, servers)
 }

@@ -30,7 +30,6 @@ mod top;
 mod tree;
 mod uid;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -88,7 +87,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Health(args) => health::run(args).await,
             Command::Doctor(args) => doctor::run(*args).await,
             Command::Descriptors => {
-                std::io::stdout().write_all(&oxtsdb_server::descriptor_set()?)?;
+                stdout::print_bytes(&oxtsdb_server::descriptor_set()?)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Version => {

@@ -10,7 +10,8 @@ pub(crate) mod properties;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Args as _, Command};
+use data_service::UidAccess;
 use oxtsdb_server::settings::{self, FileSettings};
 
 /// The commands that read settings from files. What the files say is what `serve` understands; another
@@ -42,8 +43,15 @@ pub(crate) fn matches(
         .unwrap_or_default()
         .args(root.get_arguments().filter(|arg| arg.is_global_set()).cloned());
 
+    // Of any of the programs: a data service has settings of its client of the UID service, too.
+    let known = match path {
+        ["doctor"] => {
+            UidAccess::augment_args(serve.clone()).arg(Arg::new("uid_endpoint").long("uid-endpoint"))
+        }
+        _ => serve.clone(),
+    };
     let toml = match given.get_one::<PathBuf>("config") {
-        Some(path) => settings::read_toml(path, &serve)?,
+        Some(path) => settings::read_toml(path, &known)?,
         None => FileSettings::new(),
     };
     let conf_path = given.get_one::<PathBuf>("opentsdb_conf").cloned();

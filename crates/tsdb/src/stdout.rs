@@ -8,8 +8,17 @@ use std::io::Write as _;
 ///
 /// If standard output fails otherwise.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints bytes, as [`print`].
+///
+/// # Errors
+///
+/// If standard output fails otherwise.
+pub(crate) fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    match output.write_all(bytes).and_then(|()| output.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }

@@ -8,7 +8,7 @@ use data_service::{ClientAccess, UidAccess};
 use oxtsdb_client::{ClientBuilder, Code, DataClient, Error, HealthClient, UidClient};
 
 /// The data service.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DataTarget {
     /// URL of the data service
     #[arg(
@@ -24,7 +24,7 @@ pub(crate) struct DataTarget {
 }
 
 /// How a client of the data service authenticates, and how its connections are secured.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Access")]
 struct DataAccess {
     /// File with the token for the data service; read again when it changes
@@ -63,6 +63,19 @@ impl DataAccess {
 }
 
 impl DataTarget {
+    /// Each of its replicas alone, if there are several URLs.
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = Self> {
+        self.target.split(',').map(|url| Self {
+            target: url.trim().to_owned(),
+            ..self.clone()
+        })
+    }
+
+    /// The URL.
+    pub(crate) fn url(&self) -> &str {
+        &self.target
+    }
+
     /// A client of it.
     ///
     /// # Errors
@@ -91,7 +104,7 @@ impl DataTarget {
 }
 
 /// The UID service.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct UidTarget {
     /// URL of the UID service; of several replicas, separated by commas
     #[arg(
@@ -121,8 +134,15 @@ impl UidTarget {
         )
     }
 
+    /// Each of its replicas alone, if there are several URLs.
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = Self> {
+        self.uid_target.split(',').map(|url| Self {
+            uid_target: url.trim().to_owned(),
+            ..self.clone()
+        })
+    }
+
     /// The URL.
-    #[cfg(test)]
     pub(crate) fn url(&self) -> &str {
         &self.uid_target
     }
@@ -152,14 +172,14 @@ impl<C> Server<C> {
         })
     }
 
-    /// Its URL.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    /// The error of a call, with a hint if it is that of another port.
+    pub(crate) fn reason(&self, error: &Error) -> String {
+        format!("{error}{}", wrong_port(error))
     }
 
     /// The error of a call in one line: the attempt, the server, the error.
     pub(crate) fn error(&self, attempt: &str, error: &Error) -> anyhow::Error {
-        anyhow!("{attempt} at {}: {error}{}", self.url, wrong_port(error))
+        anyhow!("{attempt} at {}: {}", self.url, self.reason(error))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Caches of series, names and pages.
+//! Caches of series, names and pages, and the service that they are filled from.
 
 use oxtsdb_server::metrics::Metrics;
 
@@ -24,6 +24,11 @@ pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
             "Memory of a cache",
             "cache",
             bytes.into_iter().chain(pages),
+        );
+        figures.gauge(
+            "uid_service_up",
+            "0 from a failed call of a write to the UID service until it succeeds",
+            u64::from(uids.is_available()),
         );
         figures.counter("series_cache_hits", "Points whose series was cached", series.hits);
         figures.counter(

@@ -42,6 +42,11 @@ pub(super) struct Outage(Arc<Mutex<Option<UidsError>>>);
 type Attempt<T> = dyn Fn() -> BoxFuture<'static, Result<T, UidsError>> + Send + Sync;
 
 impl Outage {
+    /// Whether there is one.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
     /// Makes a call for `names` names. It is not cancelled when the returned future is dropped.
     ///
     /// Must be called within a Tokio runtime.

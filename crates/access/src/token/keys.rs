@@ -143,7 +143,8 @@ impl KeySource {
     fn name(&self) -> String {
         match self {
             Self::File { path, .. } => path.display().to_string(),
-            Self::Url { url, .. } => url.clone(),
+            // A query may have a secret.
+            Self::Url { url, .. } => url.split('?').next().unwrap_or_default().to_owned(),
         }
     }
 

@@ -126,19 +126,50 @@ fn available_bytes() -> u64 {
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
         kib.checked_mul(1024)
     });
-    // cgroup v2, then v1. The value `max` does not parse and means unlimited.
-    let group = [
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ]
-    .into_iter()
-    .find_map(|path| read(path)?.trim().parse::<u64>().ok());
+    let own = read("/proc/self/cgroup").unwrap_or_default();
+    // The value `max` does not parse and means unlimited.
+    let group = limit_files(&own)
+        .iter()
+        .filter_map(|path| read(path)?.trim().parse::<u64>().ok())
+        .min();
     machine.into_iter().chain(group).min().unwrap_or(UNKNOWN)
+}
+
+/// The files with limits of memory of a process's control group and of those above it, which hold as well: of cgroup v2,
+/// then v1. In a container the root is its own group.
+fn limit_files(own: &str) -> Vec<String> {
+    let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
+    let group = own.lines().find_map(|line| line.strip_prefix("0::/"));
+    let mut group = group.unwrap_or_default();
+    loop {
+        let separator = if group.is_empty() { "" } else { "/" };
+        files.push(format!("/sys/fs/cgroup/{group}{separator}memory.max"));
+        if group.is_empty() {
+            return files;
+        }
+        group = group.rsplit_once('/').map_or("", |(above, _)| above);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_those_of_the_own_group_and_of_all_above() {
+        let v1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        assert_eq!(
+            limit_files("1:name=systemd:/x\n0::/system.slice/oxtsdb.service\n"),
+            [
+                v1,
+                "/sys/fs/cgroup/system.slice/oxtsdb.service/memory.max",
+                "/sys/fs/cgroup/system.slice/memory.max",
+                "/sys/fs/cgroup/memory.max",
+            ]
+        );
+        assert_eq!(limit_files("0::/\n"), [v1, "/sys/fs/cgroup/memory.max"]);
+        assert_eq!(limit_files(""), [v1, "/sys/fs/cgroup/memory.max"]);
+    }
 
     #[test]
     fn account_splits_its_limit_into_pools() {

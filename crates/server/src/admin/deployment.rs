@@ -53,6 +53,8 @@ pub struct ListenerFacts {
     pub address: SocketAddr,
     /// It is served over TLS.
     pub has_tls: bool,
+    /// Clients need a certificate.
+    pub requires_certificates: bool,
 }
 
 /// Bytes of the UIDs of each kind.

@@ -79,6 +79,12 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
+    /// Whether clients need a certificate.
+    pub(crate) fn requires_certificates(&self) -> bool {
+        self.tls_client_ca.is_some()
+            && self.tls_client_auth.unwrap_or(ClientAuth::Required) == ClientAuth::Required
+    }
+
     /// Settings that secure less than they say are errors.
     pub(crate) fn check(&self) -> Result<(), SettingError> {
         let needs = |setting, path: &Option<PathBuf>, other: &str, has_other: bool| match path {

@@ -143,15 +143,26 @@ impl Histogram {
         }
     }
 
-    /// Adds another histogram with the same bounds.
+    /// Adds another histogram. Of bounds that only one has, which servers of another version may have, the other one's
+    /// count is that of its next lower bound.
     pub(crate) fn add(&mut self, other: &Self) {
-        if self.buckets.is_empty() {
-            self.buckets.clone_from(&other.buckets);
-        } else {
-            for ((_, count), (_, more)) in self.buckets.iter_mut().zip(&other.buckets) {
-                *count += more;
-            }
-        }
+        let bounds: Vec<f64> = self
+            .buckets
+            .iter()
+            .chain(&other.buckets)
+            .map(|(bound, _)| *bound)
+            .collect();
+        let at = |histogram: &Self, bound: f64| {
+            let below = histogram.buckets.iter().rev().find(|(other, _)| *other <= bound);
+            below.map_or(0.0, |(_, count)| *count)
+        };
+        let mut added: Vec<(f64, f64)> = bounds
+            .into_iter()
+            .map(|bound| (bound, at(self, bound) + at(other, bound)))
+            .collect();
+        added.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        added.dedup_by_key(|(bound, _)| *bound);
+        self.buckets = added;
         self.sum += other.sum;
         self.count += other.count;
     }
@@ -276,5 +287,19 @@ t_count{m="b"} 50
         sum.add(&a);
         sum.add(&b);
         assert_eq!(sum, all);
+    }
+
+    #[test]
+    fn histograms_with_other_bounds_are_added_by_bound() {
+        let histogram = |buckets: &[(f64, f64)]| Histogram {
+            buckets: buckets.to_vec(),
+            sum: 1.0,
+            count: buckets.last().map_or(0.0, |(_, count)| *count),
+        };
+        let mut sum = Histogram::default();
+        sum.add(&histogram(&[(1.0, 2.0), (f64::INFINITY, 4.0)]));
+        sum.add(&histogram(&[(0.5, 1.0), (1.0, 3.0), (f64::INFINITY, 3.0)]));
+        assert_eq!(sum.buckets, [(0.5, 1.0), (1.0, 5.0), (f64::INFINITY, 7.0)]);
+        assert_eq!((sum.sum, sum.count), (2.0, 7.0));
     }
 }

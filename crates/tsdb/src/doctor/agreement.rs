@@ -17,15 +17,9 @@ pub(super) fn check(servers: &[Server]) -> Vec<Finding> {
     if servers.is_empty() {
         return Vec::new();
     }
-    let mut findings = vec![coverage(servers), versions(servers)];
+    let mut findings = vec![versions(servers)];
     findings.extend(servers.iter().map(clock));
-    findings.push(same(
-        "stores",
-        servers,
-        |server| Some(server.facts.store.clone()),
-        Level::Error,
-        "all servers of a deployment use the same store: set --store",
-    ));
+    findings.extend(stores(servers));
     findings.push(same(
         "UID widths",
         servers,
@@ -64,8 +58,51 @@ pub(super) fn check(servers: &[Server]) -> Vec<Finding> {
     findings
 }
 
-/// Whether both services are among the servers.
-fn coverage(servers: &[Server]) -> Finding {
+/// Servers of one service share their store. Only one process opens an embedded store, so two have different points or
+/// names.
+fn stores(servers: &[Server]) -> Vec<Finding> {
+    let of = |is_of: fn(&Server) -> bool| {
+        servers
+            .iter()
+            .filter(move |server| is_of(server))
+            .cloned()
+            .collect()
+    };
+    vec![
+        stores_of("data services", of(Server::has_data_service)),
+        stores_of("UID services", of(Server::has_uid_service)),
+    ]
+}
+
+fn stores_of(service: &str, servers: Vec<Server>) -> Finding {
+    let embedded: Vec<&str> = servers
+        .iter()
+        .filter(|server| server.facts.store == "embedded")
+        .map(|server| server.url.as_str())
+        .collect();
+    if embedded.len() > 1 {
+        return Finding::new(
+            Level::Error,
+            "stores",
+            "",
+            format!(
+                "{service} with embedded stores of their own: {}",
+                embedded.join(" ")
+            ),
+            "replicas need HBase (--store hbase). Servers of other deployments do not belong to --admin",
+        );
+    }
+    same(
+        "stores",
+        &servers,
+        |server| Some(server.facts.store.clone()),
+        Level::Error,
+        "all servers of a service use the same store: set --store",
+    )
+}
+
+/// Whether both services are among the servers, of which all have responded.
+pub(super) fn coverage(servers: &[Server]) -> Finding {
     let missing = match (
         servers.iter().any(Server::has_data_service),
         servers.iter().any(Server::has_uid_service),
@@ -146,11 +183,11 @@ fn gateways(servers: &[Server]) -> Option<Finding> {
     let single = servers.iter().find(|server| server.facts.gateways.len() == 1);
     Some(match single {
         Some(server) if finding.level == Level::Ok => Finding::new(
-            Level::Warning,
+            Level::Note,
             "gateways",
             "",
             format!(
-                "{} is the only one: without it no server can serve",
+                "{} is the only address: unless it stands for several Thrift servers, nothing works without it",
                 server.facts.gateways.join(",")
             ),
             "run a second Thrift server and add it: --hbase-thrift HOST:PORT,HOST:PORT",
@@ -190,7 +227,7 @@ pub(super) fn widths(of: WidthFacts) -> String {
     format!("{}/{}/{}", of.metric, of.tagk, of.tagv)
 }
 
-fn salt(of: SaltFacts) -> String {
+pub(super) fn salt(of: SaltFacts) -> String {
     match of.width {
         0 => "none".to_owned(),
         width => format!("{width} bytes, {} buckets", of.buckets),
@@ -274,8 +311,16 @@ mod tests {
             tables.found.contains("--data-table tsdb2 at http://b:4246"),
             "{tables:?}"
         );
-        let stores = one_problem(|[_, uid]| uid.facts.store = "hbase".to_owned());
-        assert_eq!(stores.level, Level::Error);
+        let stores = one_problem(|[data, uid]| {
+            // Two of the same service, each with a store of its own.
+            uid.facts.program = "tsdb".to_owned();
+            data.facts.program = "data-service".to_owned();
+        });
+        assert_eq!((stores.level, stores.check), (Level::Error, "stores"));
+        assert!(
+            stores.found.contains("data services with embedded stores"),
+            "{stores:?}"
+        );
         let versions = one_problem(|[_, uid]| uid.facts.version = "0.0.9".to_owned());
         assert_eq!((versions.level, versions.check), (Level::Warning, "versions"));
         let own = one_problem(|servers| {
@@ -310,15 +355,16 @@ mod tests {
             data.facts.gateways = vec!["h:9090".to_owned()];
             uid.facts.gateways = data.facts.gateways.clone();
         });
-        assert_eq!((single.level, single.check), (Level::Warning, "gateways"));
+        assert_eq!((single.level, single.check), (Level::Note, "gateways"));
         let different = one_problem(|[data, uid]| {
             data.facts.gateways = vec!["h:9090".to_owned(), "i:9090".to_owned()];
             uid.facts.gateways = vec!["h:9090".to_owned(), "k:9090".to_owned()];
         });
         assert_eq!(different.level, Level::Note);
         let [data, uid] = two();
-        let found = |server: Server| problems(&[server])[0].found.clone();
+        let found = |server| coverage(&[server]).found;
         assert!(found(data).contains("no UID service"));
         assert!(found(uid).contains("no data service"));
+        assert_eq!(coverage(&two()).level, Level::Ok);
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
     findings.extend(connections(server));
     findings.extend(disk(server));
     findings.extend(uids(server));
+    findings.extend(certificate(server));
     findings
 }
 
@@ -80,7 +81,7 @@ fn memory(server: &Server) -> Vec<Finding> {
 
 fn descriptors(server: &Server) -> Finding {
     let (open, max) = (server.value("process_open_fds"), server.value("process_max_fds"));
-    let wanted = server.sum("oxtsdb_connections_limit") + FILES;
+    let required = server.sum("oxtsdb_connections_limit") + FILES;
     let found = format!("{open} of {max} are open");
     let new = |level, found, advice| Finding::new(level, "descriptors", &server.url, found, advice);
     let raise = "raise the hard limit: ulimit -n, LimitNOFILE of systemd";
@@ -92,10 +93,10 @@ fn descriptors(server: &Server) -> Finding {
             format!("{found}: files and connections share them"),
             raise,
         )
-    } else if wanted > max {
+    } else if required > max {
         new(
             Level::Note,
-            format!("{found}, all connections of the listeners' limits and files need {wanted}"),
+            format!("{found}, all connections of the listeners' limits and files need {required}"),
             raise,
         )
     } else {
@@ -196,6 +197,25 @@ fn uids(server: &Server) -> Vec<Finding> {
     findings
 }
 
+/// How long the certificate of the server is valid, by the server's clock.
+fn certificate(server: &Server) -> Option<Finding> {
+    let not_after = server
+        .metrics
+        .value("oxtsdb_tls_certificate_not_after_seconds", &[])?;
+    #[expect(clippy::cast_precision_loss, reason = "shown in days")]
+    let now = server.facts.clock_ms as f64 / 1000.0;
+    let days = (not_after - now) / DAY;
+    let new = |level, found| {
+        let advice = "renew the file of --tls-certificate; it is read again by itself";
+        Finding::new(level, "certificate", &server.url, found, advice)
+    };
+    Some(match days {
+        ..=0.0 => new(Level::Error, format!("expired {:.1} days ago", -days)),
+        0.0..7.0 => new(Level::Warning, format!("expires in {days:.1} days")),
+        _ => Finding::ok("certificate", &server.url, format!("expires in {days:.1} days")),
+    })
+}
+
 const MIB: f64 = (1 << 20) as f64;
 
 fn mib(bytes: f64) -> String {
@@ -279,6 +299,22 @@ mod tests {
         let full = free(100_000_000);
         assert_eq!(full.level, Level::Error);
         assert!(full.found.ends_with("writes are rejected"), "{full:?}");
+    }
+
+    #[test]
+    fn certificates_that_expire_are_found() {
+        let level = |days: f64| {
+            let mut server = server(&format!(
+                "# TYPE oxtsdb_tls_certificate_not_after_seconds gauge\noxtsdb_tls_certificate_not_after_seconds {}\n",
+                1_000_000.0 + days * DAY
+            ));
+            server.facts.clock_ms = 1_000_000_000;
+            certificate(&server).unwrap().level
+        };
+        assert_eq!(level(-1.0), Level::Error);
+        assert_eq!(level(1.0), Level::Warning);
+        assert_eq!(level(30.0), Level::Ok);
+        assert_eq!(certificate(&server("")), None);
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
         findings.push(match (listener.address.ip().is_loopback(), listener.has_tls, facts.has_policy) {
             (true, ..) => Finding::ok("exposure", &server.url, format!("{port} is for this machine only")),
             (false, true, true) => Finding::ok("exposure", &server.url, format!("{port} has TLS and rights")),
+            (false, true, false) if listener.requires_certificates => {
+                Finding::ok("exposure", &server.url, format!("{port} needs certificates of clients"))
+            }
             (false, true, false) => new(
                 Level::Note,
                 format!("{port} has TLS, but every caller may do everything"),
@@ -57,6 +60,7 @@ mod tests {
                 name: "data".to_owned(),
                 address: address.parse().unwrap(),
                 has_tls,
+                requires_certificates: false,
             }];
             check(&server)[0].level
         };
@@ -66,6 +70,18 @@ mod tests {
         assert_eq!(level("0.0.0.0:4243", true, false), Level::Note);
         assert_eq!(level("10.0.0.1:4243", false, true), Level::Warning);
         assert_eq!(level("[::]:4243", false, false), Level::Warning);
+    }
+
+    #[test]
+    fn ports_that_need_certificates_are_protected() {
+        let mut server = server("");
+        server.facts.listeners = vec![ListenerFacts {
+            name: "data".to_owned(),
+            address: "0.0.0.0:4243".parse().unwrap(),
+            has_tls: true,
+            requires_certificates: true,
+        }];
+        assert_eq!(check(&server)[0].level, Level::Ok);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The gRPC ports of both services.
+//! The gRPC ports of both services, each replica alone.
 
 use std::time::Duration;
 
-use oxtsdb_client::{Health, UidKind};
+use futures::future::join_all;
+use oxtsdb_client::{Error, Health, UidKind};
 use oxtsdb_server::admin::deployment::WidthFacts;
 
 use super::agreement::widths;
@@ -14,28 +15,44 @@ use crate::target::{DataTarget, UidTarget};
 const DATA_SERVICE: &str = "oxtsdb.data.v1.DataService";
 
 /// Calls both services.
-///
-/// # Errors
-///
-/// A URL or a file of credentials is not valid.
 pub(super) async fn check(
     data: &DataTarget,
     uid: &UidTarget,
     timeout: Duration,
     servers: &[Server],
-) -> anyhow::Result<Vec<Finding>> {
-    Ok(vec![
-        data_health(data, timeout).await?,
-        uid_layout(uid, timeout, servers).await?,
-    ])
+) -> Vec<Finding> {
+    let data: Vec<DataTarget> = data.replicas().collect();
+    let uid: Vec<UidTarget> = uid.replicas().collect();
+    let data = join_all(data.iter().map(|target| data_health(target, timeout)));
+    let uid = join_all(uid.iter().map(|target| uid_layout(target, timeout, servers)));
+    let (mut data, mut uid) = tokio::join!(data, uid);
+    // On the machine of one service the other one may not run.
+    let is_elsewhere = |finding: &Finding| finding.found.contains("refused") && is_local(&finding.server);
+    if !servers.is_empty() && !servers.iter().any(Server::has_data_service) {
+        data.retain(|finding| !is_elsewhere(finding));
+    }
+    if !servers.is_empty() && !servers.iter().any(Server::has_uid_service) {
+        uid.retain(|finding| !is_elsewhere(finding));
+    }
+    data.append(&mut uid);
+    data
 }
 
-async fn data_health(target: &DataTarget, timeout: Duration) -> anyhow::Result<Finding> {
-    let server = target.health()?;
+fn is_local(url: &str) -> bool {
+    ["//127.0.0.1:", "//localhost:", "//[::1]:"]
+        .iter()
+        .any(|host| url.contains(host))
+}
+
+async fn data_health(target: &DataTarget, timeout: Duration) -> Finding {
+    let error = |found, advice: &str| Finding::new(Level::Error, "gRPC", target.url(), found, advice);
+    let server = match target.health() {
+        Ok(server) => server,
+        Err(wrong) => return error(format!("{wrong:#}"), "correct --target and its options"),
+    };
     let health = server.client.with_timeout(timeout).check(DATA_SERVICE).await;
-    let error = |found, advice: &str| Finding::new(Level::Error, "gRPC", server.url(), found, advice);
-    Ok(match health {
-        Ok(Health::Serving) => Finding::ok("gRPC", server.url(), "the data service serves"),
+    match health {
+        Ok(Health::Serving) => Finding::ok("gRPC", target.url(), "the data service serves"),
         Ok(Health::NotServing) => error(
             "the data service is NOT_SERVING".to_owned(),
             "it drains or its store cannot be used: see its log",
@@ -45,27 +62,28 @@ async fn data_health(target: &DataTarget, timeout: Duration) -> anyhow::Result<F
             "correct --target: the URL of --data-listen",
         ),
         Err(failed) => error(
-            failed.to_string(),
-            "correct --target, or the options of TLS and tokens",
+            server.reason(&failed),
+            &advice(&failed, "--target", "--tls-ca, --token-file"),
         ),
-    })
+    }
 }
 
-async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -> anyhow::Result<Finding> {
-    let server = target.uid()?;
+async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -> Finding {
+    let error = |found, advice: &str| Finding::new(Level::Error, "gRPC", target.url(), found, advice);
+    let server = match target.uid() {
+        Ok(server) => server,
+        Err(wrong) => return error(format!("{wrong:#}"), "correct --uid-target and its options"),
+    };
     let layout = tokio::time::timeout(timeout, server.client.get_uid_layout()).await;
-    let error = |found, advice: &str| Finding::new(Level::Error, "gRPC", server.url(), found, advice);
     let layout = match layout {
         Ok(Ok(layout)) => layout,
         Ok(Err(failed)) => {
-            return Ok(error(
-                failed.to_string(),
-                "correct --uid-target, or the options of TLS and tokens (--uid-tls-ca, --uid-token-file)",
-            ));
+            let options = "--uid-tls-ca, --uid-token-file";
+            return error(server.reason(&failed), &advice(&failed, "--uid-target", options));
         }
         Err(_) => {
             let found = format!("no response within {} s", timeout.as_secs());
-            return Ok(error(found, "see the log of the UID service"));
+            return error(found, "see the log of the UID service");
         }
     };
     let width = |kind| layout.kind(kind).map_or(0, |kind| kind.width);
@@ -75,7 +93,7 @@ async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -
         tagv: width(UidKind::Tagv),
     };
     let differs = |server: &&Server| server.facts.uid_widths.is_some_and(|widths| widths != found);
-    Ok(match servers.iter().find(differs) {
+    match servers.iter().find(differs) {
         Some(other) => error(
             format!(
                 "the UID service has the widths {}, {} has {}",
@@ -87,8 +105,21 @@ async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -
         ),
         None => Finding::ok(
             "gRPC",
-            server.url(),
+            target.url(),
             format!("the UID service responds, UIDs have {} bytes", widths(found)),
         ),
-    })
+    }
+}
+
+/// What to change after a call that failed.
+fn advice(error: &Error, setting: &str, options: &str) -> String {
+    match error {
+        Error::Connection { message, .. } if message.contains("refused") => {
+            format!("start the server, or correct {setting}")
+        }
+        Error::Connection { .. } | Error::DeadlineExceeded => format!(
+            "correct {setting}: https:// for ports with TLS (with {options}), http:// for others, a gRPC port"
+        ),
+        _ => format!("correct {setting}, or the options of credentials ({options})"),
+    }
 }

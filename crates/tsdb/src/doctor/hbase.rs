@@ -1,23 +1,50 @@
 //! HBase as a start of a server checks it: gateways, tables, widths of UIDs, salt.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::hbase::HbaseStore;
+use oxtsdb_schema::RowKeyLayout;
+use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
 use oxtsdb_server::store::{HbaseSettings, StoreTable};
 use uid_service::UidSettings;
 
+use super::agreement::{salt, widths};
 use super::finding::{Finding, Level};
+use super::server::Server;
 use crate::table_args::TableArgs;
 
-/// Checks each gateway, and then through all of them the tables.
-///
-/// # Errors
-///
-/// A setting breaks its rule.
-pub(super) async fn check(args: &TableArgs) -> anyhow::Result<Vec<Finding>> {
-    let settings = &args.hbase;
+/// Checks each gateway, then through all of them the tables, and whether servers use these.
+pub(super) async fn check(args: &TableArgs, timeout: Duration, servers: &[Server]) -> Vec<Finding> {
+    let most_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    let settings = HbaseSettings {
+        hbase_connect_timeout_ms: args.hbase.hbase_connect_timeout_ms.min(most_ms),
+        hbase_request_timeout_ms: args.hbase.hbase_request_timeout_ms.min(most_ms),
+        ..args.hbase.clone()
+    };
+    let place = settings.to_string();
+    let mut findings = Vec::new();
+    if let Err(error) = check_all(args, &settings, servers, &mut findings).await {
+        let advice = "correct the setting that the message names, or see the logs of HBase";
+        findings.push(Finding::new(
+            Level::Error,
+            "HBase",
+            &place,
+            format!("{error:#}"),
+            advice,
+        ));
+    }
+    findings
+}
+
+async fn check_all(
+    args: &TableArgs,
+    settings: &HbaseSettings,
+    servers: &[Server],
+    findings: &mut Vec<Finding>,
+) -> anyhow::Result<()> {
     settings.check()?;
     let uids = UidSettings {
         tables: args.uid_tables.clone(),
@@ -27,48 +54,84 @@ pub(super) async fn check(args: &TableArgs) -> anyhow::Result<Vec<Finding>> {
     let uid_part = uid_service::store_part(&uids)?;
     let data_part = data_service::store_part(&data, 0)?;
     let layout = args.layout()?;
+    let tables: Vec<&StoreTable> = uid_part.tables().chain(data_part.tables()).collect();
+    findings.extend(servers.iter().map(|server| used_by(server, &tables, &layout)));
 
     let place = settings.to_string();
-    let mut findings = gateways(settings).await;
-    if findings.iter().all(|finding| finding.level != Level::Ok) {
-        findings
-            .iter_mut()
-            .for_each(|finding| finding.level = Level::Error);
-        return Ok(findings);
+    let mut found = gateways(settings).await;
+    let has_any = found.iter().any(|finding| finding.level == Level::Ok);
+    if !has_any {
+        found.iter_mut().for_each(|finding| finding.level = Level::Error);
     }
-    let store = match settings.connect().await {
-        Ok(store) => store,
-        Err(error) => {
-            let found = format!("{error:#}");
-            findings.push(Finding::new(
-                Level::Error,
-                "HBase",
-                &place,
-                found,
-                "see the logs of HBase",
-            ));
-            return Ok(findings);
-        }
-    };
-    let tables: Vec<&StoreTable> = uid_part.tables().chain(data_part.tables()).collect();
+    findings.append(&mut found);
+    if !has_any {
+        return Ok(());
+    }
+    let store = settings.connect().await?;
+    let mut found = Vec::new();
     for table in &tables {
-        findings.push(check_table(&store, table, &place).await);
+        found.push(check_table(&store, table, &place).await);
     }
+    let has_tables = found.iter().all(|finding| finding.level == Level::Ok);
+    findings.append(&mut found);
     let store: Arc<dyn RowStore> = Arc::new(store);
     // Without the tables there is nothing to compare.
-    if findings.iter().all(|finding| finding.level != Level::Error) {
+    if has_tables {
         let widths = uid_service::check_widths(Arc::clone(&store), &uids).await;
-        let found = format!(
-            "stored UIDs have {}/{}/{} bytes, or there are none",
-            args.uid_tables.uid_width_metric, args.uid_tables.uid_width_tagk, args.uid_tables.uid_width_tagv
-        );
+        let found = format!("stored UIDs have {} bytes, or there are none", widths_of(&layout));
         findings.push(compared("UID widths", &place, &widths, found));
         let salt = data_service::open_tables(Arc::clone(&store), None, layout, &data).await;
         let found = "stored row keys have the salt and the widths of the settings, or there are none";
         findings.push(compared("salt", &place, &salt, found.to_owned()));
     }
-    store.close().await?;
-    Ok(findings)
+    Ok(store.close().await?)
+}
+
+fn widths_of(layout: &RowKeyLayout) -> String {
+    widths(WidthFacts {
+        metric: layout.widths.metric.bytes(),
+        tagk: layout.widths.tagk.bytes(),
+        tagv: layout.widths.tagv.bytes(),
+    })
+}
+
+/// Whether a server uses the tables that are checked, in their layout.
+fn used_by(server: &Server, tables: &[&StoreTable], layout: &RowKeyLayout) -> Finding {
+    let facts = &server.facts;
+    let mut differences = Vec::new();
+    if facts.store != "hbase" {
+        differences.push(format!("its store is {}", facts.store));
+    }
+    for table in tables {
+        let used = facts.tables.get(table.setting);
+        if let Some(used) = used.filter(|used| **used != table.def.name.to_string()) {
+            differences.push(format!("{} is {used}, not {}", table.setting, table.def.name));
+        }
+    }
+    let checked = widths_of(layout);
+    if let Some(used) = facts.uid_widths.map(widths).filter(|used| *used != checked) {
+        differences.push(format!("its UIDs have {used} bytes, not {checked}"));
+    }
+    let checked = SaltFacts {
+        width: layout.salt.width(),
+        buckets: layout.salt.bucket_count(),
+    };
+    if let Some(used) = facts.salt.filter(|used| salt(*used) != salt(checked)) {
+        differences.push(format!("its salt is {}, not {}", salt(used), salt(checked)));
+    }
+    match differences.as_slice() {
+        [] => Finding::ok("settings", &server.url, "those of the tables that are checked"),
+        differences => Finding::new(
+            Level::Error,
+            "settings",
+            &server.url,
+            format!(
+                "the server uses other tables or settings than are checked: {}",
+                differences.join("; ")
+            ),
+            "call the doctor with the server's settings (--config, --data-table, --salt-width, …), or correct the server's",
+        ),
+    }
 }
 
 /// Whether each gateway responds. One that does not is a warning: servers distribute their calls over the others.
@@ -77,33 +140,29 @@ async fn gateways(settings: &HbaseSettings) -> Vec<Finding> {
         .hbase_thrift
         .as_ref()
         .map_or(&[][..], |gateways| gateways.addresses());
-    let mut findings = Vec::new();
-    for address in addresses {
-        let Ok(gateway) = address.parse() else {
-            continue;
-        };
-        let alone = HbaseSettings {
-            hbase_thrift: Some(gateway),
-            hbase_connections: 1,
-            ..settings.clone()
-        };
-        let begun = Instant::now();
-        findings.push(match alone.connect().await {
-            Ok(_) => Finding::ok(
-                "gateways",
-                address,
-                format!("responds within {} ms", begun.elapsed().as_millis()),
-            ),
-            Err(error) => Finding::new(
-                Level::Warning,
-                "gateways",
-                address,
-                format!("{error:#}"),
-                "start HBase's Thrift server there (`hbase thrift start`), or take it out of --hbase-thrift",
-            ),
-        });
+    join_all(addresses.iter().map(|address| gateway(settings, address))).await
+}
+
+async fn gateway(settings: &HbaseSettings, address: &str) -> Finding {
+    let alone = HbaseSettings {
+        hbase_thrift: address.parse().ok(),
+        hbase_connections: 1,
+        ..settings.clone()
+    };
+    let begun = Instant::now();
+    match alone.connect().await {
+        Ok(_) => {
+            let found = format!("responds within {} ms", begun.elapsed().as_millis());
+            Finding::ok("gateways", address, found)
+        }
+        Err(error) => Finding::new(
+            Level::Warning,
+            "gateways",
+            address,
+            format!("{error:#}"),
+            "start HBase's Thrift server there (`hbase thrift start`), or take it out of --hbase-thrift",
+        ),
     }
-    findings
 }
 
 async fn check_table(store: &HbaseStore, table: &StoreTable, place: &str) -> Finding {

@@ -16,7 +16,7 @@ const COUNTERS: [(&str, Level, &str, &str, &str); 8] = [
         "oxtsdb_points_failed_total",
         Level::Warning,
         "points",
-        "points are not known to be stored, because the store failed",
+        "points are not known to be stored, because the store or the UID service failed",
         "see the log for the failures; clients have to send these points again",
     ),
     (
@@ -59,7 +59,7 @@ const COUNTERS: [(&str, Level, &str, &str, &str); 8] = [
         Level::Warning,
         "log",
         "lines of the log were dropped",
-        "make whatever reads standard error faster, or log less: --log warn, --access-log errors",
+        "read standard error faster, or log less: --log warn, --access-log errors",
     ),
     (
         "oxtsdb_access_refused_total",
@@ -97,6 +97,7 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
         })
     }));
     findings.extend(internal_errors(server));
+    findings.extend(uid_service(server));
     findings.extend(damage(server));
     findings.extend(merge_debt(server));
     findings.extend(gateways(server));
@@ -107,20 +108,24 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
 fn readiness(server: &Server) -> Finding {
     match server.not_ready.as_slice() {
         [] => Finding::ok("readiness", &server.url, "ready"),
-        reasons => Finding::new(
-            Level::Error,
-            "readiness",
-            &server.url,
-            format!("not ready: {}", reasons.join("; ")),
-            "see its log",
-        ),
+        reasons => {
+            let advice = match reasons.iter().any(|reason| reason.starts_with("draining")) {
+                true => "it ends; start it again if it does not start by itself",
+                false => "see its log. A data service also waits for its UID service: --uid-endpoint",
+            };
+            let found = format!("not ready: {}", reasons.join("; "));
+            Finding::new(Level::Error, "readiness", &server.url, found, advice)
+        }
     }
 }
 
-/// Responses that say that the server is at fault.
+/// Responses of gRPC that say that the server is at fault. HTTP has 500 for mistakes of callers too, as OpenTSDB.
 fn internal_errors(server: &Server) -> Option<Finding> {
-    let of = |code| server.metrics.sum("oxtsdb_requests_total", &[("code", code)]);
-    let codes = ["INTERNAL", "DATA_LOSS", "UNKNOWN", "500"];
+    let of = |code| {
+        let labels = [("protocol", "grpc"), ("code", code)];
+        server.metrics.sum("oxtsdb_requests_total", &labels)
+    };
+    let codes = ["INTERNAL", "DATA_LOSS", "UNKNOWN"];
     let counts = codes.iter().filter_map(|code| Some((code, of(code)?)));
     let counts: Vec<String> = counts
         .filter(|(_, count)| *count > 0.0)
@@ -133,8 +138,26 @@ fn internal_errors(server: &Server) -> Option<Finding> {
             Level::Warning,
             "requests",
             &server.url,
-            format!("requests ended with {} since the start", counts.join(", ")),
+            format!(
+                "requests ended with errors of the server since the start: {}",
+                counts.join(", ")
+            ),
             "see the log; damaged cells are found by `tsdb fsck` and `tsdb store check`",
+        ),
+    })
+}
+
+/// Whether a data service reaches its UID service, which may be another one than that of --uid-target.
+fn uid_service(server: &Server) -> Option<Finding> {
+    let up = server.metrics.value("oxtsdb_uid_service_up", &[])?;
+    Some(match up > 0.0 {
+        true => Finding::ok("UID service", &server.url, "responds to the data service"),
+        false => Finding::new(
+            Level::Error,
+            "UID service",
+            &server.url,
+            "calls of the data service fail: points of new series are rejected",
+            "start the UID service at --uid-endpoint of the data service; the log has the error",
         ),
     })
 }
@@ -263,6 +286,8 @@ mod tests {
         let gauge = |name: &str, value: u64| format!("# TYPE {name} gauge\n{name} {value}\n");
         assert_eq!(one(&gauge("oxtsdb_store_damaged_ranges", 2)).level, Level::Error);
         assert_eq!(problems(&gauge("oxtsdb_store_damaged_ranges", 0)), []);
+        assert_eq!(one(&gauge("oxtsdb_uid_service_up", 0)).check, "UID service");
+        assert_eq!(problems(&gauge("oxtsdb_uid_service_up", 1)), []);
         let debt = |debt, parts| {
             gauge("oxtsdb_store_merge_debt_bytes", debt) + &gauge("oxtsdb_store_part_bytes", parts)
         };

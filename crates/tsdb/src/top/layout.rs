@@ -160,7 +160,7 @@ fn arrange(frame: &Frame, density: Density, width: usize) -> Vec<Line> {
 /// A header, rows, and how many are left out.
 fn table(section: &Section, max_rows: usize) -> Vec<Line> {
     let shown = match section.rows.len() {
-        // The line that counts what is left out has room for a row.
+        // A row fits into the line that counts what is left out.
         rows if rows <= max_rows.saturating_add(1) => rows,
         _ => max_rows,
     };

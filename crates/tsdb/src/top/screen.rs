@@ -1,4 +1,4 @@
-//! The live view: draws frames in a terminal, and obeys keys.
+//! The live view: draws frames in a terminal, and handles keys.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ pub(super) async fn run(
             number = signals.next() => return Ok(ExitCode::from(128 + number)),
             event = keys.recv() => match event {
                 Some(event) => {
-                    if view.obey(&event?) == Next::Quit {
+                    if view.handle(&event?) == Next::Quit {
                         return Ok(ExitCode::SUCCESS);
                     }
                 }
@@ -167,7 +167,7 @@ impl View {
         }
     }
 
-    pub(super) fn obey(&mut self, event: &Event) -> Next {
+    pub(super) fn handle(&mut self, event: &Event) -> Next {
         let Event::Key(KeyEvent {
             code,
             modifiers,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn press(view: &mut View, code: KeyCode) -> Next {
-        view.obey(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+        view.handle(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
     }
 
     fn text(view: &mut View, width: usize, height: usize) -> String {
@@ -318,9 +318,9 @@ mod tests {
             assert_eq!(press(&mut view, code), Next::Quit);
         }
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(view.obey(&Event::Key(interrupt)), Next::Quit);
+        assert_eq!(view.handle(&Event::Key(interrupt)), Next::Quit);
         assert_eq!(press(&mut view, KeyCode::Char('c')), Next::Continue);
-        assert_eq!(view.obey(&Event::Resize(10, 10)), Next::Continue);
+        assert_eq!(view.handle(&Event::Resize(10, 10)), Next::Continue);
         press(&mut view, KeyCode::Char('s'));
         assert!(text(&mut view, 100, 30).contains("sorted by errors"));
         let top = text(&mut view, 100, 6);
