@@ -15,11 +15,13 @@ VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$__interval": "1m"}
 
 
 def is_number(expression):
-    """A literal, or arithmetic of literals."""
+    """A literal, a function of nothing, as time(), or arithmetic of these."""
     if isinstance(expression, promql.BinaryExpr):
         return is_number(expression.lhs) and is_number(expression.rhs)
     if isinstance(expression, promql.ParenExpr):
         return is_number(expression.expr)
+    if isinstance(expression, promql.Call):
+        return not expression.args
     return isinstance(expression, promql.NumberLiteral)
 
 
