@@ -60,24 +60,17 @@ pub(super) fn check(servers: &[Server]) -> Vec<Finding> {
 
 /// Servers of one service share their store. Only one process opens an embedded store, so two have different points or
 /// names.
-fn stores(servers: &[Server]) -> Vec<Finding> {
-    let of = |is_of: fn(&Server) -> bool| {
-        servers
-            .iter()
-            .filter(move |server| is_of(server))
-            .cloned()
-            .collect()
-    };
-    vec![
-        stores_of("data services", of(Server::has_data_service)),
-        stores_of("UID services", of(Server::has_uid_service)),
+fn stores(servers: &[Server]) -> [Finding; 2] {
+    [
+        stores_of("data services", servers, Server::has_data_service),
+        stores_of("UID services", servers, Server::has_uid_service),
     ]
 }
 
-fn stores_of(service: &str, servers: Vec<Server>) -> Finding {
+fn stores_of(service: &str, servers: &[Server], is_of: fn(&Server) -> bool) -> Finding {
     let embedded: Vec<&str> = servers
         .iter()
-        .filter(|server| server.facts.store == "embedded")
+        .filter(|server| is_of(server) && server.facts.store == "embedded")
         .map(|server| server.url.as_str())
         .collect();
     if embedded.len() > 1 {
@@ -94,8 +87,8 @@ fn stores_of(service: &str, servers: Vec<Server>) -> Finding {
     }
     same(
         "stores",
-        &servers,
-        |server| Some(server.facts.store.clone()),
+        servers,
+        |server| is_of(server).then(|| server.facts.store.clone()),
         Level::Error,
         "all servers of a service use the same store: set --store",
     )
