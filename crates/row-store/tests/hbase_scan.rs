@@ -185,6 +185,16 @@ async fn scan(
     Ok(rows)
 }
 
+/// Cuts the connections after one batch. A scan that reads on several connections at once gets a batch from one of
+/// them between two cuts, so the request of another may lose its connection as often as there are cuts.
+fn cut_after(gateway: &FakeGateway, batch: usize) -> impl FnMut(usize) {
+    move |batches| {
+        if batches == batch {
+            gateway.cut();
+        }
+    }
+}
+
 fn assert_all_rows(rows: &[Row], cells: usize) {
     let keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
     assert_eq!(
@@ -423,12 +433,14 @@ async fn selective_scan_resumes_after_a_lost_connection() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;
-    for (matching, stride) in [(1, 100), (1, 3)] {
-        let mut few = some_of(matching, stride);
-        few.batch_rows = 10;
-        let rows = scan(&store, few, |_| gateway.cut()).await.unwrap();
-        assert_eq!(rows.len(), ROWS.div_ceil(stride));
-        assert!(rows.is_sorted_by_key(|row| row.key().to_vec()));
+    for (matching, stride, batch_rows) in [(1, 100, 2), (1, 3, 10)] {
+        for batch in [1, 2, 4, 5] {
+            let mut few = some_of(matching, stride);
+            few.batch_rows = batch_rows;
+            let rows = scan(&store, few, cut_after(&gateway, batch)).await.unwrap();
+            assert_eq!(rows.len(), ROWS.div_ceil(stride));
+            assert!(rows.is_sorted_by_key(|row| row.key().to_vec()));
+        }
     }
 }
 
@@ -546,14 +558,11 @@ async fn scan_in_any_order_resumes_after_a_lost_connection() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;
-    let mut all = in_any_order(Scan::prefix(b""));
-    all.batch_rows = 40;
-    let cut = |batch: usize| {
-        if batch.is_multiple_of(4) {
-            gateway.cut();
-        }
-    };
-    assert_all_rows(&sorted(&store, all, cut).await, 3);
+    for batch in [1, 2, 5, 9, 14, 20] {
+        let mut all = in_any_order(Scan::prefix(b""));
+        all.batch_rows = 40;
+        assert_all_rows(&sorted(&store, all, cut_after(&gateway, batch)).await, 3);
+    }
 }
 
 /// Rows whose number ends with one of these digits.
