@@ -7,7 +7,7 @@ use oxtsdb_tests::bystander::Bystander;
 use oxtsdb_tests::raw_http::RawHttp;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{BOUND, Target};
+use crate::support::{BOUND, Target, limited};
 
 /// Duration of an attack: longer than the time in which others must be served.
 const ATTACK: Duration = Duration::from_secs(8);
@@ -21,7 +21,10 @@ const ANNOUNCED: &str = "POST /api/query HTTP/1.1\r\nHost: test\r\nContent-Lengt
 /// Sends a head from each of `sockets` connections, then a byte of each body a second; others must be served
 /// meanwhile.
 async fn drip(head: &str, byte: &[u8], sockets: usize) -> anyhow::Result<()> {
-    let mut target = Target::start().await?;
+    drip_at(Target::start().await?, head, byte, sockets).await
+}
+
+async fn drip_at(mut target: Target, head: &str, byte: &[u8], sockets: usize) -> anyhow::Result<()> {
     let mut attackers = Vec::new();
     for _ in 0..sockets {
         let mut socket = RawHttp::connect(target.tsdb.http_address()).await?;
@@ -34,7 +37,12 @@ async fn drip(head: &str, byte: &[u8], sockets: usize) -> anyhow::Result<()> {
     while Instant::now() < end {
         for socket in &mut attackers {
             // The server may close it.
-            sent += usize::from(socket.send(byte).await.is_ok());
+            if socket.send(byte).await.is_ok() {
+                sent += 1;
+            } else {
+                *socket = RawHttp::connect(target.tsdb.http_address()).await?;
+                let _ = socket.send(head.as_bytes()).await;
+            }
         }
         sleep(Duration::from_secs(1)).await;
     }
@@ -62,4 +70,17 @@ async fn compressed_bodies_delay_no_other_request() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_bodies_delay_no_other_request() -> anyhow::Result<()> {
     drip(ANNOUNCED, b" ", 48).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_with_all_connections_keeps_no_other_out() -> anyhow::Result<()> {
+    let connections = 64;
+    let options = limited().flag("--max-connections", &connections.to_string());
+    drip_at(
+        Target::start_with(options).await?,
+        CHUNKED,
+        b"1\r\n[\r\n",
+        connections,
+    )
+    .await
 }

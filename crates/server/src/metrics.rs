@@ -149,7 +149,7 @@ fn report_connections(figures: &mut Figures<'_>, listeners: &[Listener]) {
     );
     figures.counter_by(
         "connections_rejected",
-        "Connections that were rejected, because all others were busy",
+        "Connections that were rejected, because all others were busy and their address had its share",
         "listener",
         of(|counts| &counts.refused),
     );
@@ -158,6 +158,12 @@ fn report_connections(figures: &mut Figures<'_>, listeners: &[Listener]) {
         "Idle connections that were closed to admit another one",
         "listener",
         of(|counts| &counts.evicted),
+    );
+    figures.counter_by(
+        "connections_displaced",
+        "Busy connections of the address with the most that were closed to admit one of another address",
+        "listener",
+        of(|counts| &counts.displaced),
     );
     figures.counter_by(
         "tls_handshakes_failed",

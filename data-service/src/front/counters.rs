@@ -156,6 +156,7 @@ impl Counters {
             of_type("rejected", &connections.refused),
             of_type("total", &connections.accepted),
             untagged("oxtsdb.connections.evicted", &connections.evicted),
+            untagged("oxtsdb.connections.displaced", &connections.displaced),
             statistic("tsd.rpc.received", ("type", "telnet"), &self.telnet_lines),
             statistic("tsd.rpc.received", ("type", "http"), &self.http_requests),
             statistic("tsd.rpc.received", ("type", "put"), &self.puts),

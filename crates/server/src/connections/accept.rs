@@ -114,10 +114,14 @@ impl Listener {
     }
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end, or until it is cut.
 async fn to_the_end(connection: Connection, served: impl Future<Output = io::Result<()>>) {
-    if let Err(error) = served.await {
-        debug!(peer = %connection.peer(), %error, "connection ended");
+    tokio::select! {
+        biased;
+        () = connection.state().cut.cancelled() => {}
+        ended = served => if let Err(error) = ended {
+            debug!(peer = %connection.peer(), %error, "connection ended");
+        },
     }
 }
 

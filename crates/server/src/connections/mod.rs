@@ -5,13 +5,17 @@
 //!                 │            │            │
 //!                 │            │            └ requests in progress, idle time
 //!                 │            └ disconnects a client that does not read
-//!                 └ at the limit, evicts the connection that has been idle the longest
+//!                 └ at the limit, evicts the connection that has been idle the longest, or displaces a busy
+//!                   one of the address that has the most
 //! ```
 //!
 //! A connection is *idle* while it has no request in progress and nothing to send. Idle connections cost
-//! only memory and descriptors, so they are kept until the limit is reached; a new connection is rejected
-//! only if all others are busy. A gRPC connection is busy while it has open streams; keepalive pings do not
-//! count.
+//! only memory and descriptors, so they are kept until the limit is reached. A gRPC connection is busy while it
+//! has open streams; keepalive pings do not count.
+//!
+//! If all are busy, the address with the most connections gives one up to an address with fewer
+//! ([`fairness`]), so that one peer cannot keep others out; a new connection is rejected only if its own address
+//! has its share.
 //!
 //! Each listener has a limit, and the descriptors of the process limit all listeners together, see
 //! [`Connections::of_process`].
@@ -26,14 +30,16 @@
 mod accept;
 mod connection;
 mod descriptors;
+mod fairness;
 mod opening;
 mod registry;
 mod state;
 mod stream;
 
-use std::net::SocketAddr;
+use std::cell::LazyCell;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -42,10 +48,11 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub use self::connection::{Connection, RequestGuard};
+use self::fairness::{JUST_IDLE, Shares};
 pub use self::registry::ConnectionCounts;
 use self::registry::{Place, Shared};
-use self::state::State;
 pub use self::state::{HEAD_TIMEOUT, OPENING_TIMEOUT};
+use self::state::{State, millis};
 pub use self::stream::{ClientStream, MIN_CLIENT_BYTES};
 use crate::tls::{Alpn, Tls};
 
@@ -93,8 +100,34 @@ pub struct Listener {
     number: usize,
     options: ListenerOptions,
     counts: Arc<ConnectionCounts>,
-    /// Time of the last log entry about rejections, and the count at that time.
-    logged: Arc<Mutex<(Option<Instant>, u64)>>,
+    logged: Arc<Logged>,
+}
+
+/// The last log entries about connections that were rejected or displaced.
+#[derive(Debug, Default)]
+struct Logged {
+    refused: Mutex<Entry>,
+    displaced: Mutex<Entry>,
+}
+
+/// A log entry, which is written at most once a second.
+#[derive(Debug, Default)]
+struct Entry {
+    at: Option<Instant>,
+    /// The counter at that time.
+    counted: u64,
+}
+
+impl Entry {
+    /// Adds one to a counter. If an entry is due, returns what was counted since the last one.
+    fn count(&mut self, counter: &AtomicU64) -> Option<u64> {
+        let counted = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.at.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
+            return None;
+        }
+        self.at = Some(Instant::now());
+        Some(counted - std::mem::replace(&mut self.counted, counted))
+    }
 }
 
 impl Connections {
@@ -158,8 +191,8 @@ enum Full {
 }
 
 impl Listener {
-    /// Admits a connection. At the limit, evicts the one that has been idle the longest; `None` if all are
-    /// busy.
+    /// Admits a connection. At the limit, evicts the one that has been idle the longest, or displaces one of the address
+    /// with the most; `None` if all are busy and this address has its share.
     async fn admit(&self, peer: SocketAddr) -> Option<Connection> {
         let give_up = Instant::now() + ADMISSION_TIMEOUT;
         loop {
@@ -184,6 +217,7 @@ impl Listener {
     }
 
     fn try_admit(&self, peer: SocketAddr) -> Result<Connection, Full> {
+        let address = fairness::address_of(peer);
         let mut open = self.shared.open.lock();
         let mine = |state: &State| state.listener == self.number;
         let own = self.counts.open.load(Ordering::Relaxed);
@@ -193,36 +227,58 @@ impl Listener {
                 let states = open.connections.values();
                 states.filter(|state| !is_own_limit || mine(state))
             };
-            let idle = candidates().filter_map(|state| Some((state.idle_since_ms()?, state)));
-            // Connections that never sent anything are evicted first.
-            let mut longest: Option<((bool, u64), &Arc<State>)> = None;
-            for (since_ms, state) in idle {
-                if let Some(closing_ms) = state.closing_since_ms() {
+            let shares = LazyCell::new(|| Shares::of(address, candidates()));
+            let now_ms = self.shared.now_ms();
+            // The longest idle one, those that never sent anything first; of those of this address that have just become
+            // idle likewise.
+            let (mut longest, mut own_new): (Option<((bool, u64), &Arc<State>)>, _) = (None, None);
+            for state in candidates() {
+                let idle_since_ms = state.idle_since_ms();
+                if let Some(closing_ms) = state.closing_since_ms()
+                    && (idle_since_ms.is_some() || state.is_cut())
+                {
                     let until = self.shared.started + Duration::from_millis(closing_ms) + CLOSING_TIMEOUT;
-                    // It closes soon. A busy connection is no candidate, and one that exceeds the time-out is
-                    // passed over.
+                    // It closes soon. One that exceeds the time-out is passed over.
                     if Instant::now() < until {
                         return Err(Full::Wait { until });
                     }
                     continue;
                 }
+                let Some(since_ms) = idle_since_ms else {
+                    continue;
+                };
+                let is_just_idle = now_ms.saturating_sub(since_ms) < millis(JUST_IDLE);
+                let first = match is_just_idle {
+                    true if state.address == address => &mut own_new,
+                    true if !shares.may_evict(state.address) => continue,
+                    _ => &mut longest,
+                };
                 let rank = (state.is_open(), since_ms);
-                if longest.is_none_or(|(longest, _)| rank < longest) {
-                    longest = Some((rank, state));
+                if first.is_none_or(|(first, _)| rank < first) {
+                    *first = Some((rank, state));
                 }
             }
-            let Some((_, longest)) = longest else {
-                return Err(Full::Refuse);
+            let evict = |state: &State| {
+                state.close();
+                self.counts.evicted.fetch_add(1, Ordering::Relaxed);
             };
-            longest.close();
-            self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+            if let Some((_, longest)) = longest {
+                evict(longest);
+            } else if let Some(displaced) = shares.displaced(candidates()) {
+                displaced.cut();
+                self.count_displaced(displaced.address);
+            } else if let Some((_, own)) = own_new {
+                evict(own);
+            } else {
+                return Err(Full::Refuse);
+            }
             let until = Instant::now() + CLOSING_TIMEOUT;
             return Err(Full::Wait { until });
         }
         open.next_id += 1;
         let id = open.next_id;
         self.counts.open.fetch_add(1, Ordering::Relaxed);
-        let state = Arc::new(State::new(self.number, self.shared.started));
+        let state = Arc::new(State::new(self.number, address, self.shared.started));
         open.connections.insert(id, Arc::clone(&state));
         let place = Place {
             id,
@@ -232,22 +288,31 @@ impl Listener {
         Ok(Connection::new(state, peer, self.options.client_timeout, place))
     }
 
-    /// Counts a rejected connection, and logs at most once a second.
+    /// Counts and logs a rejected connection.
     fn count_refusal(&self) {
-        let refused = self.counts.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut logged = self.logged.lock();
-        let (at, before) = *logged;
-        if at.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
-            return;
+        if let Some(refused) = self.logged.refused.lock().count(&self.counts.refused) {
+            warn!(
+                listener = self.options.name,
+                refused,
+                limit = self.options.limit.min(self.shared.limit),
+                setting = self.options.limit_setting,
+                "connections are refused: all that are open have requests in progress"
+            );
         }
-        *logged = (Some(Instant::now()), refused);
-        warn!(
-            listener = self.options.name,
-            refused = refused - before,
-            limit = self.options.limit.min(self.shared.limit),
-            setting = self.options.limit_setting,
-            "connections are refused: all that are open have requests in progress"
-        );
+    }
+
+    /// Counts and logs a displaced connection of this address.
+    fn count_displaced(&self, address: IpAddr) {
+        if let Some(displaced) = self.logged.displaced.lock().count(&self.counts.displaced) {
+            warn!(
+                listener = self.options.name,
+                displaced,
+                %address,
+                limit = self.options.limit.min(self.shared.limit),
+                setting = self.options.limit_setting,
+                "requests are cut off: their address has the most connections, and others need one"
+            );
+        }
     }
 
     /// Closes connections that exceed a time-out.

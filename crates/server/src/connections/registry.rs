@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::State;
+use super::state::{State, millis};
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -32,10 +32,12 @@ pub(super) struct Open {
 pub struct ConnectionCounts {
     /// Admitted.
     pub accepted: AtomicU64,
-    /// Rejected, because all others were busy.
+    /// Rejected, because all others were busy and their address had its share.
     pub refused: AtomicU64,
     /// Closed while idle, to admit another connection.
     pub evicted: AtomicU64,
+    /// Closed while busy, to admit one of an address with fewer connections.
+    pub displaced: AtomicU64,
     /// Handshakes of TLS that failed.
     pub tls_failed: AtomicU64,
     /// Clients without TLS on a port with it, or the reverse.
@@ -48,7 +50,7 @@ pub struct ConnectionCounts {
 
 impl Shared {
     pub(super) fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.started.elapsed())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Activity of a connection: whether a request is in progress, and since when the connection is idle.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(super) enum Protocol {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listener: usize,
+    /// The address whose clients share connections fairly with others.
+    pub(super) address: IpAddr,
     started: Instant,
     pub(super) protocol: AtomicU8,
     opened_ms: u64,
@@ -52,15 +55,18 @@ pub(super) struct State {
     was_held_up: AtomicBool,
     pub(super) idle_since_ms: AtomicU64,
     pub(super) closing: CancellationToken,
+    /// Closes the connection, whatever is in progress.
+    pub(super) cut: CancellationToken,
     /// When closing began.
     closing_since_ms: AtomicU64,
 }
 
 impl State {
-    pub(super) fn new(listener: usize, started: Instant) -> Self {
+    pub(super) fn new(listener: usize, address: IpAddr, started: Instant) -> Self {
         let opened_ms = millis(started.elapsed());
         Self {
             listener,
+            address,
             started,
             protocol: AtomicU8::new(Protocol::Unknown as u8),
             opened_ms,
@@ -72,12 +78,17 @@ impl State {
             was_held_up: AtomicBool::new(false),
             idle_since_ms: AtomicU64::new(opened_ms),
             closing: CancellationToken::new(),
+            cut: CancellationToken::new(),
             closing_since_ms: AtomicU64::new(NOT_CLOSING),
         }
     }
 
     pub(super) fn now_ms(&self) -> u64 {
         millis(self.started.elapsed())
+    }
+
+    pub(super) fn opened_ms(&self) -> u64 {
+        self.opened_ms
     }
 
     fn speaks(&self, protocol: Protocol) -> bool {
@@ -89,11 +100,24 @@ impl State {
         self.is_open.load(Ordering::Relaxed)
     }
 
+    /// Asks for the end: a request in progress is completed.
     pub(super) fn close(&self) {
         let now_ms = self.now_ms();
         // Keeps the time of the first call.
         self.closing_since_ms.fetch_min(now_ms, Ordering::Relaxed);
         self.closing.cancel();
+    }
+
+    /// Ends the connection with what is in progress.
+    pub(super) fn cut(&self) {
+        // A close that a request has held up does not count.
+        self.closing_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.closing.cancel();
+        self.cut.cancel();
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
     }
 
     /// When closing began; `None` if it has not.
@@ -159,6 +183,6 @@ impl State {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -346,3 +346,86 @@ async fn a_connection_has_limits_for_its_first_byte_and_for_a_head() {
 fn connections_now(listener: &Listener) -> u64 {
     listener.shared.now_ms()
 }
+
+/// A client of another address of this machine.
+async fn connect_from(server: &Server, address: [u8; 4]) -> io::Result<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((address, 0)))?;
+    socket.connect(server.address).await
+}
+
+/// The same, with a request in progress.
+async fn busy_from(server: &Server, address: [u8; 4]) -> io::Result<TcpStream> {
+    let mut stream = connect_from(server, address).await?;
+    assert_eq!(echo(&mut stream, "busy\n").await?, "busy\n");
+    Ok(stream)
+}
+
+#[tokio::test]
+async fn busy_connections_are_shared_fairly_between_addresses() {
+    let options = ListenerOptions { limit: 6, ..OPTIONS };
+    let server = Server::start(&Connections::unlimited(), options).await;
+    let [many, few, one] = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 3]];
+    let mut of_many = Vec::new();
+    for _ in 0..6 {
+        of_many.push(busy_from(&server, many).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let displaced = || server.counts.displaced.load(Ordering::Relaxed);
+    // An address takes its share, from the newest connections of the largest.
+    let mut of_others = Vec::new();
+    for (address, share) in [(few, 3), (one, 2)] {
+        for _ in 0..share {
+            of_others.push(busy_from(&server, address).await.unwrap());
+        }
+        assert!(busy_from(&server, address).await.is_err(), "it has its share");
+    }
+    // 3 and 3, then 2 of each: the third address displaced one of each of the others.
+    assert_eq!(displaced(), 5);
+    assert!(busy_from(&server, many).await.is_err(), "it has its share");
+    for stream in &mut of_many[..2] {
+        echo(stream, "x\n").await.unwrap();
+    }
+    for stream in &mut of_many[2..] {
+        assert_closed(stream).await;
+    }
+    let mut served = 0;
+    for stream in &mut of_others {
+        served += usize::from(echo(stream, "x\n").await.is_ok());
+    }
+    assert_eq!(served, 4);
+    assert_eq!(displaced(), 5);
+    assert_eq!(server.counts.evicted.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_yet_is_not_evicted_for_a_larger_address() {
+    let options = ListenerOptions { limit: 4, ..OPTIONS };
+    let server = Server::start(&Connections::unlimited(), options).await;
+    let [many, few] = [[127, 0, 0, 1], [127, 0, 0, 2]];
+    let _of_many = (
+        busy_from(&server, many).await.unwrap(),
+        busy_from(&server, many).await.unwrap(),
+        busy_from(&server, many).await.unwrap(),
+    );
+    let mut new = connect_from(&server, few).await.unwrap();
+    for _ in 0..3 {
+        assert!(busy_from(&server, many).await.is_err());
+    }
+    // Its own address displaces one of the larger one instead.
+    let _other = busy_from(&server, few).await.unwrap();
+    assert_eq!(server.counts.displaced.load(Ordering::Relaxed), 1);
+    echo(&mut new, "x\n").await.unwrap();
+    // Then it gives way like all that are idle.
+    tokio::time::sleep(JUST_IDLE).await;
+    busy_from(&server, many).await.unwrap();
+    assert_closed(&mut new).await;
+}
+
+#[test]
+fn hosts_of_an_ipv6_network_have_one_share() {
+    let of = |address: &str| fairness::address_of(SocketAddr::new(address.parse().unwrap(), 1));
+    assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::9"));
+    assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));
+    assert_eq!(of("::ffff:10.1.2.3"), of("10.1.2.3"));
+}

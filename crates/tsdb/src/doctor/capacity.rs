@@ -116,24 +116,27 @@ fn connections(server: &Server) -> Vec<Finding> {
         };
         let open = of("oxtsdb_connections");
         let rejected = of("oxtsdb_connections_rejected_total");
+        let displaced = of("oxtsdb_connections_displaced_total");
         let found = format!(
-            "{open} of {} to {listener} are open, {rejected} were rejected",
+            "{open} of {} to {listener} are open, {rejected} were rejected, {displaced} gave way to other addresses",
             sample.value
         );
         let setting = match listener {
             "http" => "--max-connections",
             _ => "--grpc-max-connections",
         };
-        findings.push(match open > sample.value * NEARLY_USED || rejected > 0.0 {
-            true => Finding::new(
-                Level::Warning,
-                "connections",
-                &server.url,
-                found,
-                format!("raise {setting}, or let clients share connections"),
-            ),
-            false => Finding::ok("connections", &server.url, found),
-        });
+        findings.push(
+            match open > sample.value * NEARLY_USED || rejected + displaced > 0.0 {
+                true => Finding::new(
+                    Level::Warning,
+                    "connections",
+                    &server.url,
+                    found,
+                    format!("raise {setting}, or let clients share connections"),
+                ),
+                false => Finding::ok("connections", &server.url, found),
+            },
+        );
     }
     findings
 }

@@ -160,6 +160,7 @@ pub(super) fn connections(all: &All<'_>) -> Section {
             ("accepted_per_second", "new/s"),
             ("rejected_per_second", "rejected/s"),
             ("evicted_per_second", "evicted/s"),
+            ("displaced_per_second", "displaced/s"),
             ("tls_failed_per_second", "TLS failed/s"),
         ],
     );
@@ -175,6 +176,7 @@ pub(super) fn connections(all: &All<'_>) -> Section {
             Figure::of(Figure::PerSecond, rate("oxtsdb_connections_accepted_total")),
             Figure::of(Figure::PerSecond, rate("oxtsdb_connections_rejected_total")),
             Figure::of(Figure::PerSecond, rate("oxtsdb_connections_evicted_total")),
+            Figure::of(Figure::PerSecond, rate("oxtsdb_connections_displaced_total")),
             Figure::PerSecond(failed),
         ]);
     }
