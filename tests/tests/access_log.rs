@@ -264,14 +264,19 @@ async fn a_log_that_is_not_read_holds_up_no_request() -> anyhow::Result<()> {
     let address = |name: &str| {
         let words = ready.split_whitespace();
         let address = words.filter_map(|word| word.strip_prefix(name)).next();
-        anyhow::Ok(Http::new(address.with_context(|| ready.clone())?.parse()?))
+        anyhow::Ok(address.with_context(|| ready.clone())?.parse()?)
     };
-    let (http, admin) = (address("http=")?, address("admin=")?);
+    let mut client = RawHttp::connect(address("http=")?).await?;
+    let admin = Http::new(address("admin=")?);
+    let requests = b"GET /api/version HTTP/1.1\r\nHost: test\r\n\r\n".repeat(100);
     let mut dropped = 0.0;
     // The queue has 16,384 lines.
     for _ in 0..40 {
-        for _ in 0..1000 {
-            ensure!(http.get("/api/version").await?.status == 200);
+        for _ in 0..10 {
+            client.send(&requests).await?;
+            for _ in 0..100 {
+                ensure!(client.answer().await?.status == 200);
+            }
         }
         dropped = Metrics::scrape(&admin)
             .await?

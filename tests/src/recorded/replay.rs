@@ -34,13 +34,16 @@ pub struct Difference {
     pub how: String,
 }
 
-/// Starts a server with the settings of a section, sends its requests, and returns what differs. What happens in the
-/// background has `patience` to happen.
+/// Starts a server with the settings of a section, sends its requests, and returns what differs. `patience`: how long the
+/// difference of a name may last, for what happens in the background.
 ///
 /// # Errors
 ///
 /// If the server does not start, or stops to respond.
-pub async fn replay(section: &Section, mut patience: Duration) -> anyhow::Result<Vec<Difference>> {
+pub async fn replay(
+    section: &Section,
+    patience: impl Fn(&str) -> Duration,
+) -> anyhow::Result<Vec<Difference>> {
     let folder = TempDir::new()?;
     let conf = folder.path().join("opentsdb.conf");
     let settings: Vec<String> = section
@@ -52,17 +55,18 @@ pub async fn replay(section: &Section, mut patience: Duration) -> anyhow::Result
     let options = Options::default().flag("--opentsdb-conf", &conf.display().to_string());
     let tsdb = Tsdb::start_with(options).await?;
     let mut differences = Vec::new();
+    let mut longest = Duration::MAX;
     for record in &section.records {
-        if let Err(how) = replay_record(&tsdb, record, patience).await? {
+        let name = record.name.clone();
+        if let Err(how) = replay_record(&tsdb, record, patience(&name).min(longest)).await? {
             if record.settle {
-                patience = IMPATIENCE;
+                longest = IMPATIENCE;
             }
-            let name = record.name.clone();
             differences.push(Difference { name, how });
         }
         for dump in section.dumps.iter().filter(|dump| dump.after == record.name) {
-            let how = cells::compare(tsdb.data_dir(), dump, patience).await?;
             let name = format!("{} (cells)", record.name);
+            let how = cells::compare(tsdb.data_dir(), dump, patience(&name).min(longest)).await?;
             differences.extend(how.map(|how| Difference { name, how }));
         }
     }
