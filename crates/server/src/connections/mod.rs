@@ -190,6 +190,20 @@ enum Full {
     Refuse,
 }
 
+/// Of idle connections the one that is evicted first: the one that was idle the longest, of those that never sent
+/// anything if there are any.
+#[derive(Default)]
+struct FirstIdle<'a>(Option<((bool, u64), &'a State)>);
+
+impl<'a> FirstIdle<'a> {
+    fn offer(&mut self, state: &'a State, since_ms: u64) {
+        let rank = (state.is_open(), since_ms);
+        if self.0.is_none_or(|(first, _)| rank < first) {
+            self.0 = Some((rank, state));
+        }
+    }
+}
+
 impl Listener {
     /// Admits a connection. At the limit, evicts the one that has been idle the longest, or displaces one of the address
     /// with the most; `None` if all are busy and this address has its share.
@@ -223,57 +237,8 @@ impl Listener {
         let own = self.counts.open.load(Ordering::Relaxed);
         let is_own_limit = own >= self.options.limit as u64;
         if is_own_limit || open.connections.len() >= self.shared.limit {
-            let candidates = || {
-                let states = open.connections.values();
-                states.filter(|state| !is_own_limit || mine(state))
-            };
-            let shares = LazyCell::new(|| Shares::of(address, candidates()));
-            let now_ms = self.shared.now_ms();
-            // The longest idle one, those that never sent anything first; of those of this address that have just become
-            // idle likewise.
-            let (mut longest, mut own_new): (Option<((bool, u64), &Arc<State>)>, _) = (None, None);
-            for state in candidates() {
-                let idle_since_ms = state.idle_since_ms();
-                if let Some(closing_ms) = state.closing_since_ms()
-                    && (idle_since_ms.is_some() || state.is_cut())
-                {
-                    let until = self.shared.started + Duration::from_millis(closing_ms) + CLOSING_TIMEOUT;
-                    // It closes soon. One that exceeds the time-out is passed over.
-                    if Instant::now() < until {
-                        return Err(Full::Wait { until });
-                    }
-                    continue;
-                }
-                let Some(since_ms) = idle_since_ms else {
-                    continue;
-                };
-                let is_just_idle = now_ms.saturating_sub(since_ms) < millis(JUST_IDLE);
-                let first = match is_just_idle {
-                    true if state.address == address => &mut own_new,
-                    true if !shares.may_evict(state.address) => continue,
-                    _ => &mut longest,
-                };
-                let rank = (state.is_open(), since_ms);
-                if first.is_none_or(|(first, _)| rank < first) {
-                    *first = Some((rank, state));
-                }
-            }
-            let evict = |state: &State| {
-                state.close();
-                self.counts.evicted.fetch_add(1, Ordering::Relaxed);
-            };
-            if let Some((_, longest)) = longest {
-                evict(longest);
-            } else if let Some(displaced) = shares.displaced(candidates()) {
-                displaced.cut();
-                self.count_displaced(displaced.address);
-            } else if let Some((_, own)) = own_new {
-                evict(own);
-            } else {
-                return Err(Full::Refuse);
-            }
-            let until = Instant::now() + CLOSING_TIMEOUT;
-            return Err(Full::Wait { until });
+            let states = open.connections.values();
+            return Err(self.make_room(address, states.filter(|state| !is_own_limit || mine(state))));
         }
         open.next_id += 1;
         let id = open.next_id;
@@ -286,6 +251,56 @@ impl Listener {
             counts: Arc::clone(&self.counts),
         };
         Ok(Connection::new(state, peer, self.options.client_timeout, place))
+    }
+
+    /// Closes one of these connections for a new one of this address, unless one closes already.
+    fn make_room<'a>(
+        &self,
+        address: IpAddr,
+        candidates: impl Iterator<Item = &'a Arc<State>> + Clone,
+    ) -> Full {
+        let shares = LazyCell::new(|| Shares::of(address, candidates.clone()));
+        let now_ms = self.shared.now_ms();
+        let (mut longest, mut own_new) = (FirstIdle::default(), FirstIdle::default());
+        for state in candidates.clone() {
+            let idle_since_ms = state.idle_since_ms();
+            if let Some(closing_ms) = state.closing_since_ms()
+                && (idle_since_ms.is_some() || state.is_cut())
+            {
+                let until = self.shared.started + Duration::from_millis(closing_ms) + CLOSING_TIMEOUT;
+                // It closes soon. One that exceeds the time-out is passed over.
+                if Instant::now() < until {
+                    return Full::Wait { until };
+                }
+                continue;
+            }
+            let Some(since_ms) = idle_since_ms else {
+                continue;
+            };
+            let is_just_idle = now_ms.saturating_sub(since_ms) < millis(JUST_IDLE);
+            if is_just_idle && state.address == address {
+                own_new.offer(state, since_ms);
+            } else if !is_just_idle || shares.may_evict(state.address) {
+                longest.offer(state, since_ms);
+            }
+        }
+        let evict = |state: &State| {
+            state.close();
+            self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+        };
+        if let Some((_, longest)) = longest.0 {
+            evict(longest);
+        } else if let Some(displaced) = shares.displaced(candidates.clone()) {
+            displaced.cut();
+            self.count_displaced(displaced.address);
+        } else if let Some((_, own)) = own_new.0 {
+            evict(own);
+        } else {
+            return Full::Refuse;
+        }
+        Full::Wait {
+            until: Instant::now() + CLOSING_TIMEOUT,
+        }
     }
 
     /// Counts and logs a rejected connection.
