@@ -1,8 +1,8 @@
 //! Decodes a row.
 //!
 //! In nearly every row the cells, in stored order, ascend in time without duplicates: one compacted cell, or
-//! single points of one resolution. Such a row is decoded in one pass. The first point out of order switches to
-//! the merge, which starts over.
+//! single points of one resolution. Such a row is decoded in one pass. The first point out of order, or damage,
+//! switches to the merge, which starts over.
 
 use crate::qualifier::Qualifier;
 use crate::value::Value;
@@ -33,11 +33,11 @@ where
     let start = out.len();
     let read = match read_ascending(cells.clone(), out) {
         Ok(Some(stats)) => Ok(stats),
-        Ok(None) => {
+        // A damaged value may be that of a duplicate, which only the merge knows to be replaced.
+        Ok(None) | Err(_) => {
             out.truncate(start);
             merge(cells, duplicates, out)
         }
-        Err(error) => Err(error),
     };
     match read {
         Ok(stats) => Ok(RowStats {

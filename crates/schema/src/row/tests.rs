@@ -204,6 +204,23 @@ fn last_appended_point_of_an_instant_wins() {
 }
 
 #[test]
+fn damage_counts_only_in_values_that_are_used() {
+    // The cell of second 2 has 3 bytes. The compacted cell has a newer value, whichever comes first in the row.
+    for other in [("00000020", "0504"), ("f00000000020", "0504")] {
+        let mut cells = hex_cells(&[("0020", "000000"), other]);
+        cells.sort();
+        let newer = cells.iter().position(|cell| cell.0.len() > 2).unwrap();
+        cells[newer].2 = 1;
+        let (points, stats) = read(&cells, DuplicatePolicy::KeepNewest).unwrap();
+        assert_eq!(points, [(0, Value::Int(5)), (2000, Value::Int(4))]);
+        assert_eq!((stats.points, stats.duplicates), (2, 1));
+        read(&cells, DuplicatePolicy::Error).unwrap_err();
+        cells[newer].2 = -1;
+        read(&cells, DuplicatePolicy::KeepNewest).unwrap_err();
+    }
+}
+
+#[test]
 fn rejects_damaged_cells_without_partial_points() {
     let mut points = Points::new();
     points.push(1, Value::Int(1));
