@@ -66,6 +66,10 @@ fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
     let Ok(built) = fs::metadata(program).and_then(|data| data.modified()) else {
         return Ok(Some("it is missing".to_owned()));
     };
+    if env::var_os("OXTSDB_CI_BUILT").is_some() {
+        // `cargo test` has just built it, but leaves the list of sources of an earlier `cargo build`, perhaps of another clone.
+        return Ok(None);
+    }
     let list = program.with_extension("d");
     let Ok(list) = fs::read_to_string(&list) else {
         return Ok(Some(format!("{} is missing", list.display())));
@@ -106,8 +110,13 @@ fn build(name: &str, folder: &Path) -> anyhow::Result<()> {
         Some(name) => name,
     };
     let target = folder.parent().context("a profile's folder has a parent")?;
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_of_test) {
+            cargo.env_remove(name);
+        }
+    }
+    let status = cargo
         // With the features of the whole workspace, so that dependencies are not built twice.
         .args([
             "build",
@@ -125,4 +134,13 @@ fn build(name: &str, folder: &Path) -> anyhow::Result<()> {
         .context("run cargo")?;
     ensure!(status.success(), "cargo could not build `{name}`: {status}");
     Ok(())
+}
+
+/// Whether cargo has set a variable for the test. Build scripts that read it, as that of `ring`, would run again, now and
+/// after the next command, with all that depends on them.
+fn is_of_test(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+        || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&name)
 }
