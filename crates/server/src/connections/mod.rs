@@ -233,12 +233,14 @@ impl Listener {
     fn try_admit(&self, peer: SocketAddr) -> Result<Connection, Full> {
         let address = fairness::address_of(peer);
         let mut open = self.shared.open.lock();
-        let mine = |state: &State| state.listener == self.number;
         let own = self.counts.open.load(Ordering::Relaxed);
         let is_own_limit = own >= self.options.limit as u64;
         if is_own_limit || open.connections.len() >= self.shared.limit {
             let states = open.connections.values();
-            return Err(self.make_room(address, states.filter(|state| !is_own_limit || mine(state))));
+            return Err(self.make_room(
+                address,
+                states.filter(|state| !is_own_limit || state.listener == self.number),
+            ));
         }
         open.next_id += 1;
         let id = open.next_id;
@@ -309,7 +311,7 @@ impl Listener {
             warn!(
                 listener = self.options.name,
                 refused,
-                limit = self.options.limit.min(self.shared.limit),
+                limit = self.counts.limit.load(Ordering::Relaxed),
                 setting = self.options.limit_setting,
                 "connections are refused: all that are open have requests in progress"
             );
@@ -323,7 +325,7 @@ impl Listener {
                 listener = self.options.name,
                 displaced,
                 %address,
-                limit = self.options.limit.min(self.shared.limit),
+                limit = self.counts.limit.load(Ordering::Relaxed),
                 setting = self.options.limit_setting,
                 "requests are cut off: their address has the most connections, and others need one"
             );

@@ -55,7 +55,7 @@ pub(super) struct State {
     was_held_up: AtomicBool,
     pub(super) idle_since_ms: AtomicU64,
     pub(super) closing: CancellationToken,
-    /// Closes the connection, whatever is in progress.
+    /// Cancelled when the connection closes without completing its requests.
     pub(super) cut: CancellationToken,
     /// When closing began.
     closing_since_ms: AtomicU64,
@@ -100,7 +100,7 @@ impl State {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Asks for the end: a request in progress is completed.
+    /// Begins a graceful close, which completes a request in progress.
     pub(super) fn close(&self) {
         let now_ms = self.now_ms();
         // Keeps the time of the first call.
@@ -108,7 +108,7 @@ impl State {
         self.closing.cancel();
     }
 
-    /// Ends the connection with what is in progress.
+    /// Closes the connection at once and cancels its requests.
     pub(super) fn cut(&self) {
         // A close that a request has held up does not count.
         self.closing_since_ms.store(self.now_ms(), Ordering::Relaxed);
