@@ -10,7 +10,6 @@ use anyhow::Context as _;
 use futures::FutureExt as _;
 use oxtsdb_point_store::PointStore;
 use oxtsdb_point_store::logical_table::LogicalTable;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::rows::{Form, RowPoints, RowsConfig};
 use oxtsdb_query::{PointStorage, Rollups};
@@ -18,6 +17,7 @@ use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 use crate::settings::{DataSettings, PointStoreSettings, WriteForm};
 use crate::store_admin::StoreAdmin;

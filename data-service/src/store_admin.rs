@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use oxtsdb_point_store::parts::PartsStore;
 use oxtsdb_point_store::parts::days::check::Checked;
-use oxtsdb_point_store::parts::disk::Disk as _;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
-use oxtsdb_point_store::parts::folder::create_dir_durably;
 use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
 use oxtsdb_row_store::{RowStore, StoreError, TableName};
+use oxtsdb_storage_file::disk::Disk as _;
+use oxtsdb_storage_file::disk::real::RealDisk;
+use oxtsdb_storage_file::folder::create_dir_durably;
 use tokio::sync::Mutex;
 
 use crate::points::ROLLUPS;

@@ -10,12 +10,12 @@ use oxtsdb_point_store::parts::days::Days;
 use oxtsdb_point_store::parts::days::name::DayNumber;
 use oxtsdb_point_store::parts::days::pace::Unpaced;
 use oxtsdb_point_store::parts::days::policy::MergePolicy;
-use oxtsdb_point_store::parts::disk::Disk;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::folder::Folder;
 use oxtsdb_point_store::parts::part::{Columns, Decoder, PageCache};
 use oxtsdb_point_store::parts::series::{MetricNumber, SeriesKey};
 use oxtsdb_point_store::{Point, PointKind, PointStoreError, Resolution, SeriesNumber, TimeRange, ValueKind};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 const STEP_MS: i64 = 10_000;
 const SERIES_OF_METRIC: u32 = 1000;

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
 use oxtsdb_point_store::parts::days::check::DayStats;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{
     Point, PointBatch, PointKind, PointStore as _, ReadRequest, Resolution, SeriesNumber, TimeRange,
     ValueKind,
 };
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 const START_MS: i64 = 1_700_000_000_000;
 

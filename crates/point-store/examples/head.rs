@@ -6,11 +6,11 @@
 
 use std::time::Instant;
 
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::head::{Head, HeadScratch};
 use oxtsdb_point_store::parts::part::{Columns, PartWriter};
 use oxtsdb_point_store::parts::series::MetricNumber;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, Resolution, SeriesNumber, TimeRange, ValueKind};
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 /// Resident memory of the process, in MB.
 fn resident() -> f64 {

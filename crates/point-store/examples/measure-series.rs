@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use oxtsdb_point_store::parts::disk::Disk;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::series::{MetricNumber, SeriesCatalogue};
 use oxtsdb_point_store::{SeriesNumber, TagTest};
 use oxtsdb_schema::{TagkUid, TagvUid, UidWidth, UidWidths};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 const BATCH: usize = 1000;
 

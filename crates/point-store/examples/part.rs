@@ -11,12 +11,12 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use oxtsdb_point_store::parts::disk::Disk;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::part::{
     Columns, Decoder, MetricNumber, PageCache, Part, PartWriter, SeriesKey,
 };
 use oxtsdb_point_store::{Point, PointKind, Resolution, SeriesNumber, TimeRange, ValueKind};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 const START: i64 = 1_763_769_600_000;
 /// The system counts the time of a thread in steps: what is measured takes many.

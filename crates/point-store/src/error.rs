@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use oxtsdb_row_store::StoreError;
+use oxtsdb_storage_file::StorageError;
 
 /// Why a point store rejects or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +68,27 @@ impl From<PointStoreError> for StoreError {
     }
 }
 
+impl From<StorageError> for PointStoreError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Invalid(detail) => Self::Invalid(detail),
+            StorageError::Unavailable(detail) => Self::Unavailable(detail),
+            StorageError::Full(detail) => Self::Full(detail),
+            StorageError::Io { place, detail } => Self::Io { place, detail },
+            StorageError::Damaged { path, detail } => Self::Damaged { path, detail },
+            StorageError::Format {
+                path,
+                found,
+                supported,
+            } => Self::Format {
+                path,
+                found,
+                supported,
+            },
+        }
+    }
+}
+
 /// Of stores whose points are in rows.
 impl From<StoreError> for PointStoreError {
     fn from(error: StoreError) -> Self {
@@ -77,15 +99,6 @@ impl From<StoreError> for PointStoreError {
 impl PointStoreError {
     /// An error of the operating system at a place.
     pub fn io(place: impl std::fmt::Display, error: &std::io::Error) -> Self {
-        if matches!(
-            error.kind(),
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
-        ) {
-            return Self::Full(format!("{place}: {error}"));
-        }
-        Self::Io {
-            place: place.to_string(),
-            detail: error.to_string(),
-        }
+        StorageError::io(place, error).into()
     }
 }

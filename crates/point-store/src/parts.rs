@@ -11,10 +11,9 @@
 //!
 //! | Module | Content |
 //! |---|---|
-//! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
-//! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
+//! | [`folder`] | the folder of a store |
 //! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
-//! | [`journal`] | points that are in no part yet, in frames that recovery reads |
+//! | [`journal`] | points that are in no part yet |
 //! | [`head`] | points in memory that are in no part yet |
 //! | `codec` | columns of times, kinds and values as few bytes |
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
@@ -30,7 +29,6 @@ mod commit;
 mod config;
 mod core;
 pub mod days;
-pub mod disk;
 mod flush;
 pub mod folder;
 pub mod head;
@@ -43,7 +41,6 @@ pub mod series;
 pub mod snapshot;
 mod store;
 mod throttle;
-pub(crate) mod varint;
 
 pub use clock_watch::ClockStats;
 pub use config::PartsConfig;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore, Resolution, ValueKind};
 use oxtsdb_query::language::parse_metric_query;
@@ -20,6 +19,7 @@ use oxtsdb_query::{
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 /// An exact hour.
 const START_MS: i64 = 1_699_999_200_000;

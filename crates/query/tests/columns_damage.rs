@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
@@ -19,6 +18,7 @@ use oxtsdb_query::{
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError, TableDef, TableName};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 /// 2013-01-01 00:00:00 UTC.
 const START_MS: i64 = 1_356_998_400_000;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_point_store::memory::MemoryPoints;
-use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{
     BlockSummary, Columns, Point, PointBatch, PointKind, PointStore, TimeRange, ValueKind,
@@ -23,6 +22,7 @@ use oxtsdb_query::{
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 use proptest::prelude::*;
 
 /// 2013-01-01 00:00:00 UTC.

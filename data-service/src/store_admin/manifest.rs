@@ -13,8 +13,8 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Component, Path};
 
-use oxtsdb_point_store::parts::disk::real::RealDisk;
-use oxtsdb_point_store::parts::folder::replace;
+use oxtsdb_storage_file::disk::real::RealDisk;
+use oxtsdb_storage_file::folder::replace;
 
 /// The name of the file.
 pub(super) const NAME: &str = "SNAPSHOT";

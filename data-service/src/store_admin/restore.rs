@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oxtsdb_point_store::PointStoreError;
-use oxtsdb_point_store::parts::disk::Disk;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::snapshot;
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::real::RealDisk;
 
 use super::manifest::{self, Entry, ManifestError};
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use oxtsdb_point_store::logical_table::LogicalTable;
-use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_schema::data_table::{DATA_TABLE, META_TABLE};
+use oxtsdb_storage_file::disk::real::RealDisk;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt as _;

@@ -27,8 +27,8 @@ use oxtsdb_row_store::{DamageLog, RowStore, Scan, StoreError, TableDef, TableNam
 use parking_lot::{Mutex, RwLock};
 use tracing::warn;
 
-use crate::parts::varint;
 use crate::{PointStore, SeriesNumber};
+use oxtsdb_storage_file::varint;
 
 const FAMILY: &str = "w";
 const QUALIFIER: &[u8] = b"s";

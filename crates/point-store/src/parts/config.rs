@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use oxtsdb_row_store::Clock;
 use oxtsdb_schema::UidWidths;
 
-use super::disk::Disk;
+use oxtsdb_storage_file::disk::Disk;
 
 /// Where a store is, and its limits. The defaults suit 2 cores and 2 GiB.
 #[derive(Clone, Debug)]

@@ -61,10 +61,10 @@ use self::day::{DayList, DayPart, OwnedFile, path_of};
 use self::name::{DayFile, DayNumber, Sequences};
 use self::policy::MergePolicy;
 use self::set_aside::SetAside;
-use super::disk::Disk;
-use super::folder::create_dir_durably;
 use super::part::{PageCache, Part, PartWriter};
 use crate::{PointStoreError, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::create_dir_durably;
 
 /// The parts of all days; clones share them.
 #[derive(Clone, Debug)]

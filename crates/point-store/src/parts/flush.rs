@@ -129,7 +129,7 @@ fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Resul
     drop(heads);
     core.counters.flushes.fetch_add(1, Ordering::Relaxed);
     core.timings.flush.observe_since(begun);
-    core.journal.remove_through(segment)
+    Ok(core.journal.remove_through(segment)?)
 }
 
 fn advance(core: &Core, change: impl FnOnce(&mut FlushProgress)) {

@@ -1,92 +1,53 @@
-//! The journal: everything committed that is not in parts yet, in numbered segments `<number:010>.journal`.
+//! The journal: all committed points that are in no part yet.
 //!
 //! ```text
-//!   segment   header (32) | frame | frame | ...
-//!   header    "oxtsdbpj" | version (4) | number (8) | first sequence (8) | crc (4)
-//!   frame     "oxpf" | content length (4) | sequence (8) | unsynced (8) | content crc (4) | header crc (4) | content
-//!   content   count | new series, each: number | key length | key
-//!             count | batches, each: points | length | encoded points, see `batch`
+//!   content of a frame   count | new series, each: number | key length | key
+//!                        count | batches, each: points | length | encoded points, see `batch`
 //! ```
 //!
-//! A CRC is that of zlib, of the bytes before it in its header. Counts and lengths in the content are varints, numbers of
-//! series zigzag varints of the difference to the previous one.
-//!
-//! A frame is a group of commits: the series that they use for the first time, then their points. Frames are numbered
-//! without gaps; `unsynced` is the first one that was not durable when the frame was written.
-//!
-//! Segments are not preallocated: on ext4 a sync within a file of zeros took as long as one that extends it, for groups
-//! of 4 to 600 KiB, and the zeros would double the bytes that are written.
-//!
-//! # Recovery
-//!
-//! Bytes that are not synced may survive a crash in any combination. A damaged frame at the end of the last segment is
-//! therefore cut off, together with all that follows, unless a later frame says that the damaged one was durable: that
-//! is an error, as is any other damage.
-//!
-//! The process may have been killed before it synced the last frames, which count from now on. Before another segment
-//! begins, the last one is therefore replaced by a synced copy; a sync of the file would not suffice after a sync that
-//! failed. Opening a journal writes nothing, so that a store on a full disk opens.
-//!
-//! # Failures
-//!
-//! After a failed write or sync it is unknown whether the frames since the last sync are on disk, and repeating the sync
-//! does not help, because the kernel considers their pages clean. The segment ends, and the next one begins with the
-//! sequence number of the first of these frames: recovery ignores the frames of a segment from the first sequence
-//! number of the next segment on.
-//!
-//! A segment is created, durably, for its first frame; a failure there has no further effect. Flushes remove segments
-//! oldest first, each removal durable before the next, so that the remaining ones have no gap.
+//! Counts and lengths are varints, numbers of series zigzag varints of the difference to the previous one. A frame is a
+//! group of commits: the series that they use for the first time, then their points. Segments and frames are those of
+//! [`oxtsdb_storage_file::journal`].
 
 mod batch;
-mod files;
-mod frame;
-mod recovery;
+mod content;
 
 use std::path::Path;
 use std::sync::Arc;
 
 pub use batch::EncodedBatch;
-pub use files::JournalFiles;
-pub use recovery::{Recovered, Replayed};
+pub use content::Replayed;
+use oxtsdb_storage_file::disk::Disk;
+pub use oxtsdb_storage_file::journal::JournalFiles;
+use oxtsdb_storage_file::journal::{self, JournalOptions};
 
-use super::disk::{Disk, WriteFile};
-use crate::{PointStoreError, SeriesNumber};
-use frame::SegmentHeader;
+use crate::{PointBatch, PointStoreError, SeriesNumber};
 
-/// A segment ends after the sync that finds it so large: recovery reads a segment at once.
-const SEGMENT_BYTES: u64 = 64 << 20;
+const OPTIONS: JournalOptions = JournalOptions {
+    magic: *b"oxtsdbpj",
+    cut: None,
+    has_list: false,
+    accept_losses: false,
+};
+
+/// What was recovered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Frames.
+    pub frames: u64,
+    /// Points in the frames.
+    pub points: u64,
+    /// Bytes of an interrupted write that were cut off.
+    pub cut_bytes: u64,
+}
 
 /// The end of the journal, where frames are appended.
 #[derive(Debug)]
-pub struct Journal {
-    files: Arc<JournalFiles>,
-    /// None until a frame is appended.
-    segment: Option<Segment>,
-    segment_bytes: u64,
-    /// Bytes since the last [`Journal::rotate`].
-    bytes: u64,
-    /// Number of the next segment.
-    next_number: u64,
-    /// Sequence number of the next frame.
-    next_sequence: u64,
-    /// Sequence number of the first frame that is not durable.
-    unsynced: u64,
-    /// The last segment that was recovered and the length of its frames, until it is durable.
-    recovered: Option<(u64, usize)>,
-    /// Memory of a frame.
-    buffer: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Segment {
-    number: u64,
-    file: Box<dyn WriteFile>,
-    bytes: u64,
-}
+pub struct Journal(journal::Journal);
 
 impl Journal {
     /// Opens the journal in a folder, which is created if it is absent, and passes what its frames have to `apply`, in
-    /// order. It is durable as soon as a later frame is.
+    /// order. It is durable then, except on a full disk: there it is as soon as a later frame is.
     ///
     /// # Errors
     ///
@@ -97,7 +58,25 @@ impl Journal {
         folder: &Path,
         apply: &mut dyn FnMut(Replayed<'_>) -> Result<(), PointStoreError>,
     ) -> Result<(Self, Recovered), PointStoreError> {
-        recovery::recover(disk, folder, apply)
+        let mut scratch = PointBatch::default();
+        let mut points = 0;
+        let (mut journal, recovered) = journal::Journal::open(disk, folder, OPTIONS, &mut |_, bytes| {
+            points += content::replay(bytes, &mut scratch, apply)?;
+            Ok(())
+        })?;
+        match journal.make_durable().map_err(PointStoreError::from) {
+            // Reads go on.
+            Err(error @ PointStoreError::Full(_)) => {
+                tracing::warn!(%error, "recovered points are not durable until the disk has space");
+            }
+            made => made?,
+        }
+        let recovered = Recovered {
+            frames: recovered.frames,
+            points,
+            cut_bytes: recovered.cut_bytes,
+        };
+        Ok((Self(journal), recovered))
     }
 
     /// Writes a frame with new series, by number, and the points of batches. It is durable after [`Journal::sync`].
@@ -112,51 +91,9 @@ impl Journal {
         new_series: &[(SeriesNumber, impl AsRef<[u8]>)],
         batches: &[EncodedBatch],
     ) -> Result<(), PointStoreError> {
-        frame::encode(
-            &mut self.buffer,
-            self.next_sequence,
-            self.unsynced,
-            new_series,
-            batches,
-        )?;
-        self.write().inspect_err(|_| self.fail())?;
-        self.next_sequence += 1;
+        self.0
+            .append(|buffer| content::encode(buffer, new_series, batches))?;
         Ok(())
-    }
-
-    /// Writes the frame in the buffer.
-    fn write(&mut self) -> Result<(), PointStoreError> {
-        let segment = match self.segment.take() {
-            Some(segment) => segment,
-            None => self.begin()?,
-        };
-        let segment = self.segment.insert(segment);
-        let written = segment.file.write(&self.buffer);
-        written.map_err(|error| self.files.io_error(segment.number, &error))?;
-        let length = self.buffer.len() as u64;
-        segment.bytes += length;
-        self.bytes += length;
-        self.files.grow(segment.number, length);
-        Ok(())
-    }
-
-    fn begin(&mut self) -> Result<Segment, PointStoreError> {
-        if let Some((number, length)) = self.recovered {
-            self.files.rewrite(number, length)?;
-            self.recovered = None;
-        }
-        let number = self.next_number;
-        // A file that a failed attempt could not remove keeps its number.
-        self.next_number += 1;
-        let header = SegmentHeader {
-            number,
-            first_sequence: self.next_sequence,
-        }
-        .encode();
-        let file = self.files.begin(number, &header)?;
-        let bytes = header.len() as u64;
-        self.bytes += bytes;
-        Ok(Segment { number, file, bytes })
     }
 
     /// Makes all frames durable.
@@ -165,28 +102,7 @@ impl Journal {
     ///
     /// [`PointStoreError::Io`] and [`PointStoreError::Full`], as those of [`Journal::append`].
     pub fn sync(&mut self) -> Result<(), PointStoreError> {
-        let Some(segment) = &mut self.segment else {
-            return Ok(());
-        };
-        if self.unsynced == self.next_sequence {
-            return Ok(());
-        }
-        if let Err(error) = segment.file.sync() {
-            let error = self.files.io_error(segment.number, &error);
-            self.fail();
-            return Err(error);
-        }
-        self.unsynced = self.next_sequence;
-        if segment.bytes >= self.segment_bytes {
-            self.segment = None;
-        }
-        Ok(())
-    }
-
-    /// Ends the segment, of which the frames since the last sync are lost.
-    fn fail(&mut self) {
-        self.segment = None;
-        self.next_sequence = self.unsynced;
+        Ok(self.0.sync()?)
     }
 
     /// Makes all frames durable and ends the segment, so that the next frame begins another one. Returns the number of
@@ -196,31 +112,16 @@ impl Journal {
     ///
     /// Those of [`Journal::sync`].
     pub fn rotate(&mut self) -> Result<u64, PointStoreError> {
-        self.sync()?;
-        self.segment = None;
-        self.bytes = 0;
-        Ok(self.next_number - 1)
+        Ok(self.0.rotate()?)
     }
 
     /// Bytes since the last [`Journal::rotate`]; before, also those that were recovered.
     pub const fn byte_len(&self) -> u64 {
-        self.bytes
+        self.0.byte_len()
     }
 
     /// The files, which another thread may remove.
     pub fn files(&self) -> Arc<JournalFiles> {
-        Arc::clone(&self.files)
-    }
-
-    /// See [`JournalFiles::remove_through`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`JournalFiles::remove_through`].
-    pub fn remove_through(&self, number: u64) -> Result<(), PointStoreError> {
-        self.files.remove_through(number)
+        self.0.files()
     }
 }
-
-#[cfg(test)]
-mod tests;

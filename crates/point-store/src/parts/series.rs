@@ -34,11 +34,11 @@ use oxtsdb_schema::{MetricUid, Tsuid, UidWidth, UidWidths};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxBuildHasher;
 
-use super::disk::Disk;
 use crate::{PointStoreError, SeriesNumber};
 use index::MetricIndex;
 use keys::{KeyHash, Keys};
 use log::SeriesLog;
+use oxtsdb_storage_file::disk::Disk;
 
 /// Keys for which the lock is held without a break.
 const LOCKED_KEYS: usize = 1024;

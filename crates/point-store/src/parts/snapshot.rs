@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::core::Core;
 use super::days::name::{DayFile, DayNumber};
 use super::days::tombstone::Deletion;
-use super::disk::Disk;
 use super::folder;
 use super::part::{PageCache, Part};
 use crate::PointStoreError;
+use oxtsdb_storage_file::disk::Disk;
 
 /// Adds what a folder with links to all parts lacks to be a store.
 pub(super) fn complete(core: &Core, target: &Path) -> Result<(), PointStoreError> {
@@ -18,7 +18,7 @@ pub(super) fn complete(core: &Core, target: &Path) -> Result<(), PointStoreError
     let completed = core
         .series
         .save_to(Arc::clone(disk), &target.join("series.log"), core.series.len())
-        .and_then(|()| folder::mark(&**disk, target));
+        .and_then(|()| folder::mark_copy(&**disk, target));
     if completed.is_err()
         && let Err(error) = disk.remove_dir(target)
     {

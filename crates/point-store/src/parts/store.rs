@@ -95,7 +95,7 @@ impl PartsStore {
     /// - [`PointStoreError::Io`] and [`PointStoreError::Full`] from the operating system.
     pub fn open(config: PartsConfig) -> Result<Self, PointStoreError> {
         let disk = &config.disk;
-        let folder = Folder::open(&**disk, &config.path)?;
+        let mut folder = Folder::open(&**disk, &config.path)?;
         let series = SeriesCatalogue::open(Arc::clone(disk), &folder.series(), config.widths)?;
         let cache = Arc::new(PageCache::new(config.cache_bytes, config.open_files));
         // Parts have no series that are in the journal only.
@@ -121,6 +121,7 @@ impl PartsStore {
             }
         };
         let (journal, recovered) = Journal::open(Arc::clone(disk), &folder.journal(), &mut replay)?;
+        folder.complete(&**disk)?;
         if recovered.frames > 0 {
             tracing::info!(
                 frames = recovered.frames,

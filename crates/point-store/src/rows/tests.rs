@@ -11,8 +11,8 @@ use proptest::sample::select;
 use super::*;
 use crate::conformance::{self, Promises, Subject};
 use crate::logical_table::LogicalTable;
-use crate::parts::disk::simulated::SimulatedDisk;
 use crate::parts::{PartsConfig, PartsStore};
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 /// 2013-01-01 00:00 UTC.
 const START_SECONDS: u32 = 1_356_998_400;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use oxtsdb_point_store::PointStore;
 use oxtsdb_point_store::conformance::{self, Subject};
-use oxtsdb_point_store::parts::disk::real::RealDisk;
-use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_storage_file::disk::real::RealDisk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 use parking_lot::Mutex;
 
 use crate::support::small;

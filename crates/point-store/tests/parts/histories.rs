@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oxtsdb_point_store::parts::PartsStore;
-use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
 use oxtsdb_point_store::{Point, PointStore as _, SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 use crate::support::{batch, int, keys, numbers, read, small};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{Columns, PointStore as _, PointStoreError, TimeRange};
 use oxtsdb_row_store::Clock;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 use crate::support::{START_MS, batch, int, keys, numbers, read, small};
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use oxtsdb_point_store::parts::disk::Disk;
-use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore, snapshot};
 use oxtsdb_point_store::{PointStore as _, PointStoreError, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 use crate::support::{batch, int, keys, numbers, read, small};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::parts::disk::Disk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{
     Point, PointBatch, PointKind, PointStore as _, PointStoreError, ReadRequest, Resolution, SeriesNumber,
     TimeRange, ValueKind,
 };
+use oxtsdb_storage_file::disk::Disk;
 
 pub(crate) const START_MS: i64 = 1_700_000_000_000;
 

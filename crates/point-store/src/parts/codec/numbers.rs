@@ -23,7 +23,7 @@
 use std::ops::Range;
 
 use super::packing::Packing;
-use crate::parts::varint::{self, Reader, zigzag};
+use oxtsdb_storage_file::varint::{self, Reader, zigzag};
 
 /// Residuals of a frame, unless one frame has all of them.
 const FRAME: usize = 128;

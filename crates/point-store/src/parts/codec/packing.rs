@@ -8,7 +8,7 @@
 //! each other without gaps, starting with the most significant bit; the last byte is padded with zeros. The size of
 //! a group follows from the greatest number and the count.
 
-use crate::parts::varint::Reader;
+use oxtsdb_storage_file::varint::Reader;
 
 /// The most numbers of a group: more would save less than they take to decode.
 const MAX_GROUP: usize = 8;

@@ -16,9 +16,9 @@
 use std::ops::Range;
 
 use super::numbers::{self, Buffers};
-use crate::parts::varint::{self, Reader};
 use crate::point::{narrow, widen};
 use crate::{PointKind, Resolution, ValueKind};
+use oxtsdb_storage_file::varint::{self, Reader};
 
 const POWERS: [(i64, f64); 7] = [
     (1, 1.0),

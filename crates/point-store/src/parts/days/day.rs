@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::name::{DayFile, DayNumber, Sequences};
 use super::policy::Candidate;
 use super::tombstone::Deletion;
-use crate::parts::disk::Disk;
 use crate::parts::part::Part;
 use crate::{SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
 
 /// The parts and tombstones of a day at an instant.
 #[derive(Clone, Debug)]

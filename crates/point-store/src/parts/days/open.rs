@@ -15,9 +15,9 @@ use super::set_aside::SetAside;
 use super::tombstone::Deletion;
 use super::{Changes, Day, Days, Shared, check, if_present, io_error, merge, retention};
 use crate::PointStoreError;
-use crate::parts::disk::Disk;
 use crate::parts::folder::Folder;
 use crate::parts::part::{Lost, PageCache};
+use oxtsdb_storage_file::disk::Disk;
 
 impl Days {
     /// Opens all parts, of series before number `series_end`. Removes files that are obsolete or were never finished, and days that were being dropped;

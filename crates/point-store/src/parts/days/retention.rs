@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::name::DayNumber;
 use super::{Days, if_present, io_error};
 use crate::PointStoreError;
-use crate::parts::disk::Disk;
-use crate::parts::folder::create_dir_durably;
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::create_dir_durably;
 
 /// What [`Days::drop_before`] dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

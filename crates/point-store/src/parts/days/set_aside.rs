@@ -23,10 +23,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::name::DayNumber;
-use crate::parts::disk::Disk;
-use crate::parts::folder::{create_dir_durably, read_all, replace};
 use crate::parts::part::{Lost, MetricNumber, SeriesKey};
 use crate::{DamagedPart, PointStoreError, SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::{create_dir_durably, read_all, replace};
 
 const RECORD: &str = ".record";
 /// Longer details are cut, and longer records not read.

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::day::DayList;
 use super::{Days, if_present, io_error};
 use crate::PointStoreError;
-use crate::parts::folder::create_dir_durably;
+use oxtsdb_storage_file::folder::create_dir_durably;
 
 impl Days {
     /// Links all files to the folders of days in `target`, which is on the same file system, and makes that durable.

@@ -15,12 +15,12 @@ use super::name::{DAY_MS, DayNumber};
 use super::pace::Unpaced;
 use super::policy::MergePolicy;
 use super::{DayList, Days};
-use crate::parts::disk::Disk;
-use crate::parts::disk::simulated::SimulatedDisk;
 use crate::parts::folder::Folder;
 use crate::parts::part::{Columns, Decoder, PageCache};
 use crate::parts::series::{MetricNumber, SeriesKey};
 use crate::{PointKind, PointStoreError, SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 const FOLDER: &str = "/points";
 /// An instant in the first of the days that tests use.

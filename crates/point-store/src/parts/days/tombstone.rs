@@ -14,10 +14,10 @@
 use std::io;
 use std::path::Path;
 
-use crate::parts::disk::Disk;
-use crate::parts::folder::read_all;
-use crate::parts::varint::{Reader, put};
 use crate::{PointStoreError, SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::read_all;
+use oxtsdb_storage_file::varint::{Reader, put};
 
 const MAGIC: &[u8; 8] = b"OXTSDELE";
 const VERSION: u32 = 1;

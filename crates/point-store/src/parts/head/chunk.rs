@@ -15,8 +15,8 @@
 
 use super::arena::{Arena, Chain};
 use crate::parts::part::Columns;
-use crate::parts::varint::{unzigzag, zigzag};
 use crate::{Point, PointKind, TimeRange, ValueKind};
+use oxtsdb_storage_file::varint::{unzigzag, zigzag};
 
 /// The most bytes of a point: 10 of flags and time, 1 of the kind, 10 of the value.
 pub(super) const MAX_POINT_BYTES: usize = 21;

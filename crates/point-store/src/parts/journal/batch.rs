@@ -20,9 +20,9 @@
 //! Most measured values are decimals of few digits: 12.5 is encoded as 125. This is done only if the division restores
 //! the same bits.
 
-use super::super::varint::{self, Reader};
 use crate::point::{narrow, widen};
 use crate::{Point, PointBatch, PointKind, Resolution, SeriesNumber, ValueKind};
+use oxtsdb_storage_file::varint::{self, Reader};
 
 const VALUE_CODES: u8 = 28;
 const TIME_CODES: u8 = 3;

@@ -7,8 +7,8 @@ use super::index::KeySpan;
 use super::page::{BlockPage, Times};
 use super::reader::{ALL_KEYS, Part};
 use super::{SeriesKey, Statistics};
-use crate::parts::varint::Reader;
 use crate::{PointStoreError, TimeRange};
+use oxtsdb_storage_file::varint::Reader;
 
 /// What is known of a block without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use quick_cache::sync::Cache;
 
 use super::page::{BlockPage, TimesPage};
 use crate::PointStoreError;
-use crate::parts::disk::ReadFile;
+use oxtsdb_storage_file::disk::ReadFile;
 
 /// Memory of an entry without its page.
 const ENTRY_BYTES: u64 = 100;

@@ -8,8 +8,8 @@ use super::columns::Columns;
 use super::page::Form;
 use super::reader::Part;
 use crate::parts::codec::{numbers, values};
-use crate::parts::varint::Reader;
 use crate::{PointStoreError, TimeRange};
+use oxtsdb_storage_file::varint::Reader;
 
 /// Buffers to decode blocks, of any parts.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use super::reader::PartMeta;
 use super::{HEADER, INSTANTS, MAX_BLOCK_POINTS, MetricNumber, SeriesKey};
-use crate::parts::varint::{self, Reader};
 use crate::{SeriesNumber, TimeRange};
+use oxtsdb_storage_file::varint::{self, Reader};
 
 /// Series from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::index::BlockPageEntry;
 use super::{INSTANTS, MAX_BLOCK_POINTS, MetricNumber, SeriesKey};
-use crate::parts::varint::Reader;
 use crate::{SeriesNumber, TimeRange};
+use oxtsdb_storage_file::varint::Reader;
 
 /// A page of blocks.
 #[derive(Debug)]

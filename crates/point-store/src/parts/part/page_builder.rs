@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 use super::SeriesKey;
 use super::index::{BlockPageEntry, KeySpan};
 use crate::TimeRange;
-use crate::parts::varint::{self, zigzag};
+use oxtsdb_storage_file::varint::{self, zigzag};
 
 /// Instants of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

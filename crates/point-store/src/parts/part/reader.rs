@@ -12,9 +12,9 @@ use super::decode::Decoder;
 use super::index::{Index, KeySpan, PagePlace};
 use super::page::{BlockPage, BlockPlace, Form, TimesPage};
 use super::{HEADER, MetricNumber, SeriesKey, TRAILER_BYTES, TRAILER_MAGIC};
-use crate::parts::disk::{Disk, ReadFile};
-use crate::parts::varint::Reader;
 use crate::{BlockSummary, PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::{Disk, ReadFile};
+use oxtsdb_storage_file::varint::Reader;
 
 /// The version of the format, the last bytes of [`HEADER`].
 const FORMAT: u32 = 1;

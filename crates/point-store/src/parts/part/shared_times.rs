@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::parts::varint;
+use oxtsdb_storage_file::varint;
 
 /// Columns that are remembered: what fits into 2^20 buckets of the table, 26 MB. Later ones are stored, and not found again: the series of an agent
 /// repeat its columns in the same order for each metric, so that those remembered first are found again.

@@ -6,8 +6,8 @@
 //!   2   smallest | greatest | sum, 8 bytes each                                           all are floating point
 //! ```
 
-use crate::parts::varint::{self, Reader, zigzag};
 use crate::{PointKind, ValueKind};
+use oxtsdb_storage_file::varint::{self, Reader, zigzag};
 
 /// Statistics of fewer points would take more than a tenth of the block, and are as quick to compute.
 const MIN_POINTS: usize = 128;

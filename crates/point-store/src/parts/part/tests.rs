@@ -9,9 +9,9 @@ use proptest::prelude::*;
 
 use super::page::{BlockPage, TimesPage};
 use super::*;
-use crate::parts::disk::Disk;
-use crate::parts::disk::simulated::SimulatedDisk;
 use crate::{Point, PointKind, PointStoreError, SeriesNumber, TimeRange};
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 type Content = BTreeMap<SeriesKey, Columns>;
 

@@ -13,8 +13,8 @@ use super::shared_times::SharedTimes;
 use super::{BLOCK_POINTS, HEADER, INSTANTS, PAGE_BYTES, SeriesKey, Statistics, TRAILER_MAGIC};
 use crate::parts::codec::numbers;
 use crate::parts::codec::values::Encoder;
-use crate::parts::disk::{Disk, WriteFile};
 use crate::{PointStoreError, TimeRange};
+use oxtsdb_storage_file::disk::{Disk, WriteFile};
 
 /// Encoded instants up to this size are not shared: a reference takes almost as much.
 const INLINE_BYTES: usize = 12;

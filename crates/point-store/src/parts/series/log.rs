@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 use oxtsdb_schema::uid::UidWidths;
 
-use crate::parts::disk::{Disk, WriteFile};
-use crate::parts::folder::parent;
 use crate::{PointStoreError, SeriesNumber};
 use frame::FrameWriter;
+use oxtsdb_storage_file::disk::{Disk, WriteFile};
+use oxtsdb_storage_file::folder::parent;
 use read::read;
 
 const MAGIC: &[u8; 8] = b"oxtsdbsr";

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::parts::disk::simulated::SimulatedDisk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 /// A key of the default widths.
 fn key(metric: u32, tags: &[(u32, u32)]) -> Vec<u8> {

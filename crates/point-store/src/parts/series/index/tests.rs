@@ -4,7 +4,7 @@ use std::path::Path;
 use oxtsdb_schema::{UidWidth, UidWidths};
 
 use super::*;
-use crate::parts::disk::simulated::SimulatedDisk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 fn catalogue() -> SeriesCatalogue {
     let disk = Arc::new(SimulatedDisk::new());

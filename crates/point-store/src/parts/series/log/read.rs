@@ -8,7 +8,7 @@ use oxtsdb_schema::uid::UidWidths;
 use super::frame::{FrameHead, HEAD_BYTES, decode_keys};
 use super::{HEADER_BYTES, MAGIC, TakeSeries, VERSION, header, width_bytes};
 use crate::PointStoreError;
-use crate::parts::disk::{Disk, ReadFile};
+use oxtsdb_storage_file::disk::{Disk, ReadFile};
 
 /// What a copy has.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@ use std::io::ErrorKind;
 use oxtsdb_schema::uid::UidWidth;
 
 use super::*;
-use crate::parts::disk::simulated::SimulatedDisk;
+use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 const PATH: &str = "/series.log";
 const COPY: &str = "/series.copy";
@@ -195,7 +195,7 @@ fn other_versions_and_widths_are_rejected() {
     newer.truncate(HEADER_BYTES - 4);
     newer[11] = 2;
     newer.extend(crc32fast::hash(&newer).to_be_bytes());
-    crate::parts::folder::replace(&*disk, Path::new(COPY), &newer).unwrap();
+    oxtsdb_storage_file::folder::replace(&*disk, Path::new(COPY), &newer).unwrap();
     let opened = SeriesLog::open(disk, Path::new(PATH), UidWidths::default(), &mut |_, _| Ok(()));
     assert!(matches!(opened, Err(PointStoreError::Format { found, supported: 1, .. }) if found == "2"));
 }

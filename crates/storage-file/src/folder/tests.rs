@@ -1,11 +1,18 @@
-use super::super::disk::real::RealDisk;
-use super::super::disk::simulated::SimulatedDisk;
 use super::*;
+use crate::disk::real::RealDisk;
+use crate::disk::simulated::SimulatedDisk;
 
 const PATH: &str = "/data/points";
 
-fn open(disk: &SimulatedDisk) -> Result<Folder, PointStoreError> {
-    Folder::open(disk, Path::new(PATH))
+const FORMAT: Format = Format {
+    label: "oxtsdb point store, format ",
+    version: 1,
+    oldest: 1,
+    entries: None,
+};
+
+fn open(disk: &SimulatedDisk) -> Result<Folder, StorageError> {
+    Folder::open(disk, Path::new(PATH), FORMAT)
 }
 
 fn marker() -> PathBuf {
@@ -16,8 +23,13 @@ fn marker() -> PathBuf {
 fn opens_again_after_it_was_dropped() {
     let disk = SimulatedDisk::new();
     let folder = open(&disk).unwrap();
-    assert_eq!(folder.journal(), Path::new("/data/points/journal"));
+    assert!(folder.is_new());
     drop(folder);
+    let mut folder = open(&disk).unwrap();
+    assert!(folder.is_new(), "it was not completed");
+    folder.complete(&disk).unwrap();
+    drop(folder);
+    assert!(!open(&disk).unwrap().is_new());
     drop(open(&disk).unwrap());
     assert_eq!(
         read_all(&disk, &marker(), 100).unwrap(),
@@ -32,13 +44,13 @@ fn rejects_a_folder_in_use() {
     let expected = format!("folder {PATH} is in use by process {}", std::process::id());
     assert_eq!(
         open(&disk).unwrap_err(),
-        PointStoreError::Unavailable(expected.clone())
+        StorageError::Unavailable(expected.clone())
     );
     let real = tempfile::tempdir().unwrap();
-    let _folder = Folder::open(&RealDisk, real.path()).unwrap();
+    let _folder = Folder::open(&RealDisk, real.path(), FORMAT).unwrap();
     assert_eq!(
-        Folder::open(&RealDisk, real.path()).unwrap_err(),
-        PointStoreError::Unavailable(expected.replace(PATH, &real.path().display().to_string()))
+        Folder::open(&RealDisk, real.path(), FORMAT).unwrap_err(),
+        StorageError::Unavailable(expected.replace(PATH, &real.path().display().to_string()))
     );
 }
 
@@ -55,7 +67,7 @@ fn rejects_other_formats() {
         replace(&disk, &marker(), content.as_bytes()).unwrap();
         assert_eq!(
             open(&disk).unwrap_err(),
-            PointStoreError::Format {
+            StorageError::Format {
                 path: PATH.into(),
                 found: found.to_owned(),
                 supported: 1
@@ -68,10 +80,10 @@ fn rejects_other_formats() {
 fn rejects_a_folder_that_lost_its_format() {
     let disk = SimulatedDisk::new();
     let folder = open(&disk).unwrap();
-    disk.create_dir(&folder.journal()).unwrap();
+    disk.create_dir(&folder.path().join("journal")).unwrap();
     drop(folder);
     disk.remove(&marker()).unwrap();
-    let PointStoreError::Damaged { path, .. } = open(&disk).unwrap_err() else {
+    let StorageError::Damaged { path, .. } = open(&disk).unwrap_err() else {
         panic!("expected damage");
     };
     assert_eq!(path, marker());

@@ -5,62 +5,48 @@ use std::io::ErrorKind;
 
 use proptest::prelude::*;
 
-use super::super::disk::real::RealDisk;
-use super::super::disk::simulated::SimulatedDisk;
 use super::*;
-use crate::{Point, PointBatch, PointKind, Resolution, ValueKind};
+use crate::disk::real::RealDisk;
+use crate::disk::simulated::SimulatedDisk;
 
-const KIND: PointKind = PointKind::new(Resolution::Seconds, ValueKind::Int);
 const DIR: &str = "/store/journal";
+const OPTIONS: JournalOptions = JournalOptions {
+    magic: *b"oxtsdbts",
+    cut: None,
+    has_list: false,
+    accept_losses: false,
+};
 
-/// A batch whose points have a frame's number as value.
-fn batch(frame: u64) -> PointBatch {
-    let mut batch = PointBatch::default();
-    for series in 0..u32::try_from(frame % 3).unwrap() + 1 {
-        let point = Point {
-            time_ms: 1_700_000_000_000,
-            kind: KIND,
-            bits: frame,
-        };
-        batch.push(SeriesNumber(series), point);
-    }
-    batch
+/// The content of a frame: its number, and some filler.
+fn content(frame: u64) -> Vec<u8> {
+    let filler = usize::try_from(frame % 3).unwrap() * 9 + 20;
+    [&frame.to_be_bytes()[..], &vec![7; filler]].concat()
 }
 
 /// The numbers of the frames that are recovered.
-fn open_any(disk: Arc<dyn Disk>) -> Result<(Journal, Vec<u64>), PointStoreError> {
+fn open_with(
+    disk: Arc<dyn Disk>,
+    options: JournalOptions,
+) -> Result<(Journal, Vec<u64>, Recovered), StorageError> {
     let mut frames = Vec::new();
-    let mut new_series = None;
-    let (mut journal, recovered) = Journal::open(disk, Path::new(DIR), &mut |replayed| {
-        match replayed {
-            Replayed::Series(number, key) => new_series = Some((number, key.to_vec())),
-            Replayed::Points(points) => {
-                let frame = points.bits()[0];
-                assert_eq!(*points, batch(frame));
-                let (number, key) = new_series.take().unwrap();
-                assert_eq!((u64::from(number.0), &key), (frame, &vec![7; 21]));
-                frames.push(frame);
-            }
-        }
-        Ok(())
+    let (mut journal, recovered) = Journal::open(disk, Path::new(DIR), options, &mut |_, bytes| {
+        let frame = u64::from_be_bytes(*bytes.first_chunk().unwrap());
+        assert_eq!(*bytes, content(frame));
+        frames.push(frame);
+        Ok::<_, Rejected<StorageError>>(())
     })?;
     assert_eq!(recovered.frames, frames.len() as u64);
-    assert_eq!(
-        recovered.points,
-        frames.iter().map(|frame| frame % 3 + 1).sum::<u64>()
-    );
     // Three frames or so.
     journal.segment_bytes = 200;
-    Ok((journal, frames))
+    Ok((journal, frames, recovered))
 }
 
-fn open(disk: &SimulatedDisk) -> Result<(Journal, Vec<u64>), PointStoreError> {
-    open_any(Arc::new(disk.clone()))
+fn open(disk: &SimulatedDisk) -> Result<(Journal, Vec<u64>), StorageError> {
+    open_with(Arc::new(disk.clone()), OPTIONS).map(|(journal, frames, _)| (journal, frames))
 }
 
-fn append(journal: &mut Journal, frame: u64) -> Result<(), PointStoreError> {
-    let number = SeriesNumber(u32::try_from(frame).unwrap());
-    journal.append(&[(number, [7; 21])], &[EncodedBatch::of(&batch(frame))])
+fn append(journal: &mut Journal, frame: u64) -> Result<u64, StorageError> {
+    journal.append(|bytes| bytes.extend_from_slice(&content(frame)))
 }
 
 fn append_synced(journal: &mut Journal, frames: impl IntoIterator<Item = u64>) {
@@ -79,48 +65,15 @@ fn segments(disk: &SimulatedDisk) -> Vec<String> {
 fn recovers_frames_on_the_real_disk() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("journal");
-    let ignore = &mut |_: Replayed<'_>| Ok(());
-    let (mut journal, _) = Journal::open(Arc::new(RealDisk), &dir, ignore).unwrap();
+    let ignore = &mut |_, _: &[u8]| Ok::<_, Rejected<StorageError>>(());
+    let (mut journal, _) = Journal::open(Arc::new(RealDisk), &dir, OPTIONS, ignore).unwrap();
     append_synced(&mut journal, 0..5);
     let bytes = journal.byte_len();
     drop(journal);
-    let (journal, recovered) = Journal::open(Arc::new(RealDisk), &dir, ignore).unwrap();
-    assert_eq!(
-        recovered,
-        Recovered {
-            frames: 5,
-            points: 9,
-            cut_bytes: 0
-        }
-    );
+    let (journal, recovered) = Journal::open(Arc::new(RealDisk), &dir, OPTIONS, ignore).unwrap();
+    assert_eq!((recovered.frames, recovered.cut_bytes), (5, 0));
     assert_eq!(journal.byte_len(), bytes);
     assert_eq!(journal.files().byte_len(), bytes);
-}
-
-#[test]
-fn frames_have_several_batches_or_none() {
-    let disk = SimulatedDisk::new();
-    let (mut journal, _) = open(&disk).unwrap();
-    let batches = [EncodedBatch::of(&batch(0)), EncodedBatch::of(&batch(1))];
-    let no_series: [(SeriesNumber, &[u8]); 0] = [];
-    journal.append(&no_series, &batches).unwrap();
-    journal
-        .append(&[(SeriesNumber(9), b"x".as_slice()), (SeriesNumber(3), b"")], &[])
-        .unwrap();
-    journal.sync().unwrap();
-    let mut seen = Vec::new();
-    let apply = &mut |replayed: Replayed<'_>| {
-        seen.push(format!("{replayed:?}"));
-        Ok(())
-    };
-    Journal::open(Arc::new(disk), Path::new(DIR), apply).unwrap();
-    let expected = [
-        format!("{:?}", Replayed::Points(&batch(0))),
-        format!("{:?}", Replayed::Points(&batch(1))),
-        "Series(SeriesNumber(9), [120])".to_owned(),
-        "Series(SeriesNumber(3), [])".to_owned(),
-    ];
-    assert_eq!(seen, expected);
 }
 
 #[test]
@@ -144,8 +97,10 @@ fn rotate_begins_a_segment_and_flushes_remove_the_older_ones() {
 fn errors_of_the_caller_are_returned() {
     let disk = SimulatedDisk::new();
     append_synced(&mut open(&disk).unwrap().0, 0..2);
-    let error = PointStoreError::Invalid("no".to_owned());
-    let opened = Journal::open(Arc::new(disk), Path::new(DIR), &mut |_| Err(error.clone()));
+    let error = StorageError::Invalid("no".to_owned());
+    let opened = Journal::open(Arc::new(disk), Path::new(DIR), OPTIONS, &mut |_, _| {
+        Err(Rejected::Store(error.clone()))
+    });
     assert_eq!(opened.unwrap_err(), error);
 }
 
@@ -156,7 +111,7 @@ fn opens_on_a_full_disk() {
     disk.set_free_bytes(0);
     let (mut journal, frames) = open(&disk).unwrap();
     assert_eq!(frames, [0, 1]);
-    assert!(matches!(append(&mut journal, 2), Err(PointStoreError::Full(_))));
+    assert!(matches!(append(&mut journal, 2), Err(StorageError::Full(_))));
     disk.set_free_bytes(1000);
     append_synced(&mut journal, [3]);
     assert_eq!(open(&disk.power_loss()).unwrap().1, [0, 1, 3]);
@@ -188,18 +143,127 @@ fn a_removed_segment_does_not_return_when_the_next_one_begins() {
     assert_eq!(open(&disk).unwrap().1, [1]);
 }
 
+/// The losses that opening accepts, and the frames that are left.
+fn losses(disk: &SimulatedDisk) -> (Vec<StorageError>, Vec<u64>) {
+    let options = JournalOptions {
+        accept_losses: true,
+        has_list: true,
+        ..OPTIONS
+    };
+    let (mut journal, frames, recovered) = open_with(Arc::new(disk.clone()), options).unwrap();
+    // Frames that follow are recovered, once other files have those before.
+    journal.make_durable().unwrap();
+    append_synced(&mut journal, [99]);
+    (recovered.losses, frames)
+}
+
 #[test]
-fn a_missing_segment_is_damage() {
+fn a_segment_that_is_removed_emptied_or_cut_is_damage() {
     let disk = SimulatedDisk::new();
     append_synced(&mut open(&disk).unwrap().0, 0..9);
     let segments = segments(&disk);
     assert!(segments.len() > 2);
-    disk.remove(Path::new(&segments[1])).unwrap();
-    let Err(PointStoreError::Damaged { path, detail }) = open(&disk) else {
-        panic!("expected damage");
+    let options = JournalOptions {
+        has_list: true,
+        ..OPTIONS
     };
-    assert_eq!(path, Path::new(&segments[2]));
-    assert!(detail.contains("the one before ends before"), "{detail}");
+    for segment in &segments {
+        let is_last = Some(segment) == segments.last();
+        for left in [None, Some(0), Some(10), Some(40), Some(100)] {
+            let lost = disk.kill();
+            let path = Path::new(segment);
+            match left {
+                None => lost.remove(path).unwrap(),
+                Some(bytes) => lost.append(path, bytes).unwrap().sync().unwrap(),
+            }
+            let opened = open_with(Arc::new(lost.clone()), options);
+            if is_last && left.is_some_and(|bytes| bytes >= 40) {
+                // As an interrupted write leaves it.
+                assert!(opened.unwrap().1.starts_with(&[0, 1, 2, 3, 4, 5]));
+                continue;
+            }
+            let error = opened.unwrap_err();
+            assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
+            let (losses, frames) = losses(&lost);
+            assert!(losses.contains(&error), "{losses:?}");
+            assert!(frames.len() >= 5 && frames.is_sorted(), "{frames:?}");
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_is_removed_or_older_is_damage() {
+    let disk = SimulatedDisk::new();
+    let (mut journal, _) = open(&disk).unwrap();
+    append_synced(&mut journal, 0..2);
+    let older = disk.kill();
+    append_synced(&mut journal, 2..9);
+    let cut = Some(journal.durable());
+    let end = journal.rotate().unwrap();
+    let options = |cut| JournalOptions {
+        cut,
+        has_list: true,
+        ..OPTIONS
+    };
+    let open = |disk: &SimulatedDisk, cut| open_with(Arc::new(disk.clone()), options(cut));
+
+    assert_eq!(
+        open(&disk.kill(), cut).unwrap().1,
+        [0_u64; 0],
+        "other files have all"
+    );
+    let error = open(&older, cut).unwrap_err().to_string();
+    assert!(error.contains("the journal ends before commit 3"), "{error}");
+
+    let emptied = disk.kill();
+    for path in emptied.files().into_keys() {
+        emptied.remove(Path::new(&path)).unwrap();
+    }
+    let error = open(&emptied, None).unwrap_err().to_string();
+    assert!(error.contains("SEGMENTS") && error.contains("missing"), "{error}");
+    assert_eq!(losses(&emptied).0.len(), 1);
+
+    journal.remove_through(end).unwrap();
+    append_synced(&mut journal, [9]);
+    let error = open(&disk.kill(), Some(4)).unwrap_err().to_string();
+    assert!(
+        error.contains("commits 5 to 9 were moved to other files"),
+        "{error}"
+    );
+
+    // An older list: the segments that follow count, and those before are not needed.
+    let list = crate::folder::read_all(&older, &files::list_path(Path::new(DIR)), u64::MAX).unwrap();
+    let listed = disk.kill();
+    crate::folder::replace(&listed, &files::list_path(Path::new(DIR)), &list).unwrap();
+    assert_eq!(open(&listed, cut).unwrap().1, [9]);
+}
+
+#[test]
+fn failed_frames_are_absent_once_the_journal_is_durable() {
+    for step in 0..12 {
+        let disk = SimulatedDisk::new();
+        let (mut journal, _) = open(&disk).unwrap();
+        append_synced(&mut journal, 0..2);
+        disk.fail_operation(step, ErrorKind::Other);
+        let failed = append(&mut journal, 2).and_then(|_| journal.sync());
+        let durable = journal.make_durable();
+        for crashed in [disk.kill(), disk.power_loss()]
+            .into_iter()
+            .chain((0..20).map(|seed| disk.power_loss_seeded(seed)))
+        {
+            let frames = open(&crashed).unwrap().1;
+            match (&failed, &durable) {
+                (Ok(()), _) => assert_eq!(frames, [0, 1, 2]),
+                (Err(_), Ok(())) => assert_eq!(frames, [0, 1], "step {step}"),
+                (Err(_), Err(_)) => assert!(frames.starts_with(&[0, 1])),
+            }
+        }
+        disk.repair();
+        journal.make_durable().unwrap();
+        append_synced(&mut journal, [3]);
+        let frames = open(&disk.power_loss()).unwrap().1;
+        assert_eq!(frames.contains(&2), failed.is_ok());
+    }
 }
 
 #[test]
@@ -207,11 +271,11 @@ fn unknown_versions_are_rejected() {
     let disk = SimulatedDisk::new();
     append_synced(&mut open(&disk).unwrap().0, [0]);
     let path = &segments(&disk)[0];
-    let mut bytes = super::super::folder::read_all(&disk, Path::new(path), u64::MAX).unwrap();
+    let mut bytes = crate::folder::read_all(&disk, Path::new(path), u64::MAX).unwrap();
     bytes[11] = 2;
     let crc = crc32fast::hash(&bytes[..28]).to_be_bytes();
     bytes[28..32].copy_from_slice(&crc);
-    super::super::folder::replace(&disk, Path::new(path), &bytes).unwrap();
+    crate::folder::replace(&disk, Path::new(path), &bytes).unwrap();
     let error = open(&disk).unwrap_err().to_string();
     assert!(
         error.ends_with("offset 0: the version of the segment is unknown"),
@@ -236,7 +300,7 @@ fn flipped_bits_are_detected() {
             let damaged = disk.kill();
             damaged.flip_bit(Path::new(&path), bit).unwrap();
             match open(&damaged) {
-                Err(PointStoreError::Damaged { path: found, .. }) => {
+                Err(StorageError::Damaged { path: found, .. }) => {
                     assert_eq!(found, Path::new(&path))
                 }
                 Err(error) => panic!("{error}"),
@@ -267,7 +331,7 @@ fn damage_counts_if_it_was_durable() {
             .unwrap();
         match open(&disk) {
             Ok((_, frames)) => assert!(!synced && frames == [0]),
-            Err(error) => assert!(synced && matches!(error, PointStoreError::Damaged { .. })),
+            Err(error) => assert!(synced && matches!(error, StorageError::Damaged { .. })),
         }
     }
 }
@@ -357,7 +421,9 @@ fn run(steps: &[Step]) {
         match step {
             Step::Append => {
                 model.runs.last_mut().unwrap().push(next);
-                append(&mut journal, next).unwrap_or_else(|error| model.failed(error));
+                if let Err(error) = append(&mut journal, next) {
+                    model.failed(error);
+                }
                 next += 1;
             }
             Step::Sync => match journal.sync() {
@@ -420,7 +486,7 @@ proptest! {
         let disk = SimulatedDisk::new();
         append_synced(&mut open(&disk).unwrap().0, 0..frames);
         let path = Path::new(DIR).join("0000000001.journal");
-        let mut bytes = super::super::folder::read_all(&disk, &path, u64::MAX).unwrap_or_default();
+        let mut bytes = crate::folder::read_all(&disk, &path, u64::MAX).unwrap_or_default();
         bytes.extend_from_slice(&tail);
         for (place, value) in changes {
             if !bytes.is_empty() {
@@ -428,16 +494,11 @@ proptest! {
                 bytes[place] = value;
             }
         }
-        super::super::folder::replace(&disk, &path, &bytes).unwrap();
+        crate::folder::replace(&disk, &path, &bytes).unwrap();
         match open(&disk) {
             Ok((_, recovered)) => prop_assert!(recovered.len() as u64 <= frames),
-            Err(error) => prop_assert!(matches!(error, PointStoreError::Damaged { .. }), "{}", error),
+            Err(error) => prop_assert!(matches!(error, StorageError::Damaged { .. }), "{}", error),
         }
-    }
-
-    #[test]
-    fn arbitrary_content_does_not_panic(content: Vec<u8>) {
-        let _ = frame::replay(&content, &mut PointBatch::default(), &mut |_| Ok(()));
     }
 }
 
@@ -461,7 +522,7 @@ fn acknowledged_frames_survive_a_power_loss_after_each_operation() {
                     journal.remove_through(last)?;
                 }
             }
-            Ok::<_, PointStoreError>(())
+            Ok::<_, StorageError>(())
         };
         let finished = history().is_ok();
         for seed in 0..50 {
@@ -479,68 +540,4 @@ fn acknowledged_frames_survive_a_power_loss_after_each_operation() {
             break;
         }
     }
-}
-
-/// Prints the time to write and to recover 10 M points of 1 M series in random order on the real disk:
-/// `cargo test --release -p oxtsdb-point-store journal_costs -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn journal_costs() {
-    let root = tempfile::tempdir_in(".").unwrap();
-    let mut state = 88_172_645_463_325_252_u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
-    let groups: Vec<Vec<EncodedBatch>> = (0..100)
-        .map(|group| {
-            let mut batch = PointBatch::with_capacity(1_000);
-            let mut encode = || {
-                batch.clear();
-                for _ in 0..1_000 {
-                    let point = Point {
-                        time_ms: 1_700_000_000_000 + group * 10_000,
-                        kind: KIND,
-                        bits: random(5_000),
-                    };
-                    batch.push(SeriesNumber(u32::try_from(random(1_000_000)).unwrap()), point);
-                }
-                EncodedBatch::of(&batch)
-            };
-            (0..100).map(|_| encode()).collect()
-        })
-        .collect();
-    let open = || {
-        let mut points = 0;
-        let begin = std::time::Instant::now();
-        let (journal, recovered) = Journal::open(Arc::new(RealDisk), root.path(), &mut |replayed| {
-            if let Replayed::Points(batch) = replayed {
-                points += batch.len() as u64;
-            }
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(points, recovered.points);
-        (journal, points, begin.elapsed())
-    };
-    let (mut journal, ..) = open();
-    let no_series: [(SeriesNumber, &[u8]); 0] = [];
-    let (mut append, mut sync) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
-    for group in &groups {
-        let begin = std::time::Instant::now();
-        journal.append(&no_series, group).unwrap();
-        append += begin.elapsed();
-        let begin = std::time::Instant::now();
-        journal.sync().unwrap();
-        sync += begin.elapsed();
-    }
-    let bytes = journal.byte_len();
-    drop(journal);
-    let (_, points, recovery) = open();
-    println!(
-        "{points} points, {:.2} bytes a point; append {append:?}, sync {sync:?}, recovery {recovery:?}",
-        bytes as f64 / points as f64
-    );
 }

@@ -2,20 +2,20 @@
 
 /// Maps small signed numbers to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
-pub(crate) fn zigzag(number: i64) -> u64 {
+pub fn zigzag(number: i64) -> u64 {
     (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned()
 }
 
 /// Reverses [`zigzag`].
 #[inline]
-pub(crate) fn unzigzag(number: u64) -> i64 {
+pub fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
 }
 
 /// Appends a number.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "seven bits are taken at a time")]
-pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
+pub fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -25,32 +25,36 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
 
 /// The remaining bytes. `None` means that they end too early or are invalid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// The next byte.
     #[inline]
-    pub(crate) fn byte(&mut self) -> Option<u8> {
+    pub fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
+    /// The next bytes.
     #[inline]
-    pub(crate) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(bytes)
     }
 
+    /// The next `N` bytes.
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*bytes)
     }
 
+    /// The next unsigned number.
     #[inline]
-    pub(crate) fn number(&mut self) -> Option<u64> {
+    pub fn number(&mut self) -> Option<u64> {
         let first = self.byte()?;
         if first < 0x80 {
             return Some(u64::from(first));
@@ -70,14 +74,15 @@ impl<'a> Reader<'a> {
         None
     }
 
+    /// The next signed number, as [`zigzag`] maps it.
     #[inline]
-    pub(crate) fn signed(&mut self) -> Option<i64> {
+    pub fn signed(&mut self) -> Option<i64> {
         self.number().map(unzigzag)
     }
 
     /// A number that is a length or a count.
     #[inline]
-    pub(crate) fn length(&mut self) -> Option<usize> {
+    pub fn length(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok()
     }
 }
