@@ -56,9 +56,6 @@ const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 /// Bytes of a request with repairs: a repair has the cells of a row, before and after.
 const MAX_REPAIR_BYTES: usize = 32 << 20;
 
-/// Files that the embedded store of points keeps open.
-const OPEN_FILES: usize = 128;
-
 /// The data service: the parts that its front ends are built from.
 #[derive(Debug)]
 pub struct DataService {
@@ -194,7 +191,6 @@ pub fn store_part(settings: &DataSettings, memory_limit_bytes: u64) -> Result<St
         memory_bytes: ROWS_BYTES,
         points_bytes: settings.point_store.head_bytes(memory_limit_bytes)
             + settings.point_store.cache_bytes(memory_limit_bytes),
-        open_files: OPEN_FILES,
     })
 }
 

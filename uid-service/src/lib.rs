@@ -84,15 +84,11 @@ pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
         own: vec![StateTable::definition(state_table)],
         memory_bytes: STORE_BYTES,
         points_bytes: 0,
-        open_files: OPEN_FILES,
     })
 }
 
 /// Memory of the embedded store of names: less than that of one for points.
 const STORE_BYTES: u64 = 96 << 20;
-
-/// Files that the embedded store of names keeps open at most.
-const OPEN_FILES: usize = 64;
 
 /// The services of table `tsdb-uid`. Cloning is cheap.
 #[derive(Clone, Debug)]

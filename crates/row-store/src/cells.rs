@@ -1,62 +1,59 @@
-//! A store on a single machine: plain cells in an LSM tree with its own journal.
+//! A store on a single machine: plain cells in a log-structured merge tree with its own journal.
 //!
 //! ```text
-//!   write ──► queue ──► commit thread: evaluates a group ──► one atomic batch, one sync ──► responses
-//!                                                                      │
-//!   read ◄── snapshot of the tree ◄── memtables, table files ◄─────────┘
+//!   write ──► queue ──► commit thread: evaluates a group ──► one frame of the journal, one sync ──► memtable ──► responses
+//!                                                                                                     │ size
+//!   read ◄── version: memtables, tables ◄── tables merged by size ◄── table, sorted and immutable ◄───┘
 //! ```
 //!
-//! Each column of a row is one key of the tree; `key` draws it. One thread writes: it takes all queued requests, evaluates
-//! them in order against the tree and the changes that precede them in the group, and commits the resulting puts
-//! and removals as one batch, which the engine syncs before it makes it visible. Everything readable is therefore
+//! Each column of a row is one key; `key` draws it. One thread writes: it takes all queued requests, evaluates
+//! them in order against the acknowledged state and the changes that precede them in the group, and commits the resulting
+//! puts and removals as one frame, which is synced before it becomes visible. Everything readable is therefore
 //! durable, and conditional operations are serialized with plain writes. Deleted and excess versions are removed
 //! physically, so that no read has to know about them.
 //!
+//! | Module | Content |
+//! |---|---|
+//! | `key`, `catalog`, `time` | keys and values of columns, definitions of tables, the store's clock |
+//! | `queue`, `evaluate`, `frame`, `commit` | requests, their changes, frames of the journal, the commit thread |
+//! | `memtable`, `table`, `manifest`, `tree` | cells in memory and in files, which files there are, versions |
+//! | `merge`, `read`, `prefixes`, `row_store` | one view of all sources, rows, ranges without rows |
+//! | `background`, `expiry` | flushes, merges, expired columns |
+//! | `set_aside`, `snapshot` | damage, copies |
+//!
 //! # Crash recovery
 //!
-//! The engine replays its journal: all of a group or nothing of it. Before that, `journal` cuts off a group that power
-//! loss left incomplete at the end; damage before intact groups is an error.
+//! Frames that no table has are replayed: all of a group or nothing of it. They are made durable before the first read,
+//! since the process before may have ended after a sync failed. A failed sync never makes a group visible; see `commit`.
 //!
 //! # Damage
 //!
-//! A damaged table file is replaced by one with its intact blocks; see `tree`. The engine's own threads end with
-//! their first error, and the engine then accepts no writes until it is reopened. The same repair does that.
-//!
-//! # Folder
-//!
-//! ```text
-//!   STORE      format version (2), as text
-//!   LOCK       locked while a process has the store open; contains its pid, as text
-//!   TABLES     definitions of the tables
-//!   cells/     journal and table files, in the engine's own formats
-//!   DAMAGE     rows lost to damage, if any
-//!   set-aside/ damaged files
-//! ```
+//! A damaged block of a table costs its keys: its range is recorded, and everything else is read, merged and served; see
+//! `tree`. A table that is absent is noticed by the manifest and costs its range of keys. Damage of the journal, of the
+//! manifest or of the definitions prevents opening, unless [`CellConfig::accept_losses`] is set.
 
+mod background;
 mod catalog;
 mod commit;
 mod config;
-mod engine;
 mod evaluate;
 mod expiry;
 mod folder;
-mod journal;
+mod frame;
 mod key;
-mod opening;
+mod manifest;
+mod memtable;
+mod merge;
 mod prefixes;
 mod queue;
 mod read;
-mod replacement;
 mod row_store;
-mod salvage;
 mod set_aside;
 mod snapshot;
 mod store;
-mod table_file;
-mod table_list;
+mod table;
 mod time;
 mod tree;
-mod varint;
 
 pub use self::config::{CellConfig, CellStats};
 pub use self::store::CellStore;

@@ -44,9 +44,10 @@ fn batch(numbers: impl Iterator<Item = u32>, qualifier: &[u8]) -> WriteBatch {
 }
 
 fn table_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("cells/keyspaces/1/tables"))
+    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("tables"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cells"))
         .collect();
     files.sort();
     files
@@ -140,7 +141,7 @@ async fn check_gets(store: &CellStore, damage: &[DamagedRange], qualifier: &[u8]
                 panic!("{error}")
             };
             assert!(
-                place.starts_with("table `t` rows from ") && place.contains("set-aside/table-"),
+                place.starts_with("table `t` rows from ") && place.contains("set-aside/"),
                 "{error}"
             );
         } else {
@@ -299,6 +300,14 @@ async fn reads_detect_damage_and_serve_all_other_rows() {
     let cell = oxtsdb_row_store::CellAddress::new(damage.start.clone(), "f", b"counter".to_vec());
     let error = store.increment(&table(), &cell, 1).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    // A merge rewrites the file without the damaged block.
+    let damaged = fs::read(&damage.file).unwrap();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    while fs::read(table_file(whole.path())).unwrap() == damaged {
+        assert!(tokio::time::Instant::now() < deadline, "it is not rewritten");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    check_gets(&store, std::slice::from_ref(damage), b"old").await;
     store.close().await.unwrap();
 
     // The damaged file is preserved; reads fail because of its record.
@@ -359,7 +368,7 @@ async fn compaction_continues_after_a_damaged_file() {
 }
 
 #[tokio::test]
-async fn repair_detects_files_that_cannot_be_reopened() {
+async fn salvage_finds_blocks_and_the_end_of_two_files() {
     let whole = whole().await;
     let config = CellConfig::new(whole.path());
     let store = CellStore::open(config.clone()).unwrap();
@@ -438,7 +447,7 @@ async fn opens_with_truncated_zeroed_or_missing_table_files() {
         length - 4_096,
         length - 1_000,
         length - 100,
-        length - 38,
+        length - 36,
         length - 1,
     ] {
         cases.push((
@@ -446,7 +455,7 @@ async fn opens_with_truncated_zeroed_or_missing_table_files() {
             Some(bytes[..keep].to_vec()),
         ));
     }
-    for zeroed in [38, 1_000, length - (length - 1) / 4_096 * 4_096, 4_096, length] {
+    for zeroed in [36, 1_000, length - (length - 1) / 4_096 * 4_096, 4_096, length] {
         let mut bytes = bytes.clone();
         bytes[length - zeroed..].fill(0);
         cases.push((format!("the last {zeroed} of {length} zeroed"), Some(bytes)));
@@ -479,7 +488,7 @@ async fn opens_with_truncated_zeroed_or_missing_table_files() {
 }
 
 #[tokio::test]
-async fn reopens_with_a_truncated_table_file_while_running() {
+async fn goes_on_with_a_truncated_table_file_while_running() {
     for is_removed in [false, true] {
         let whole = whole().await;
         let config = CellConfig::new(whole.path());
@@ -490,7 +499,7 @@ async fn reopens_with_a_truncated_table_file_while_running() {
         let store = CellStore::open(config).unwrap();
         let files = table_files(whole.path());
         assert_eq!(files.len(), 2, "{files:?}");
-        // A read encounters the damage of the first file; the tree is reopened while the second one is truncated.
+        // A read encounters the damage of the first file while the second one is truncated.
         let length = usize::try_from(fs::metadata(&files[0]).unwrap().len()).unwrap();
         flip(&files[0], length / 2);
         if is_removed {
@@ -510,16 +519,49 @@ async fn reopens_with_a_truncated_table_file_while_running() {
 }
 
 #[tokio::test]
-async fn removes_unlisted_table_files() {
+async fn removes_interrupted_and_replaced_table_files() {
     let whole = whole().await;
-    let file = table_file(whole.path());
-    let bytes = fs::read(&file).unwrap();
-    for (id, content) in [(900, &bytes[..]), (901, &bytes[..bytes.len() / 2]), (902, &[])] {
-        fs::write(file.with_file_name(id.to_string()), content).unwrap();
+    let config = CellConfig::new(whole.path());
+    let store = CellStore::open(config.clone()).unwrap();
+    store.write(batch(0..ROWS, b"new")).await.unwrap();
+    store.flush().await.unwrap();
+    store.close().await.unwrap();
+    let files = table_files(whole.path());
+    assert_eq!(files.len(), 2, "{files:?}");
+    let bytes = fs::read(&files[0]).unwrap();
+    fs::write(
+        files[0].with_file_name("0000000003-0000000003.cells.tmp"),
+        &bytes[..100],
+    )
+    .unwrap();
+    let store = CellStore::open(config.clone()).unwrap();
+    assert_eq!(store.damage(), []);
+    assert_eq!(table_files(whole.path()), files);
+    // Until it is merged.
+    let mut round = 0_u32;
+    while files[0].exists() {
+        store.write(batch(0..1, &round.to_be_bytes())).await.unwrap();
+        store.flush().await.unwrap();
+        round += 1;
+        assert!(round < 1_000, "no merge");
     }
-    let store = CellStore::open(CellConfig::new(whole.path())).unwrap();
+    store.close().await.unwrap();
+    // A merge replaced this one, and could not remove it.
+    fs::write(&files[0], bytes).unwrap();
+    let store = CellStore::open(config).unwrap();
     assert_eq!(store.damage(), []);
     assert_eq!(rows(&store, b"old", false).await.0, (0..ROWS).collect());
-    assert_eq!(table_files(whole.path()), [file]);
+    assert!(!files[0].exists());
     store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn rejects_a_table_file_of_another_store() {
+    let (one, other) = (whole().await, whole().await);
+    fs::copy(table_file(other.path()), table_file(one.path())).unwrap();
+    let error = CellStore::open(CellConfig::new(one.path())).unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Corrupt { detail, .. } if detail == "it is a table of another store"),
+        "{error}"
+    );
 }

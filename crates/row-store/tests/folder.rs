@@ -41,7 +41,7 @@ async fn rejects_a_locked_folder_with_the_pid() {
     let store = new_store(folder.path()).await;
     let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
     let expected = format!(
-        "{} is in use by process {}",
+        "folder {} is in use by process {}",
         folder.path().display(),
         std::process::id()
     );
@@ -59,14 +59,18 @@ async fn rejects_a_locked_folder_with_the_pid() {
 async fn rejects_other_formats() {
     let folder = tempfile::tempdir().unwrap();
     drop(new_store(folder.path()).await);
-    fs::write(folder.path().join("STORE"), "oxtsdb row store, format 1\n").unwrap();
-    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("STORE has format 1, this program reads format 2"),
-        "{error}"
-    );
+    for (version, expected) in [
+        (4, "has format `4`, this version reads format 3"),
+        (
+            2,
+            "has format 2, this program reads format 3: export the data folder",
+        ),
+    ] {
+        let text = format!("oxtsdb row store, format {version}\n");
+        fs::write(folder.path().join("STORE"), text).unwrap();
+        let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
     fs::write(folder.path().join("STORE"), "something else").unwrap();
     let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -79,14 +83,13 @@ async fn journal_size_is_bounded() {
     config.memory_bytes = 4 << 20;
     let store = CellStore::open(config).unwrap();
     store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
-    // The journal begins another file of 64 MB when a flush finds one full.
     let batch = batch(1, 4_000_000);
     for _ in 0..60 {
         store.write(batch.clone()).await.unwrap();
     }
     store.flush().await.unwrap();
     let journal_bytes = store.stats().unwrap().journal_bytes;
-    assert!(journal_bytes < 150 << 20, "{journal_bytes} of 240 MB");
+    assert!(journal_bytes < 16 << 20, "{journal_bytes} of 240 MB");
 }
 
 #[tokio::test]
@@ -124,17 +127,18 @@ async fn read_all(folder: &Path) -> Result<usize, StoreError> {
 }
 
 #[tokio::test]
-async fn recreates_a_partially_created_store() {
-    let whole = tempfile::tempdir().unwrap();
-    drop(CellStore::open(CellConfig::new(whole.path())).unwrap());
+async fn completes_a_partially_created_store() {
     let left = tempfile::tempdir().unwrap();
-    let keyspace = left.path().join("cells.new/keyspaces/0");
-    fs::create_dir_all(keyspace).unwrap();
-    fs::write(left.path().join("cells.new/version"), "").unwrap();
-    fs::copy(whole.path().join("STORE"), left.path().join("STORE")).unwrap();
+    fs::write(
+        left.path().join("STORE"),
+        "oxtsdb row store, format 3, incomplete\n",
+    )
+    .unwrap();
+    fs::create_dir(left.path().join("tables")).unwrap();
     drop(new_store(left.path()).await);
     assert_eq!(read_all(left.path()).await.unwrap(), 0);
-    assert!(!left.path().join("cells.new").exists());
+    let text = fs::read_to_string(left.path().join("STORE")).unwrap();
+    assert_eq!(text, "oxtsdb row store, format 3\n");
 }
 
 fn copy(files: &[PathBuf], from: &Path, to: &Path) {
@@ -301,23 +305,18 @@ async fn denies_access_to_other_users() {
     let store = new_store(&folder).await;
     store.write(batch(1, 100)).await.unwrap();
     let open = open_to_others(&folder);
-    // The engine's files are in a folder accessible only to the owner.
-    let ours: Vec<&PathBuf> = open
-        .iter()
-        .filter(|path| !path.starts_with(folder.join("cells")))
-        .collect();
-    assert!(ours.is_empty(), "{ours:?}");
+    assert!(open.is_empty(), "{open:?}");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    assert_eq!(mode(&folder.join("cells")), 0o700);
+    assert_eq!(mode(&folder.join("tables")), 0o700);
     store.close().await.unwrap();
 
     // A folder that existed before.
-    for path in [&folder, &folder.join("cells")] {
+    for path in [&folder, &folder.join("tables")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     drop(new_store(&folder).await);
-    for path in [&folder, &folder.join("cells")] {
+    for path in [&folder, &folder.join("tables")] {
         assert_eq!(mode(path), 0o700, "{}", path.display());
     }
 }

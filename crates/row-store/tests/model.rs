@@ -357,21 +357,18 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Truncates the newest journal segment at a random offset, as a crash may.
+/// Truncates the newest segment of the journal at a random offset behind its header, as a crash may.
 fn tear_journal(folder: &Path, thousandths: usize) {
-    let mut segments: Vec<_> = fs::read_dir(folder.join("cells"))
+    let mut segments: Vec<_> = fs::read_dir(folder.join("journal"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "journal"))
         .collect();
     segments.sort();
     let Some(newest) = segments.last() else { return };
     let bytes = fs::read(newest).unwrap();
-    let end = bytes
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |last| last + 1);
-    fs::write(newest, &bytes[..end * thousandths / 1_000]).unwrap();
+    let end = 32 + (bytes.len() - 32) * thousandths / 1_000;
+    fs::write(newest, &bytes[..end]).unwrap();
 }
 
 proptest! {

@@ -75,9 +75,6 @@ pub struct StorePart {
     pub memory_bytes: u64,
     /// Memory of the points of an embedded store, which are not in its rows.
     pub points_bytes: u64,
-    /// Table files that its embedded store keeps open. All stores of a process must fit into the
-    /// descriptors that are reserved for files.
-    pub open_files: usize,
 }
 
 impl StoreSettings {
@@ -222,10 +219,7 @@ async fn open_embedded(
     memory: &FixedShare,
 ) -> anyhow::Result<Arc<dyn RowStore>> {
     let folder = data_dir.join(part.folder);
-    let config = CellConfig {
-        table_descriptors: part.open_files,
-        ..CellConfig::new(&folder).with_memory(memory.of(part.memory_bytes))
-    };
+    let config = CellConfig::new(&folder).with_memory(memory.of(part.memory_bytes));
     let store = CellStore::open(config).with_context(|| format!("open the store in {}", folder.display()))?;
     part.make_tables(&store).await?;
     Ok(Arc::new(store))

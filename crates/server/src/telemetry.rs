@@ -54,7 +54,7 @@ pub const DEFAULT_FILTER: &str = "info";
 
 /// The engine of the row store logs every flush at level info; a filter can enable it.
 const QUIET: &str =
-    "fjall=warn,lsm_tree=warn,opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
+    "opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
 
 /// Lines that wait to be written. More are dropped: a log that cannot be written must not hold up requests.
 const MAX_LINES: usize = 16_384;

@@ -22,8 +22,8 @@
 //! no other file of the store has it.
 //!
 //! The process may have been killed before it synced the last frames, or after a sync failed, and the system may hold
-//! bytes in memory that are not on disk and that no later sync writes. [`Journal::make_durable`] therefore replaces the
-//! last segment by a synced copy; a store calls it before it serves the first read.
+//! bytes in memory that are not on disk and that no later sync writes. [`Journal::make_durable`] therefore copies the frames
+//! that no later frame calls durable to a new segment and syncs it; a store calls it before it serves the first read.
 //!
 //! # Failures
 //!
@@ -82,10 +82,23 @@ pub struct Journal {
     next_sequence: u64,
     /// Sequence number of the first frame that is not durable.
     unsynced: u64,
-    /// A segment that may not be durable, and the length of its frames that count.
-    undurable: Option<(u64, u64)>,
+    undurable: Option<Undurable>,
     /// Memory of a frame.
     buffer: Vec<u8>,
+}
+
+/// Frames whose bytes may be in memory only.
+#[derive(Clone, Copy, Debug)]
+enum Undurable {
+    /// The recovered frames from a sequence number on, at these bytes of a segment.
+    Recovered {
+        number: u64,
+        sequence: u64,
+        start: u64,
+        end: u64,
+    },
+    /// A segment whose sync failed, of which this many bytes are durable frames.
+    Failed { number: u64, bytes: u64 },
 }
 
 #[derive(Debug)]
@@ -135,7 +148,7 @@ impl Journal {
         self.make_durable()?;
         let segment = match self.segment.take() {
             Some(segment) => segment,
-            None => self.begin()?,
+            None => self.begin(self.next_sequence)?,
         };
         let segment = self.segment.insert(segment);
         let written = segment.file.write(&self.buffer);
@@ -147,13 +160,13 @@ impl Journal {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<Segment, StorageError> {
+    fn begin(&mut self, first_sequence: u64) -> Result<Segment, StorageError> {
         let number = self.next_number;
         // A file that a failed attempt could not remove keeps its number.
         self.next_number += 1;
         let header = SegmentHeader {
             number,
-            first_sequence: self.next_sequence,
+            first_sequence,
         };
         let file = self.files.begin(header, self.magic)?;
         let bytes = frame::SEGMENT_HEADER as u64;
@@ -173,10 +186,27 @@ impl Journal {
     ///
     /// Those of the disk.
     pub fn make_durable(&mut self) -> Result<(), StorageError> {
-        if let Some((number, length)) = self.undurable {
-            self.files.rewrite(number, length)?;
-            self.undurable = None;
+        match self.undurable {
+            None => {}
+            Some(Undurable::Failed { number, bytes }) => self.files.rewrite(number, bytes)?,
+            Some(Undurable::Recovered {
+                number,
+                sequence,
+                start,
+                end,
+            }) => {
+                let frames = self.files.read(number, start, end)?;
+                // From its first frame on, the new segment supersedes the recovered one.
+                let mut segment = self.begin(sequence)?;
+                let written = segment.file.write(&frames).and_then(|()| segment.file.sync());
+                written.map_err(|error| self.files.io_error(segment.number, &error))?;
+                self.files.grow(segment.number, frames.len() as u64);
+                segment.bytes += frames.len() as u64;
+                segment.synced_bytes = segment.bytes;
+                self.segment = Some(segment);
+            }
         }
+        self.undurable = None;
         Ok(())
     }
 
@@ -214,7 +244,10 @@ impl Journal {
     /// Ends the segment, of which the frames since the last sync are lost.
     fn fail(&mut self) {
         if let Some(segment) = self.segment.take() {
-            self.undurable = Some((segment.number, segment.synced_bytes));
+            self.undurable = Some(Undurable::Failed {
+                number: segment.number,
+                bytes: segment.synced_bytes,
+            });
         }
         self.next_sequence = self.unsynced;
     }
@@ -226,6 +259,7 @@ impl Journal {
     ///
     /// Those of [`Journal::sync`].
     pub fn rotate(&mut self) -> Result<u64, StorageError> {
+        self.make_durable()?;
         self.sync()?;
         self.segment = None;
         self.bytes = 0;

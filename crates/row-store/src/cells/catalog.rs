@@ -9,20 +9,23 @@
 //! Numbers without a size are varints. Ids are never reused, because the keys of cells begin with them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::read_all;
+use oxtsdb_storage_file::varint::{self, Reader};
 use parking_lot::{Mutex, RwLock};
 
-use super::folder::{io_error, replace};
-use super::varint::{self, Reader};
+use super::folder::{io_error, replace_file};
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 
 const MAGIC: &[u8] = b"oxtsdb tables\n";
 const VERSION: u8 = 1;
+/// A longer file is not read.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// An open table.
 #[derive(Debug)]
@@ -61,6 +64,7 @@ impl Table {
 /// The tables of a store.
 #[derive(Debug)]
 pub(super) struct Catalog {
+    disk: Arc<dyn Disk>,
     file: PathBuf,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the file is rewritten.
@@ -69,8 +73,8 @@ pub(super) struct Catalog {
 
 impl Catalog {
     /// Reads the file; without a file there are no tables.
-    pub(super) fn open(file: PathBuf) -> Result<Self, StoreError> {
-        let tables = match fs::read(&file) {
+    pub(super) fn open(disk: Arc<dyn Disk>, file: PathBuf) -> Result<Self, StoreError> {
+        let tables = match read_all(&*disk, &file, MAX_BYTES) {
             Ok(bytes) => decode(&bytes).map_err(|detail| StoreError::Corrupt {
                 place: file.display().to_string(),
                 detail: detail.to_owned(),
@@ -83,6 +87,7 @@ impl Catalog {
             .map(|(id, def)| (def.name.clone(), Arc::new(Table::new(id, def))))
             .collect();
         Ok(Self {
+            disk,
             file,
             tables: RwLock::new(tables),
             changing: Mutex::new(()),
@@ -106,7 +111,8 @@ impl Catalog {
             ),
         })?;
         tables.insert(def.name.clone(), Arc::new(Table::new(id, def.clone())));
-        replace(
+        replace_file(
+            &*self.disk,
             &self.file,
             &encode(tables.values().map(|table| (table.id, &table.def))),
         )?;
@@ -208,6 +214,10 @@ fn decode_table(reader: &mut Reader<'_>) -> Option<(u16, TableDef)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use oxtsdb_storage_file::disk::real::RealDisk;
+
     use super::*;
 
     #[test]
@@ -225,19 +235,19 @@ mod tests {
         };
         let two = TableDef::new("two".parse().unwrap(), &["t"]);
         {
-            let catalog = Catalog::open(file.clone()).unwrap();
+            let catalog = Catalog::open(Arc::new(RealDisk), file.clone()).unwrap();
             assert!(catalog.create(&two).unwrap());
             assert!(catalog.create(&one).unwrap());
             assert!(!catalog.create(&one).unwrap());
         }
-        let catalog = Catalog::open(file.clone()).unwrap();
+        let catalog = Catalog::open(Arc::new(RealDisk), file.clone()).unwrap();
         assert_eq!(catalog.definitions(), [two, one.clone()]);
         assert_eq!(catalog.table(&one.name).unwrap().id, 2);
 
         let mut bytes = fs::read(&file).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&file, bytes).unwrap();
-        let error = Catalog::open(file).unwrap_err();
+        let error = Catalog::open(Arc::new(RealDisk), file).unwrap_err();
         assert!(
             matches!(&error, StoreError::Corrupt { place, .. } if place.ends_with("TABLES")),
             "{error}"

@@ -1,7 +1,12 @@
 //! Configuration and statistics of a cell store.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::disk::real::RealDisk;
+
+use super::commit::MAX_TABLES;
 use crate::Clock;
 
 /// The location and limits of a store.
@@ -16,29 +21,31 @@ pub struct CellConfig {
     pub queue_bytes: u32,
     /// The size of the cache of blocks, in bytes.
     pub cache_bytes: u64,
-    /// The most open table files, at least 10. Reading another file closes the least recently used one.
-    pub table_descriptors: usize,
     /// The source of cell timestamps.
     pub clock: Clock,
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+    /// Whether the store opens although acknowledged commits are lost, beyond the rows that [`CellStore::damage`] names. The
+    /// losses are logged.
+    ///
+    /// [`CellStore::damage`]: crate::RowStore::damage
+    pub accept_losses: bool,
 }
 
-/// The engine's minimum of open table files.
-pub(super) const MIN_TABLE_DESCRIPTORS: usize = 10;
-/// Other files of an open store: the lock, the engine's lock, journals, settings; the outputs of a flush and of a
-/// compaction; the files of a repair.
-const OTHER_DESCRIPTORS: usize = 32;
+/// Other files of an open store: the lock, the journal, the outputs of a flush and of a merge, files that are replaced.
+const OTHER_DESCRIPTORS: usize = 16;
 
 impl CellConfig {
-    /// A store in this folder with default limits: 64 MiB of unflushed cells, 32 MiB of requests, 64 MiB of cache,
-    /// 256 open table files.
+    /// A store in this folder with default limits: 64 MiB of unflushed cells, 32 MiB of requests, 64 MiB of cache.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
             memory_bytes: 64 << 20,
             queue_bytes: 32 << 20,
             cache_bytes: 64 << 20,
-            table_descriptors: 256,
             clock: Clock::system(),
+            disk: Arc::new(RealDisk),
+            accept_losses: false,
         }
     }
 
@@ -56,17 +63,17 @@ impl CellConfig {
     /// The most file descriptors that an open store needs with up to `concurrent_reads` concurrent reads. A process
     /// must keep this many from its connections.
     pub fn max_descriptors(&self, concurrent_reads: usize) -> usize {
-        // A read may hold a file that the cache has already closed.
-        self.table_descriptors.max(MIN_TABLE_DESCRIPTORS) + concurrent_reads + OTHER_DESCRIPTORS
+        // A read may hold files that a merge has replaced.
+        2 * MAX_TABLES + concurrent_reads + OTHER_DESCRIPTORS
     }
 }
 
 /// Statistics of a store, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CellStats {
-    /// Bytes of the journal on disk, including preallocated space.
+    /// Bytes of the journal.
     pub journal_bytes: u64,
-    /// Cells that are not yet being flushed, in bytes.
+    /// Memory of the cells that are not yet being flushed, in bytes.
     pub memory_bytes: u64,
     /// Bytes of table files.
     pub table_bytes: u64,

@@ -10,7 +10,6 @@ use super::key::{self, Column, TIME_KEY, Version};
 use super::queue::{Operation, Outcome};
 use super::read;
 use super::store::Core;
-use super::tree::TreeError;
 use crate::rules;
 use crate::{CellAddress, Condition, MutationRef, StoreError, WriteBatch};
 
@@ -171,12 +170,16 @@ impl Evaluation<'_> {
     /// Deletes the columns of a row with this prefix of their keys.
     fn delete_all(&mut self, row: &[u8], prefix: Vec<u8>) -> Result<(), StoreError> {
         let (start, end) = key::bounds(prefix);
-        let mut columns = self.core.tree.with(|engine| {
-            let items = engine.range(&start, &end).map(|item| {
-                let (key, stored) = item.into_inner()?;
-                Ok((key.to_vec(), stored.to_vec()))
-            });
-            items.collect::<Result<BTreeMap<_, _>, TreeError>>()
+        let mut columns = self.core.tree.read(|snapshot| {
+            let mut columns = BTreeMap::new();
+            let mut items = snapshot.range(&start, &end, false)?;
+            while items.advance()? {
+                columns.insert(
+                    items.key().to_vec(),
+                    items.value().map_or(Vec::new(), |stored| stored.to_vec()),
+                );
+            }
+            Ok(columns)
         })?;
         for changes in [self.group, &self.own] {
             for (key, change) in changes.range(start.clone()..end.clone()) {
@@ -197,7 +200,7 @@ impl Evaluation<'_> {
         if let Some(change) = self.own.get(key).or_else(|| self.group.get(key)) {
             return Ok(change.clone());
         }
-        let stored = self.core.tree.with(|engine| Ok(engine.get(key)?))?;
+        let stored = self.core.tree.get(key)?;
         Ok(stored.map(|stored| stored.to_vec()))
     }
 

@@ -1,74 +1,57 @@
-//! Removes columns when all of their cells have expired and a compaction rewrites them.
+//! Which columns have expired: merges do not copy them.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe};
-use std::sync::Arc;
-
-use fjall::compaction::filter::{
-    CompactionFilter, CompactionFilterResult, Context, Factory, ItemAccessor, Verdict,
-};
 
 use super::catalog::Catalog;
 use super::key::{self, Column};
-use super::time::StoreTime;
+use super::table::{Expiring, Table};
 
-/// Creates the filter of each compaction.
+/// A table is rewritten once this part of its bytes has expired: one of so many.
+const EXPIRED_PART: u64 = 4;
+
+/// For each table of rows, the oldest timestamp of each family that has not expired; [`i64::MIN`]: none expires.
+#[derive(Debug)]
 pub(super) struct Expiry {
-    shared: AssertUnwindSafe<(Arc<Catalog>, Arc<StoreTime>)>,
-}
-
-impl Expiry {
-    pub(super) fn new(catalog: Arc<Catalog>, time: Arc<StoreTime>) -> Self {
-        Self {
-            shared: AssertUnwindSafe((catalog, time)),
-        }
-    }
-}
-
-const _: fn() = || {
-    fn is<T: RefUnwindSafe>() {}
-    is::<Expiry>();
-};
-
-impl Factory for Expiry {
-    fn name(&self) -> &'static str {
-        "expiry"
-    }
-
-    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        let (catalog, time) = &*self.shared;
-        let now_ms = time.now_ms();
-        let tables = catalog.by_id().into_iter();
-        Box::new(Filter {
-            oldest_ms: tables.map(|(id, table)| (id, table.oldest_ms(now_ms))).collect(),
-        })
-    }
-}
-
-/// For each table, the oldest timestamp of each family that has not expired.
-struct Filter {
     oldest_ms: BTreeMap<u16, [i64; 16]>,
 }
 
-impl CompactionFilter for Filter {
-    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> CompactionFilterResult {
-        let key = item.key();
-        let oldest_ms = || {
-            let table = self.oldest_ms.get(&u16::from_be_bytes(*key.first_chunk()?))?;
-            let after_row = key.get(key::row_prefix_len(key)?..)?;
-            let oldest_ms = *table.get(usize::from(*after_row.first()?))?;
-            (oldest_ms != i64::MIN).then_some((after_row, oldest_ms))
+impl Expiry {
+    pub(super) fn at(catalog: &Catalog, now_ms: i64) -> Self {
+        let tables = catalog.by_id().into_iter();
+        Self {
+            oldest_ms: tables.map(|(id, table)| (id, table.oldest_ms(now_ms))).collect(),
+        }
+    }
+
+    fn oldest_ms(&self, table: u16, family: u8) -> Option<i64> {
+        let oldest_ms = *self.oldest_ms.get(&table)?.get(usize::from(family))?;
+        (oldest_ms != i64::MIN).then_some(oldest_ms)
+    }
+
+    /// A column of a family with a time to live, and whether all of its cells have expired.
+    pub(super) fn column(&self, key: &[u8], stored: &[u8]) -> Option<(Expiring, bool)> {
+        let table = u16::from_be_bytes(*key.first_chunk()?);
+        let after_row = key.get(key::row_prefix_len(key)?..)?;
+        let family = *after_row.first()?;
+        let oldest_ms = self.oldest_ms(table, family)?;
+        let column = Column::decode(after_row, stored, &mut Vec::new())?;
+        let (newest_ms, _) = column.versions().next().flatten()?;
+        let expiring = Expiring {
+            table,
+            family,
+            bytes: (key.len() + stored.len()) as u64,
+            newest_ms,
         };
-        let Some((after_row, oldest_ms)) = oldest_ms() else {
-            return Ok(Verdict::Keep);
-        };
-        let stored = item.value()?;
-        let newest = Column::decode(after_row, &stored, &mut Vec::new())
-            .and_then(|column| column.versions().next().flatten());
-        // Older values of the key have no newer versions, so none can come back.
-        Ok(match newest {
-            Some((time, _)) if time < oldest_ms => Verdict::Destroy,
-            _ => Verdict::Keep,
-        })
+        Some((expiring, newest_ms < oldest_ms))
+    }
+
+    /// Whether much of a table has expired.
+    pub(super) fn is_due(&self, table: &Table) -> bool {
+        let expired = table.expiring().iter().filter(|column| {
+            let oldest_ms = self.oldest_ms(column.table, column.family);
+            oldest_ms.is_some_and(|oldest_ms| column.newest_ms < oldest_ms)
+        });
+        let bytes: u64 = expired.map(|column| column.bytes).sum();
+        bytes > 0 && bytes >= table.byte_len() / EXPIRED_PART
     }
 }

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Numbers are big endian. Unsigned bytewise order of the keys is the order of table, row, family and qualifier, since
-//! a shorter row is padded with zeros and has the smaller mark. Rows and qualifiers delimit themselves, so that no
-//! other row's cells lie between those of a row. The longest row of 32,767 bytes takes 36,864; the engine's keys have
-//! up to 65,535 bytes, hence the hash. Qualifiers that agree in their first 1,024 bytes are in the order of their
+//! a shorter row is padded with zeros and has the smaller mark. Rows and qualifiers delimit themselves, so that no key is a
+//! prefix of another one, and no other row's cells lie between the cells of a row. The longest row of 32,767 bytes takes
+//! 36,864; the hash keeps keys below 64 KiB. Qualifiers that agree in their first 1,024 bytes are in the order of their
 //! hashes, and a read sorts them.
 //!
 //! The time is not part of the key: a cell that is overwritten would then leave a tombstone for each older version,
@@ -22,17 +22,18 @@
 //!
 //! Key `00 00` has the store's time when it last wrote, 8 bytes; no table has id 0.
 
-use std::io::{self, Write as _};
+use xxhash_rust::xxh3::xxh3_128;
 
-use lsm_tree::checksum::ChecksummedWriter;
-
-use super::salvage::Gap;
+use super::set_aside::Gap;
 
 /// Key of the time of the last write.
 pub(super) const TIME_KEY: [u8; 2] = [0, 0];
 
 /// Greater than the keys of all tables but the last possible one.
 pub(super) const LAST: [u8; 3] = [0xff; 3];
+
+/// Greater than all keys: the mark behind a group is smaller.
+pub(super) const AFTER_ALL: [u8; 12] = [0xff; 12];
 
 const GROUP: usize = 8;
 const MORE: u8 = 9;
@@ -68,10 +69,7 @@ fn put_qualifier(key: &mut Vec<u8>, qualifier: &[u8]) {
 }
 
 fn hash(bytes: &[u8]) -> [u8; HASH] {
-    let mut writer = ChecksummedWriter::new(io::sink());
-    // A sink accepts everything.
-    drop(writer.write_all(bytes));
-    writer.checksum().into_u128().to_be_bytes()
+    xxh3_128(bytes).to_be_bytes()
 }
 
 /// The prefix of the keys of a row; not greater than any key of a later row.

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use parking_lot::RwLock;
 
 use super::key;
-use super::tree::Engine;
+use super::table::TableError;
+use super::tree::Snapshot;
 use crate::StoreError;
 
 /// The first bytes of a row, padded with zeros: its salt and most of its metric.
@@ -175,13 +176,10 @@ fn prefixes_of(
     Ok(Some(prefixes))
 }
 
-/// The first key of a tree from a key on.
-pub(super) fn first_key(engine: &Engine, from: &[u8]) -> Result<Option<Vec<u8>>, fjall::Error> {
-    let mut range = engine.range(from, &key::LAST);
-    range
-        .next()
-        .map(|item| item.key().map(|key| key.to_vec()))
-        .transpose()
+/// The first key from a key on.
+pub(super) fn first_key(snapshot: &Snapshot, from: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+    let mut range = snapshot.range(from, &key::LAST, false)?;
+    Ok(range.advance()?.then(|| range.key().to_vec()))
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(super) enum Request {
         /// Its share of the queue's capacity, released with the reply.
         permit: OwnedSemaphorePermit,
     },
-    /// Writes all rows in memory to blocks.
+    /// Begins another memtable.
     Flush {
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
@@ -90,7 +90,7 @@ struct State {
     closed: bool,
 }
 
-fn closed() -> StoreError {
+pub(super) fn closed() -> StoreError {
     StoreError::Unavailable {
         detail: "the store is closed".to_owned(),
     }

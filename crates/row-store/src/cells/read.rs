@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use fjall::Slice;
+use bytes::Bytes;
 
 use super::catalog::Table;
 use super::key::{self, Column};
+use super::merge::Merge;
 use super::store::Core;
-use super::tree::{Engine, TreeError};
+use super::table::TableError;
+use super::tree::{ReadError, Snapshot};
 use crate::cell_list::{CellList, RawCell};
 use crate::rules::Columns;
 use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
@@ -41,7 +43,7 @@ impl View {
     }
 
     /// The selected keys and values of a row, or more.
-    fn items(&self, engine: &Engine, row_prefix: Vec<u8>) -> Result<Vec<(Slice, Slice)>, fjall::Error> {
+    fn items(&self, snapshot: &Snapshot, row_prefix: Vec<u8>) -> Result<Vec<(Vec<u8>, Bytes)>, TableError> {
         let (start, end) = match &self.columns {
             Columns::All => key::bounds(row_prefix),
             Columns::Family(family) => key::bounds(key::family_prefix(&row_prefix, *family)),
@@ -51,10 +53,16 @@ impl View {
                     .map(|(family, qualifier)| key::column(&row_prefix, *family, qualifier))
                     .collect();
                 keys.dedup();
-                return engine.get_all(keys);
+                let get = |key: Vec<u8>| Ok(snapshot.get(&key)?.map(|value| (key, value)));
+                return keys.into_iter().filter_map(|key| get(key).transpose()).collect();
             }
         };
-        engine.range(&start, &end).map(fjall::Guard::into_inner).collect()
+        let mut found = Vec::new();
+        let mut items = snapshot.range(&start, &end, false)?;
+        while items.advance()? {
+            found.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
+        }
+        Ok(found)
     }
 }
 
@@ -70,7 +78,7 @@ fn assemble(
     table: &Table,
     row: Vec<u8>,
     prefix_len: usize,
-    items: &[(Slice, Slice)],
+    items: &[(Vec<u8>, Bytes)],
     view: &View,
 ) -> Result<Option<Row>, StoreError> {
     let mut cells = CellList::default();
@@ -113,19 +121,19 @@ fn assemble(
 /// Reads rows by key.
 pub(super) fn rows(
     core: &Core,
-    engine: &Engine,
+    snapshot: &Snapshot,
     table: &Table,
     keys: &[Vec<u8>],
     view: &View,
     skip_damaged: Option<&DamageLog>,
-) -> Result<Vec<Option<Row>>, TreeError> {
+) -> Result<Vec<Option<Row>>, ReadError> {
     let read = |row: &Vec<u8>| {
         if let Some(damage) = core.tree.set_aside.of_row(table, row) {
             skip_or_fail(skip_damaged, damage)?;
         }
         let prefix = key::row_prefix(table.id, row);
         let prefix_len = prefix.len();
-        let items = view.items(engine, prefix)?;
+        let items = view.items(snapshot, prefix)?;
         Ok(assemble(table, row.clone(), prefix_len, &items, view)?)
     };
     keys.iter().map(read).collect()
@@ -142,10 +150,10 @@ pub(super) struct Cursor {
 /// The next rows of a scan; advances `cursor`. An empty result is not the end.
 pub(super) fn step(
     core: &Core,
-    engine: &Engine,
+    snapshot: &Snapshot,
     table: &Table,
     cursor: &mut Cursor,
-) -> Result<Vec<Row>, TreeError> {
+) -> Result<Vec<Row>, ReadError> {
     cursor.done |= is_over(&cursor.scan);
     if cursor.done {
         return Ok(Vec::new());
@@ -174,7 +182,7 @@ pub(super) fn step(
         items: Vec::new(),
     };
     let (start, stop) = range(table, start, stop);
-    let next = step.run(engine.range(&start, &stop))?;
+    let next = step.run(snapshot.range(&start, &stop, scan.reverse)?)?;
     let rows = step.rows;
     if let Some(limit) = &mut cursor.scan.limit {
         *limit -= rows.len() as u64;
@@ -223,19 +231,15 @@ struct Step<'a> {
     prefix: Vec<u8>,
     row: Vec<u8>,
     is_kept: bool,
-    items: Vec<(Slice, Slice)>,
+    items: Vec<(Vec<u8>, Bytes)>,
 }
 
 impl Step<'_> {
     /// Reads rows until a limit is reached; `None` at the end of the range.
-    fn run(&mut self, mut items: fjall::Iter) -> Result<Option<Next>, TreeError> {
+    fn run(&mut self, mut items: Merge<'_>) -> Result<Option<Next>, ReadError> {
         let mut cells = 0;
-        while let Some(item) = if self.scan.reverse {
-            items.next_back()
-        } else {
-            items.next()
-        } {
-            let (key, value) = item.into_inner()?;
+        while items.advance()? {
+            let key = items.key();
             if self.prefix.is_empty() || !key.starts_with(&self.prefix) {
                 if !self.prefix.is_empty() {
                     self.finish_row()?;
@@ -243,12 +247,13 @@ impl Step<'_> {
                         return Ok(Some(Next::After(std::mem::take(&mut self.row))));
                     }
                 }
-                if let ControlFlow::Break(seek) = self.begin_row(&key)? {
+                if let ControlFlow::Break(seek) = self.begin_row(key)? {
                     return Ok(Some(Next::Seek(seek)));
                 }
             }
             if self.is_kept {
-                self.items.push((key, value));
+                self.items
+                    .extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
             }
             cells += 1;
         }
@@ -320,30 +325,31 @@ fn skip_or_fail(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Resul
 
 /// Measures the first rows of a range by their keys.
 pub(super) fn measure(
-    engine: &Engine,
+    snapshot: &Snapshot,
     table: &Table,
     start: &[u8],
     stop: &[u8],
     limit: usize,
-) -> Result<RangeMeasure, TreeError> {
+) -> Result<RangeMeasure, ReadError> {
     let (start, stop) = range(table, start, stop);
     let mut rows = BTreeMap::new();
     let (mut prefix, mut bytes) = (Vec::new(), 0);
     let add = |rows: &mut BTreeMap<Vec<u8>, u64>, prefix: &[u8], bytes| {
         rows.extend(key::row_of(prefix).map(|row| (row, bytes)));
     };
-    for item in engine.range(&start, &stop) {
-        let (key, value) = item.into_inner()?;
+    let mut items = snapshot.range(&start, &stop, false)?;
+    while items.advance()? {
+        let key = items.key();
         if prefix.is_empty() || !key.starts_with(&prefix) {
             add(&mut rows, &prefix, bytes);
             if rows.len() > limit {
                 return Ok(RangeMeasure::of(rows, limit));
             }
-            let length = key::row_prefix_len(&key).ok_or_else(|| undecodable(table, &key))?;
+            let length = key::row_prefix_len(key).ok_or_else(|| undecodable(table, key))?;
             prefix = key.get(..length).unwrap_or_default().to_vec();
             bytes = 0;
         }
-        bytes += (key.len() + value.len()) as u64;
+        bytes += (key.len() + items.value().map_or(0, Bytes::len)) as u64;
     }
     add(&mut rows, &prefix, bytes);
     Ok(RangeMeasure::of(rows, limit))

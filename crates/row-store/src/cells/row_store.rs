@@ -45,13 +45,13 @@ impl CellStore {
         let columns = Columns::resolve(&table.def, columns)?;
         rows.iter().try_for_each(|row| rules::check_row_key(row))?;
         let view = View::new(&core, &table, columns, 1);
-        if rows.len() <= READ_INLINE && !core.tree.is_closed() {
+        if rows.len() <= READ_INLINE {
             // Lets other tasks run if a caller reads in a loop.
             tokio::task::consume_budget().await;
             let read = core
                 .tree
-                .try_with(|engine| read::rows(&core, engine, &table, rows, &view, skip_damaged));
-            // A repair blocks; it runs off the runtime.
+                .try_read(|snapshot| read::rows(&core, snapshot, &table, rows, &view, skip_damaged));
+            // Isolating damage reads a whole file; it runs off the runtime.
             if let Some(read) = read {
                 return read;
             }
@@ -59,7 +59,7 @@ impl CellStore {
         let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
         off_runtime(move || {
             core.tree
-                .with(|engine| read::rows(&core, engine, &table, &keys, &view, skip_damaged.as_ref()))
+                .read(|snapshot| read::rows(&core, snapshot, &table, &keys, &view, skip_damaged.as_ref()))
         })
         .await
     }
@@ -159,7 +159,7 @@ impl RowStore for CellStore {
                     (rows, cursor) = off_runtime(move || {
                         let rows = step_core
                             .tree
-                            .with(|engine| read::step(&step_core, engine, &step_table, &mut cursor))?;
+                            .read(|snapshot| read::step(&step_core, snapshot, &step_table, &mut cursor))?;
                         Ok((rows, cursor))
                     })
                     .await?;
@@ -186,7 +186,7 @@ impl RowStore for CellStore {
             Presence::Maybe => true,
             Presence::NotRead => {
                 tokio::task::spawn_blocking(move || {
-                    let next_key = |from: &[u8]| core.tree.with(|engine| Ok(first_key(engine, from)?));
+                    let next_key = |from: &[u8]| core.tree.read(|snapshot| Ok(first_key(snapshot, from)?));
                     if let Err(error) = core.prefixes.read(table.id, next_key) {
                         // Reads of the rows report it, too.
                         tracing::warn!(%error, table = %table.def.name, "the prefixes of rows cannot be read");
@@ -208,7 +208,7 @@ impl RowStore for CellStore {
         let (start, stop) = (start.to_vec(), stop.to_vec());
         off_runtime(move || {
             core.tree
-                .with(|engine| read::measure(engine, &table, &start, &stop, limit))
+                .read(|snapshot| read::measure(snapshot, &table, &start, &stop, limit))
                 .map(Some)
         })
         .await
@@ -280,8 +280,7 @@ impl RowStore for CellStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         let (core, queue) = self.opened()?;
         queue.check()?;
-        // The engine may be syncing its journal.
-        off_runtime(move || core.tree.check()).await
+        off_runtime(move || core.check()).await
     }
 
     fn damage(&self) -> Vec<DamagedRange> {
@@ -291,6 +290,7 @@ impl RowStore for CellStore {
     }
 
     async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
+        self.flush().await?;
         let (core, _) = self.opened()?;
         let folder = folder.to_owned();
         off_runtime(move || snapshot::copy(&core, &folder)).await

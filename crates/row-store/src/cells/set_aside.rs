@@ -1,41 +1,55 @@
 //! The record of damage: ranges of lost rows, and copies of the damaged files.
 //!
 //! ```text
-//!   DAMAGE       "oxtsdb damage, format 1" | a line for each range
-//!   line         start | stop | file | description | intact keys within
+//!   DAMAGE       "oxtsdb damage, format 2" | a line for each range
+//!   line         start | stop | file | description
 //!   set-aside/   the damaged files, unchanged
 //! ```
 //!
-//! Fields are separated by tabs, keys by spaces. Keys are those of the engine, in hexadecimal; `-` is an
-//! unbounded end. Reads of these ranges fail, or skip them on request. Deleting the file discards the record:
-//! the rows then have what is left of them.
+//! Fields are separated by tabs. Ends of a range are a table's id and a row key, in hexadecimal; `-` is an unbounded end.
+//! Reads of these ranges fail, or skip them on request. Deleting the file discards the record: once a merge has
+//! rewritten the damaged file, the rows have what is left of them.
 
 mod record;
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::{create_dir_durably, read_all};
 use parking_lot::RwLock;
 
 use record::{Entry, LABEL, decode, encode};
 
 use super::catalog::{Catalog, Table};
-use super::folder::{self, io_error, replace};
-use super::salvage::Gap;
+use super::folder::{self, io_error, replace_file};
 use crate::{DamagedRange, StoreError};
+
+/// A longer record is not read.
+const MAX_RECORD_BYTES: u64 = 1 << 30;
+
+/// Keys that a damaged part of a file may have had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// First key, inclusive; empty: unbounded.
+    pub(super) start: Vec<u8>,
+    /// Last key, exclusive; empty: unbounded.
+    pub(super) stop: Vec<u8>,
+    pub(super) detail: String,
+}
 
 /// The recorded damage of a store.
 #[derive(Debug)]
 pub(super) struct SetAside {
+    disk: Arc<dyn Disk>,
     record: PathBuf,
     folder: PathBuf,
     catalog: Arc<Catalog>,
     entries: RwLock<Arc<Vec<Entry>>>,
     any: AtomicBool,
-    /// Converts a range of the engine's keys to one of rows: table id and row key.
+    /// Converts a range of keys to one of rows: table id and row key.
     rows_of: fn(Gap) -> Gap,
 }
 
@@ -48,30 +62,29 @@ pub(super) struct Subrange {
 }
 
 impl SetAside {
-    /// Reads the record; without one there is no damage.
+    /// Reads the record of a store's folder; without one there is no damage.
     pub(super) fn open(
-        record: PathBuf,
-        folder: PathBuf,
+        disk: Arc<dyn Disk>,
+        store: &Path,
         catalog: Arc<Catalog>,
         rows_of: fn(Gap) -> Gap,
     ) -> Result<Self, StoreError> {
-        let entries = match fs::read_to_string(&record) {
-            Ok(text) => decode(&text).ok_or_else(|| StoreError::Corrupt {
-                place: record.display().to_string(),
-                detail: format!("expected `{LABEL}` and lines of start, stop, file and damage"),
-            })?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Err(StoreError::Corrupt {
+        let record = folder::damage(store);
+        let entries = match read_all(&*disk, &record, MAX_RECORD_BYTES) {
+            Ok(text) => String::from_utf8(text)
+                .ok()
+                .and_then(|text| decode(&text))
+                .ok_or_else(|| StoreError::Corrupt {
                     place: record.display().to_string(),
-                    detail: error.to_string(),
-                });
-            }
+                    detail: format!("expected `{LABEL}` and lines of start, stop, file and damage"),
+                })?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(io_error(&record, &error)),
         };
         let set_aside = Self {
+            disk,
             record,
-            folder,
+            folder: folder::set_aside(store),
             catalog,
             any: AtomicBool::new(!entries.is_empty()),
             entries: RwLock::new(Arc::new(entries)),
@@ -83,18 +96,24 @@ impl SetAside {
         Ok(set_aside)
     }
 
-    /// An unused path for the copy of a damaged file.
-    pub(super) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
-        folder::make_private(&self.folder)?;
-        let mut number = 0_u32;
-        loop {
-            let place = self.folder.join(format!("{name}-{number}"));
-            match place.try_exists() {
-                Ok(false) => return Ok(place),
-                Ok(true) => number += 1,
-                Err(error) => return Err(io_error(&place, &error)),
-            }
-        }
+    /// Keeps a damaged file beyond its removal, and returns its path; the file's own if that is not possible.
+    pub(super) fn keep(&self, file: &Path) -> PathBuf {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let link = || {
+            create_dir_durably(&*self.disk, &self.folder)?;
+            let names = self.disk.list(&self.folder)?;
+            let is_free = |name: &String| names.iter().all(|entry| entry.name != *name);
+            let mut places = (0..u32::MAX).map(|number| format!("{name}-{number}"));
+            let place = places.find(is_free).ok_or(ErrorKind::AlreadyExists)?;
+            let place = self.folder.join(place);
+            self.disk.link(file, &place)?;
+            self.disk.sync_dir(&self.folder)?;
+            Ok::<_, std::io::Error>(place)
+        };
+        link().unwrap_or_else(|error| {
+            tracing::warn!(file = %file.display(), %error, "cannot keep a damaged file");
+            file.to_owned()
+        })
     }
 
     /// The end of a damaged range, limited to existing tables: the lost bytes had no rows of later tables.
@@ -121,10 +140,7 @@ impl SetAside {
                 file: file.clone(),
             })
             .filter(|Entry { gap, .. }| {
-                let is_known = |known: &Gap| {
-                    let covers = |key| gap.intact.binary_search(key).is_ok();
-                    known.start == gap.start && known.stop == gap.stop && known.intact.iter().all(covers)
-                };
+                let is_known = |known: &Gap| known.start == gap.start && known.stop == gap.stop;
                 !entries.iter().any(|known| is_known(&known.gap))
             })
             .collect();
@@ -132,18 +148,13 @@ impl SetAside {
             return Ok(());
         }
         let all: Vec<Entry> = entries.iter().chain(&added).cloned().collect();
-        replace(&self.record, encode(&all).as_bytes())?;
+        replace_file(&*self.disk, &self.record, encode(&all).as_bytes())?;
         for range in added.iter().flat_map(|entry| self.tables_of(entry)) {
             tracing::error!(%range, "damage isolated; reads of these rows fail, all others continue");
         }
         *entries = Arc::new(all);
         self.any.store(true, Ordering::Release);
         Ok(())
-    }
-
-    /// The folder of the damaged files.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// All damaged ranges, by table.
@@ -164,11 +175,9 @@ impl SetAside {
         }
         let key = [&table.id.to_be_bytes(), row].concat();
         let entries = self.entries.read().clone();
-        let entry = entries.iter().find(|Entry { gap, .. }| {
-            gap.start <= key
-                && (gap.stop.is_empty() || key < gap.stop)
-                && gap.intact.binary_search(&key).is_err()
-        })?;
+        let entry = entries
+            .iter()
+            .find(|Entry { gap, .. }| gap.start <= key && (gap.stop.is_empty() || key < gap.stop))?;
         within(entry, table)
     }
 

@@ -1,27 +1,32 @@
-//! Copies of a store in another folder.
+//! Copies of a store in another folder: hard links to its tables, which never change.
 //!
-//! All tables are copied as they are at one instant, key by key: a row of another instant could belong to a counter that
-//! the copy does not have. The copy opens as a store.
+//! The copy has the tables of one version, so it has the store's state after one commit. It opens as a store: file `STORE`
+//! is written last.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 
-use super::folder::{Folder, io_error, replace};
-use super::key;
-use super::set_aside::SetAside;
-use super::store::{Core, FORMAT};
-use super::tree::Tree;
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::{create_dir_durably, read_all};
+use oxtsdb_storage_file::journal::{Journal, JournalOptions, Rejected};
+
+use super::folder::{self, io_error, mark_copy, replace_file};
+use super::store::{Core, JOURNAL};
 use crate::StoreError;
 
-/// Copies a store into a folder, which must be empty or absent.
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Copies the tables of a store into a folder, which must be empty or absent.
 ///
 /// # Errors
 ///
 /// [`StoreError::Invalid`] if the folder has files; those of the disk, after which the copy is incomplete.
 pub(super) fn copy(core: &Core, target: &Path) -> Result<(), StoreError> {
-    let is_empty = match fs::read_dir(target) {
-        Ok(mut entries) => entries.next().is_none(),
+    let disk = &core.tree.disk;
+    let is_empty = match disk.list(target) {
+        Ok(entries) => entries.is_empty(),
         Err(error) => error.kind() == ErrorKind::NotFound,
     };
     if !is_empty {
@@ -29,26 +34,54 @@ pub(super) fn copy(core: &Core, target: &Path) -> Result<(), StoreError> {
             detail: format!("the folder of the copy, {}, is not empty", target.display()),
         });
     }
-    let folder = Folder::open(target, FORMAT)?;
-    let set_aside = SetAside::open(
-        folder.damage(),
-        folder.set_aside(),
-        core.catalog.clone(),
-        key::rows_of,
-    )?;
-    let copied = Tree::open(core.settings(folder.cells()), set_aside)?;
-    core.tree
-        .with(|engine| Ok(copied.with(|target| Ok(target.copy_all(engine)?))??))?;
+    let tables = folder::tables(target);
+    create_dir_durably(&**disk, &tables).map_err(|error| io_error(&tables, &error))?;
+    let version = core.tree.version();
+    for table in &version.tables {
+        let to = tables.join(table.table.commits().to_string());
+        link_or_copy(&**disk, table.table.path(), &to).map_err(|error| io_error(&to, &error))?;
+    }
+    disk.sync_dir(&tables)
+        .map_err(|error| io_error(&tables, &error))?;
+    let from = core.folder.path();
     // After the cells: a table is defined before it has any.
     for (from, to) in [
-        (core.folder.tables(), folder.tables()),
-        (core.folder.damage(), folder.damage()),
+        (folder::definitions(from), folder::definitions(target)),
+        (folder::damage(from), folder::damage(target)),
     ] {
-        match fs::read(&from) {
-            Ok(bytes) => replace(&to, &bytes)?,
+        match read_all(&**disk, &from, u64::MAX) {
+            Ok(bytes) => replace_file(&**disk, &to, &bytes)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(io_error(&from, &error)),
         }
     }
-    Ok(())
+    let manifest = core.tree.manifest(&version.tables).encode();
+    replace_file(&**disk, &folder::manifest(target), &manifest)?;
+    let options = JournalOptions {
+        cut: Some(version.cut()),
+        ..JOURNAL
+    };
+    let nothing = &mut |_, _: &[u8]| Ok::<_, Rejected<StoreError>>(());
+    Journal::open(Arc::clone(disk), &folder::journal(target), options, nothing)?;
+    mark_copy(&**disk, target)
+}
+
+/// A second name for a file, or a copy of it on another file system.
+fn link_or_copy(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
+    match disk.link(from, to) {
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
+        linked => return linked,
+    }
+    let source = disk.open(from)?;
+    let mut copy = disk.create(to)?;
+    let (length, mut offset) = (source.len()?, 0);
+    let mut buffer = vec![0; COPY_BYTES];
+    while offset < length {
+        let left = usize::try_from(length - offset).unwrap_or(usize::MAX);
+        let bytes = buffer.get_mut(..left.min(COPY_BYTES)).unwrap_or_default();
+        source.read_at(bytes, offset)?;
+        copy.write(bytes)?;
+        offset += bytes.len() as u64;
+    }
+    copy.sync()
 }

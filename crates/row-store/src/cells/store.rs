@@ -1,30 +1,37 @@
 //! The store: opening, flushing, closing, and what its operations share.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
+use bytes::Bytes;
+use oxtsdb_storage_file::journal::{Journal, JournalFiles, JournalOptions, Rejected};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::background;
 use super::catalog::Catalog;
 use super::commit;
-use super::config::{CellConfig, CellStats, MIN_TABLE_DESCRIPTORS};
-use super::expiry::Expiry;
-use super::folder::Folder;
+use super::config::{CellConfig, CellStats};
+use super::folder::{self, Folder, io_error};
+use super::frame;
 use super::key::{self, TIME_KEY};
 use super::prefixes::RowPrefixes;
-use super::queue::Queue;
+use super::queue::{Queue, closed};
 use super::set_aside::SetAside;
 use super::time::StoreTime;
-use super::tree::{Settings, Tree};
+use super::tree::Tree;
 use crate::StoreError;
 
-/// The format of the folder.
-pub(super) const FORMAT: u32 = 2;
-/// How often a stopped engine is looked for. A write finds it at once.
-const HEAL: Duration = Duration::from_millis(500);
+/// Space that must be free beside the cells in memory.
+const DISK_RESERVE: u64 = 1 << 20;
+
+/// How the journal of a new store is opened.
+pub(super) const JOURNAL: JournalOptions = JournalOptions {
+    magic: *b"oxtsdbcj",
+    cut: Some(0),
+    has_list: false,
+    accept_losses: false,
+};
 
 /// A [`RowStore`](crate::RowStore) in a local folder.
 ///
@@ -39,41 +46,87 @@ pub struct CellStore {
 pub(super) struct Core {
     pub(super) catalog: Arc<Catalog>,
     pub(super) tree: Tree,
-    pub(super) time: Arc<StoreTime>,
+    pub(super) time: StoreTime,
     pub(super) groups: AtomicU64,
     pub(super) prefixes: RowPrefixes,
-    stopping: Mutex<bool>,
-    stopped: Condvar,
-    /// Limits of the tree.
-    limits: Limits,
+    pub(super) journal: Arc<JournalFiles>,
+    /// The size at which a memtable is flushed, in bytes.
+    pub(super) memtable_bytes: u64,
+    pub(super) background: Mutex<Background>,
+    /// A flush or merge ended, failed, or has something to do; or the store stops.
+    pub(super) background_changed: Condvar,
+    pub(super) stopping: AtomicBool,
     // Dropped last, since it holds the lock.
     pub(super) folder: Folder,
 }
 
-/// Limits of a tree.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    cache_bytes: u64,
-    table_descriptors: usize,
-    memtable_bytes: u64,
-}
-
-impl Limits {
-    fn settings(self, path: PathBuf, catalog: &Arc<Catalog>, time: &Arc<StoreTime>) -> Settings {
-        Settings {
-            path,
-            cache_bytes: self.cache_bytes,
-            table_descriptors: self.table_descriptors,
-            memtable_bytes: self.memtable_bytes,
-            expiry: Arc::new(Expiry::new(catalog.clone(), time.clone())),
-        }
-    }
+/// What the threads of a store last did.
+#[derive(Debug, Default)]
+pub(super) struct Background {
+    pub(super) flushes: u64,
+    /// Why the last attempts failed, if they did.
+    pub(super) write_error: Option<StoreError>,
+    pub(super) flush_error: Option<StoreError>,
+    pub(super) merge_error: Option<StoreError>,
 }
 
 impl Core {
-    /// The settings of a tree of the same tables in another folder.
-    pub(super) fn settings(&self, path: PathBuf) -> Settings {
-        self.limits.settings(path, &self.catalog, &self.time)
+    pub(super) fn free_bytes(&self) -> Result<u64, StoreError> {
+        let path = self.folder.path();
+        let free = self.tree.disk.free_bytes(path);
+        free.map_err(|error| io_error(path, &error))
+    }
+
+    /// Memory of the cells that are in no table.
+    fn memory_bytes(&self) -> u64 {
+        let version = self.tree.version();
+        let frozen = version.frozen.iter().map(|frozen| frozen.memtable.byte_len());
+        frozen.sum::<u64>() + version.active.byte_len()
+    }
+
+    /// Fails unless the disk has space for `bytes` bytes and for the tables of the cells in memory, given its free space.
+    pub(super) fn check_space(&self, free: u64, bytes: u64) -> Result<(), StoreError> {
+        if free < 2 * bytes + self.memory_bytes() + DISK_RESERVE {
+            return Err(StoreError::Full {
+                place: self.folder.path().display().to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether the store accepts writes.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not, or why a thread failed.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        {
+            let state = self.background.lock();
+            let errors = [&state.write_error, &state.flush_error, &state.merge_error];
+            if let Some(error) = errors.into_iter().flatten().next() {
+                return Err(error.clone());
+            }
+        }
+        self.check_space(self.free_bytes()?, 0)
+    }
+
+    /// Waits until all frozen memtables are in tables.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be written; the attempts go on.
+    fn wait_for_flush(&self) -> Result<(), StoreError> {
+        let mut state = self.background.lock();
+        while !self.tree.version().frozen.is_empty() {
+            if self.stopping.load(Ordering::Relaxed) {
+                return Err(closed());
+            }
+            if let Some(error) = &state.flush_error {
+                return Err(error.clone());
+            }
+            self.background_changed.wait(&mut state);
+        }
+        Ok(())
     }
 }
 
@@ -82,7 +135,7 @@ pub(super) struct Opened {
     core: Arc<Core>,
     queue: Arc<Queue>,
     commit: JoinHandle<()>,
-    heal: JoinHandle<()>,
+    background: [JoinHandle<()>; 2],
 }
 
 impl CellStore {
@@ -92,31 +145,48 @@ impl CellStore {
     ///
     /// - [`StoreError::Unavailable`] if another process has it open.
     /// - [`StoreError::Invalid`] if it has another format.
-    /// - [`StoreError::Corrupt`] with the place of the damage. An incomplete batch at the end of the journal is
-    ///   not damage: it is cut off.
+    /// - [`StoreError::Corrupt`] with the place of the damage, unless it is isolated in a table, or
+    ///   [`CellConfig::accept_losses`] is set. An incomplete frame at the end of the journal is no damage: it is cut off.
     /// - [`StoreError::Io`] and [`StoreError::Full`] from the operating system.
     pub fn open(config: CellConfig) -> Result<Self, StoreError> {
-        let folder = Folder::open(&config.path, FORMAT)?;
-        let catalog = Arc::new(Catalog::open(folder.tables())?);
-        let time = Arc::new(StoreTime::new(config.clock));
-        let limits = Limits {
-            cache_bytes: config.cache_bytes,
-            table_descriptors: config.table_descriptors.max(MIN_TABLE_DESCRIPTORS),
-            memtable_bytes: config.memory_bytes / 4,
+        let disk = config.disk;
+        let mut folder = Folder::open(&*disk, &config.path)?;
+        let path = folder.path().to_owned();
+        let catalog = Arc::new(Catalog::open(Arc::clone(&disk), folder::definitions(&path))?);
+        let time = StoreTime::new(config.clock);
+        let set_aside = SetAside::open(Arc::clone(&disk), &path, Arc::clone(&catalog), key::rows_of)?;
+        let tree = Tree::open(
+            Arc::clone(&disk),
+            path.clone(),
+            folder.is_new(),
+            config.accept_losses,
+            config.cache_bytes,
+            set_aside,
+        )?;
+        let options = JournalOptions {
+            cut: Some(tree.cut()),
+            has_list: !folder.is_new(),
+            accept_losses: config.accept_losses,
+            ..JOURNAL
         };
-        let settings = limits.settings(folder.cells(), &catalog, &time);
-        let set_aside = SetAside::open(folder.damage(), folder.set_aside(), catalog.clone(), key::rows_of)?;
-        let tree = Tree::open(settings, set_aside)?;
-        let (last_key, last_ms) = tree.with(|engine| Ok((engine.last_key()?, engine.get(&TIME_KEY)?)))?;
-        let last_table = last_key.and_then(|key| key.first_chunk().map(|id| u16::from_be_bytes(*id)));
-        if let Some(id) = last_table.filter(|id| *id != 0)
-            && !catalog.by_id().contains_key(&id)
-        {
-            return Err(StoreError::Corrupt {
-                place: folder.tables().display().to_string(),
-                detail: format!("table {id} is not defined, and there are cells of it"),
-            });
+        let replay = &mut |commit, content: &[u8]| {
+            let active = Arc::clone(&tree.version().active);
+            frame::decode(content, |key, value| {
+                active.insert(key, value.map(Bytes::copy_from_slice), commit);
+            })
+            .map_err(Rejected::<StoreError>::Content)
+        };
+        let (mut journal, recovered) =
+            Journal::open(Arc::clone(&disk), &folder::journal(&path), options, replay)?;
+        // No read may see a commit that a power loss would take back.
+        journal.make_durable()?;
+        tree.show(journal.durable());
+        folder.complete(&*disk)?;
+        if recovered.frames > 0 {
+            tracing::info!(commits = recovered.frames, folder = %path.display(), "replayed the journal of cells");
         }
+        check_definitions(&tree, &catalog, &path)?;
+        let last_ms = tree.get(&TIME_KEY)?;
         if let Some(last_ms) = last_ms.and_then(|bytes| bytes.as_ref().try_into().ok()) {
             time.advance_to(i64::from_be_bytes(last_ms));
         }
@@ -126,26 +196,32 @@ impl CellStore {
             time,
             groups: AtomicU64::new(0),
             prefixes: RowPrefixes::default(),
-            stopping: Mutex::new(false),
-            stopped: Condvar::new(),
-            limits,
+            journal: journal.files(),
+            memtable_bytes: config.memory_bytes / 4,
+            background: Mutex::default(),
+            background_changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
             folder,
         });
         let queue = Arc::new(Queue::new(config.queue_bytes));
         let commit = spawn("oxtsdb-commit", {
             let (core, queue) = (core.clone(), queue.clone());
-            move || commit::run(&core, &queue)
+            move || commit::run(&core, &queue, journal)
         })?;
-        let heal = spawn("oxtsdb-heal", {
+        let background = |name: &str, run: fn(&Core)| {
             let core = core.clone();
-            move || heal(&core)
-        })?;
+            spawn(name, move || run(&core))
+        };
+        let background = [
+            background("oxtsdb-flush", background::flush)?,
+            background("oxtsdb-merge", background::merge)?,
+        ];
         Ok(Self {
             opened: RwLock::new(Some(Opened {
                 core,
                 queue,
                 commit,
-                heal,
+                background,
             })),
         })
     }
@@ -156,8 +232,14 @@ impl CellStore {
     ///
     /// If they cannot be written; no data is lost.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let (_, queue) = self.opened()?;
-        queue.flush().await
+        let (core, queue) = self.opened()?;
+        queue.flush().await?;
+        tokio::task::spawn_blocking(move || core.wait_for_flush())
+            .await
+            .map_err(|error| StoreError::Io {
+                place: "flush".to_owned(),
+                detail: error.to_string(),
+            })?
     }
 
     /// Statistics for metrics.
@@ -167,11 +249,11 @@ impl CellStore {
     /// [`StoreError::Unavailable`] if the store is closed.
     pub fn stats(&self) -> Result<CellStats, StoreError> {
         let (core, _) = self.opened()?;
-        let (journal_bytes, memory_bytes, table_bytes) = core.tree.sizes();
+        let version = core.tree.version();
         Ok(CellStats {
-            journal_bytes,
-            memory_bytes,
-            table_bytes,
+            journal_bytes: core.journal.byte_len(),
+            memory_bytes: version.active.byte_len(),
+            table_bytes: version.tables.iter().map(|table| table.table.byte_len()).sum(),
             groups_committed: core.groups.load(Ordering::Relaxed),
         })
     }
@@ -179,9 +261,7 @@ impl CellStore {
     pub(super) fn opened(&self) -> Result<(Arc<Core>, Arc<Queue>), StoreError> {
         match &*self.opened.read() {
             Some(opened) => Ok((opened.core.clone(), opened.queue.clone())),
-            None => Err(StoreError::Unavailable {
-                detail: "the store is closed".to_owned(),
-            }),
+            None => Err(closed()),
         }
     }
 
@@ -191,17 +271,39 @@ impl CellStore {
     }
 }
 
+/// Fails if there are cells of a table that is not defined.
+fn check_definitions(tree: &Tree, catalog: &Catalog, path: &std::path::Path) -> Result<(), StoreError> {
+    let last_key = tree.read(|snapshot| {
+        let mut keys = snapshot.range(&[], &key::AFTER_ALL, true)?;
+        Ok(keys.advance()?.then(|| keys.key().to_vec()))
+    })?;
+    let last_table = last_key.and_then(|key| key.first_chunk().map(|id| u16::from_be_bytes(*id)));
+    match last_table.filter(|id| *id != 0) {
+        Some(id) if !catalog.by_id().contains_key(&id) => Err(StoreError::Corrupt {
+            place: folder::definitions(path).display().to_string(),
+            detail: format!("table {id} is not defined, and there are cells of it"),
+        }),
+        _ => Ok(()),
+    }
+}
+
 impl Opened {
-    /// Stops the threads after the queued requests. The tree closes once its last reader is done.
+    /// Stops the threads after the queued requests. Files are closed once the last reader is done.
     pub(super) fn stop(self) {
         self.queue.close();
-        *self.core.stopping.lock() = true;
-        self.core.stopped.notify_all();
-        for thread in [self.commit, self.heal] {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store panicked");
-            }
+        join(self.commit);
+        {
+            let _state = self.core.background.lock();
+            self.core.stopping.store(true, Ordering::Relaxed);
+            self.core.background_changed.notify_all();
         }
+        self.background.into_iter().for_each(join);
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the store panicked");
     }
 }
 
@@ -210,25 +312,6 @@ impl Drop for CellStore {
         if let Some(opened) = self.take() {
             opened.stop();
         }
-    }
-}
-
-/// Reopens the engine whenever it stops.
-fn heal(core: &Core) {
-    let mut last = None;
-    let mut stopping = core.stopping.lock();
-    while !*stopping {
-        core.stopped.wait_for(&mut stopping, HEAL);
-        if *stopping {
-            return;
-        }
-        drop(stopping);
-        let error = core.tree.heal().err().map(|error| error.to_string());
-        if let Some(error) = error.as_ref().filter(|_| error != last) {
-            tracing::error!(error, "the engine of the cells cannot be reopened");
-        }
-        last = error;
-        stopping = core.stopping.lock();
     }
 }
 

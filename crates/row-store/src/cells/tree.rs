@@ -1,509 +1,582 @@
-//! The engine's tree of cells, and its repair.
+//! The cells of a store by key: memtables, tables, and which of them there are.
 //!
-//! A read, flush or compaction that encounters a damaged table file fails. [`Tree::with`] then looks for damaged
-//! files, records which rows their damaged blocks may have had (see `set_aside`), closes the tree, replaces each
-//! file by one with its intact blocks (see `salvage`), and reopens the tree. Afterwards the tree is consistent:
-//! flushes and compactions need no special cases, and only reads consult the record of lost rows.
+//! ```text
+//!   commit ─► active memtable ─► frozen memtables ─► tables, oldest to newest ─► merged with neighbours
+//!   read   ◄─ a version: the list of all of them, as of a commit
+//! ```
 //!
-//! The engine's threads end with their first error, and a failed write leaves its journal in an unknown state; in
-//! both cases it rejects further writes. Reopening replays the journal, which keeps all acknowledged writes.
+//! A version never changes; a flush or merge replaces it. A reader has one version and the number of the last commit that
+//! it may see, so it sees each commit as a whole or not at all.
+//!
+//! # Damage
+//!
+//! A reader that finds a damaged block has its table salvaged: the intact blocks are found, the keys between them are
+//! recorded in [`SetAside`], and the file is kept in `set-aside/`. The table then has only its intact blocks, so that reads
+//! and merges go on, and only reads of the recorded rows fail.
 
-use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
-use fjall::{
-    AbstractTree as _, CompressionType, Database, Iter, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch,
-    PersistMode, Readable as _, Slice,
+use bytes::Bytes;
+use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::folder::{create_dir_durably, read_all};
+use parking_lot::{Mutex, RwLock};
+
+use super::folder::{self, io_error, replace_file};
+use super::manifest::{Listed, Manifest};
+use super::memtable::Memtable;
+use super::merge::{Merge, Source};
+use super::set_aside::{Gap, SetAside};
+use super::table::cache::BlockCache;
+use super::table::{
+    CommitRange, DamagedTable, Expected, Properties, StoreId, Table, TableError, TableWriter,
 };
-use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
-
-use super::engine::{TREE_BLOCK, engine_error, files, is_damage};
-use super::expiry::Expiry;
-use super::folder::{io_error, make_private, sync_folder};
-use super::journal;
-use super::opening;
-use super::replacement::Replacement;
-use super::set_aside::SetAside;
-use super::table_list;
 use crate::StoreError;
 
-/// The engine's threads: one of them prefers flushes to compactions.
-const THREADS: usize = 2;
-/// Memtables in use: the active one and those that may wait for their flush. The engine would block the writer
-/// at four waiting ones, forever if its threads have ended.
-const WAITING_MEMTABLES: usize = 3;
-/// Overlapping table files at which writes wait for compactions; the engine would block the writer at 30.
-const MAX_RUNS: usize = 20;
-/// The shortest time between two reopenings that repair nothing.
-const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// How long a repair may take before health checks fail.
-const REPAIR_LIMIT: Duration = Duration::from_secs(60);
-/// Free space that a write must leave beside the cells that are to be flushed.
-const DISK_RESERVE: u64 = 1 << 20;
-/// How often a condition of the engine, which signals none, is checked.
-const POLL: Duration = Duration::from_millis(1);
+/// A longer manifest is not read.
+const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+/// How often a read begins again because it found damage.
+const MAX_SALVAGES: usize = 100;
 
-/// The parameters of the tree.
-pub(super) struct Settings {
-    pub(super) path: PathBuf,
-    pub(super) cache_bytes: u64,
-    pub(super) table_descriptors: usize,
-    pub(super) memtable_bytes: u64,
-    pub(super) expiry: Arc<Expiry>,
+/// The cells of a store.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) disk: Arc<dyn Disk>,
+    path: PathBuf,
+    store: StoreId,
+    cache: Arc<BlockCache>,
+    pub(super) set_aside: SetAside,
+    version: RwLock<Arc<Version>>,
+    /// The last commit that readers see.
+    visible: AtomicU64,
+    /// Held while the tables change: they and the manifest are one.
+    changes: Mutex<()>,
 }
 
-/// The open engine.
-pub(super) struct Engine {
-    // Dropped before the database.
-    cells: Keyspace,
-    database: Database,
-    memtable_bytes: u64,
+/// All sources of cells at an instant.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub(super) active: Arc<Memtable>,
+    /// Oldest first.
+    pub(super) frozen: Vec<Frozen>,
+    /// Oldest first: their commits follow each other without a gap.
+    pub(super) tables: Vec<Arc<TreeTable>>,
 }
 
-/// Why an operation on the engine failed.
-pub(super) enum TreeError {
-    Engine(fjall::Error),
-    Store(StoreError),
+/// A memtable that gets no more changes.
+#[derive(Clone, Debug)]
+pub(super) struct Frozen {
+    pub(super) memtable: Arc<Memtable>,
+    /// The last segment of the journal with its commits.
+    pub(super) segment: u64,
 }
 
-impl From<fjall::Error> for TreeError {
-    fn from(error: fjall::Error) -> Self {
-        Self::Engine(error)
+/// A table and the keys that it may have.
+#[derive(Debug)]
+pub(super) struct TreeTable {
+    pub(super) table: Arc<Table>,
+    /// First and last key; empty without keys.
+    keys: (Vec<u8>, Vec<u8>),
+    /// Whether the keys are known, although the table's properties may be damaged.
+    has_keys: bool,
+}
+
+impl TreeTable {
+    fn known_keys(&self) -> Option<(&[u8], &[u8])> {
+        self.has_keys.then_some((&self.keys.0, &self.keys.1))
+    }
+
+    fn may_have(&self, key: &[u8]) -> bool {
+        !self.has_keys || (self.keys.0.as_slice() <= key && key <= self.keys.1.as_slice())
+    }
+
+    fn overlaps(&self, start: &[u8], end: &[u8]) -> bool {
+        !self.has_keys || (self.keys.0.as_slice() < end && start <= self.keys.1.as_slice())
     }
 }
 
-impl From<StoreError> for TreeError {
+impl Version {
+    /// The last commit that tables have.
+    pub(super) fn cut(&self) -> u64 {
+        self.tables.last().map_or(0, |table| table.table.commits().last)
+    }
+}
+
+/// A version as of a commit.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    version: Arc<Version>,
+    commit: u64,
+}
+
+impl Tree {
+    /// Opens the tables of a store's folder. Missing and damaged ones are recorded in `set_aside`.
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        is_new: bool,
+        accept_losses: bool,
+        cache_bytes: u64,
+        set_aside: SetAside,
+    ) -> Result<Self, StoreError> {
+        let folder = folder::tables(&path);
+        create_dir_durably(&*disk, &folder).map_err(|error| io_error(&folder, &error))?;
+        let manifest = match read_manifest(&*disk, &path, is_new) {
+            Err(error @ StoreError::Corrupt { .. }) if accept_losses => {
+                tracing::error!(%error, "the manifest is made from the files that are there");
+                None
+            }
+            manifest => manifest?,
+        };
+        let found = remove_obsolete(&*disk, &folder)?;
+        let store = match &manifest {
+            Some(manifest) => manifest.store,
+            None => found
+                .iter()
+                .find_map(|commits| Table::store_id(&*disk, &folder.join(commits.to_string()), *commits))
+                .unwrap_or_else(|| new_store_id(&path)),
+        };
+        let tree = Self {
+            cache: Arc::new(BlockCache::new(cache_bytes)),
+            disk,
+            path,
+            store,
+            set_aside,
+            version: RwLock::new(Arc::new(Version {
+                active: Arc::default(),
+                frozen: Vec::new(),
+                tables: Vec::new(),
+            })),
+            visible: AtomicU64::new(0),
+            changes: Mutex::new(()),
+        };
+        let tables = tree.open_tables(found, manifest.as_ref())?;
+        Arc::make_mut(&mut tree.version.write()).tables = tables;
+        tree.visible.store(tree.version().cut(), Ordering::Release);
+        let current = tree.manifest(&tree.version().tables);
+        if manifest.as_ref() != Some(&current) {
+            tree.write_manifest(&tree.version().tables)?;
+        }
+        Ok(tree)
+    }
+
+    fn open_tables(
+        &self,
+        found: Vec<CommitRange>,
+        manifest: Option<&Manifest>,
+    ) -> Result<Vec<Arc<TreeTable>>, StoreError> {
+        let listed = manifest.map_or(&[][..], |manifest| &manifest.tables);
+        let keys: BTreeMap<CommitRange, &(Vec<u8>, Vec<u8>)> = listed
+            .iter()
+            .map(|listed| (listed.commits, &listed.keys))
+            .collect();
+        let mut tables = BTreeMap::new();
+        for commits in found {
+            let table = self.open_table(commits, keys.get(&commits).copied())?;
+            tables.insert(commits, Arc::new(table));
+        }
+        for listed in listed {
+            let is_covered = tables.keys().any(|commits| commits.covers(&listed.commits));
+            if !is_covered {
+                let detail = "the file is missing".to_owned();
+                let table = self.replace_missing(listed.commits, Some(&listed.keys), detail)?;
+                tables.insert(listed.commits, Arc::new(table));
+            }
+        }
+        let mut next = 1;
+        let ranges: Vec<CommitRange> = tables.keys().copied().collect();
+        for commits in ranges {
+            if commits.first > next {
+                // The manifest is lost, too, or older.
+                let missing = CommitRange {
+                    first: next,
+                    last: commits.first - 1,
+                };
+                let detail = "the file is missing, and no file says which keys it had".to_owned();
+                let table = self.replace_missing(missing, None, detail)?;
+                tables.insert(missing, Arc::new(table));
+            } else if commits.first < next {
+                return Err(StoreError::Corrupt {
+                    place: folder::tables(&self.path)
+                        .join(commits.to_string())
+                        .display()
+                        .to_string(),
+                    detail: format!(
+                        "its first commits are in another file, too, which ends with commit {}",
+                        next - 1
+                    ),
+                });
+            }
+            next = commits.last + 1;
+        }
+        Ok(tables.into_values().collect())
+    }
+
+    /// Opens a table and records its damage.
+    fn open_table(
+        &self,
+        commits: CommitRange,
+        listed: Option<&(Vec<u8>, Vec<u8>)>,
+    ) -> Result<TreeTable, StoreError> {
+        let path = folder::tables(&self.path).join(commits.to_string());
+        let expected = Expected {
+            store: self.store,
+            commits,
+            keys: listed.map(|(first, last)| (first.as_slice(), last.as_slice())),
+        };
+        let cache = Arc::clone(&self.cache);
+        let (table, properties, gaps) = Table::open(Arc::clone(&self.disk), &path, cache, &expected)?;
+        if properties.is_none() {
+            tracing::error!(file = %path.display(), "a file of cells is damaged; its intact blocks are read");
+            let kept = self.set_aside.keep(&path);
+            self.set_aside.add(&gaps, &kept)?;
+        }
+        let has_keys = properties.is_some() || listed.is_some();
+        let keys = match properties {
+            Some(Properties {
+                first_key, last_key, ..
+            }) => (first_key, last_key),
+            None => listed.cloned().unwrap_or_default(),
+        };
+        Ok(TreeTable {
+            table: Arc::new(table),
+            keys,
+            has_keys,
+        })
+    }
+
+    /// Records that a table is lost, and puts an empty one in its place: its commits are in no journal.
+    fn replace_missing(
+        &self,
+        commits: CommitRange,
+        keys: Option<&(Vec<u8>, Vec<u8>)>,
+        detail: String,
+    ) -> Result<TreeTable, StoreError> {
+        let path = folder::tables(&self.path).join(commits.to_string());
+        let gap = match keys {
+            Some((first, last)) if !last.is_empty() => Some(Gap {
+                start: first.clone(),
+                stop: [last, [0].as_slice()].concat(),
+                detail,
+            }),
+            // It had no keys.
+            Some(_) => None,
+            None => Some(Gap {
+                start: Vec::new(),
+                stop: Vec::new(),
+                detail,
+            }),
+        };
+        self.set_aside.add(gap.as_slice(), &path)?;
+        self.new_table(commits)?.finish()?;
+        self.open_table(commits, None)
+    }
+
+    /// Begins a table.
+    pub(super) fn new_table(&self, commits: CommitRange) -> Result<TableWriter, StoreError> {
+        let folder = folder::tables(&self.path);
+        Ok(TableWriter::new(
+            Arc::clone(&self.disk),
+            &folder,
+            self.store,
+            commits,
+        )?)
+    }
+
+    fn write_manifest(&self, tables: &[Arc<TreeTable>]) -> Result<(), StoreError> {
+        let bytes = self.manifest(tables).encode();
+        replace_file(&*self.disk, &folder::manifest(&self.path), &bytes)
+    }
+
+    /// The manifest of tables. A table with unknown keys is not listed with keys that it may not have.
+    pub(super) fn manifest(&self, tables: &[Arc<TreeTable>]) -> Manifest {
+        let listed = |table: &Arc<TreeTable>| {
+            table.has_keys.then(|| Listed {
+                commits: table.table.commits(),
+                keys: table.keys.clone(),
+            })
+        };
+        Manifest {
+            store: self.store,
+            tables: tables.iter().filter_map(listed).collect(),
+        }
+    }
+
+    pub(super) fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.version.read())
+    }
+
+    /// The last commit that tables have.
+    pub(super) fn cut(&self) -> u64 {
+        self.version().cut()
+    }
+
+    /// Makes the changes of a commit visible. Only the commit thread may call it.
+    pub(super) fn apply<'a>(&self, changes: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>, commit: u64) {
+        let active = Arc::clone(&self.version.read().active);
+        for (key, value) in changes {
+            active.insert(key, value.map(Bytes::copy_from_slice), commit);
+        }
+        self.visible.store(commit, Ordering::Release);
+    }
+
+    /// Lets readers see the commits up to a number, which were replayed.
+    pub(super) fn show(&self, commit: u64) {
+        self.visible.store(commit, Ordering::Release);
+    }
+
+    /// Begins another memtable; the commits of the active one are in the journal up to `segment`. `false` if it is empty.
+    /// Only the commit thread may call it.
+    pub(super) fn freeze(&self, segment: u64) -> bool {
+        let mut current = self.version.write();
+        if current.active.is_empty() {
+            return false;
+        }
+        let mut version = Version::clone(&current);
+        let memtable = std::mem::take(&mut version.active);
+        version.frozen.push(Frozen { memtable, segment });
+        *current = Arc::new(version);
+        true
+    }
+
+    /// Adds a durable table with the changes of the oldest frozen memtable, in its place.
+    pub(super) fn add_flushed(&self, commits: CommitRange) -> Result<(), StoreError> {
+        let table = Arc::new(self.open_table(commits, None)?);
+        let _changes = self.changes.lock();
+        let mut tables = self.version().tables.clone();
+        tables.push(table);
+        self.write_manifest(&tables)?;
+        let mut current = self.version.write();
+        let mut version = Version::clone(&current);
+        version.tables = tables;
+        version.frozen.remove(0);
+        *current = Arc::new(version);
+        Ok(())
+    }
+
+    /// Replaces neighbours by a durable table with their changes.
+    pub(super) fn replace_merged(
+        &self,
+        inputs: &[Arc<TreeTable>],
+        commits: CommitRange,
+    ) -> Result<(), StoreError> {
+        let table = Arc::new(self.open_table(commits, None)?);
+        let _changes = self.changes.lock();
+        let mut tables = self.version().tables.clone();
+        let first = inputs.first();
+        let position = tables
+            .iter()
+            .position(|table| first.is_some_and(|first| Arc::ptr_eq(first, table)));
+        let Some(position) = position else {
+            return Ok(());
+        };
+        tables.splice(position..position + inputs.len(), [table]);
+        // The new table replaces them already; the manifest is only its witness.
+        let written = self.write_manifest(&tables);
+        let mut current = self.version.write();
+        let mut version = Version::clone(&current);
+        version.tables = tables;
+        *current = Arc::new(version);
+        drop(current);
+        for input in inputs {
+            if input.table.commits() != commits {
+                input.table.set_obsolete();
+            }
+        }
+        written
+    }
+
+    /// The state as of the last commit.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        // In this order: the version has all commits up to the number, or the later ones are in its active memtable.
+        let commit = self.visible.load(Ordering::Acquire);
+        Snapshot {
+            version: self.version(),
+            commit,
+        }
+    }
+
+    /// Runs a read. If it finds damage, the table is salvaged and the read begins again.
+    pub(super) fn read<T>(
+        &self,
+        mut attempt: impl FnMut(&Snapshot) -> Result<T, ReadError>,
+    ) -> Result<T, StoreError> {
+        let mut salvages = 0;
+        loop {
+            let snapshot = self.snapshot();
+            let damage = match attempt(&snapshot) {
+                Ok(done) => return Ok(done),
+                Err(ReadError::Store(error) | ReadError::Table(TableError::Store(error))) => {
+                    return Err(error);
+                }
+                Err(ReadError::Table(TableError::Damaged(damage))) => damage,
+            };
+            if salvages >= MAX_SALVAGES {
+                return Err(StoreError::Io {
+                    place: damage.table.path().display().to_string(),
+                    detail: format!("reading fails again and again: {}", damage.detail),
+                });
+            }
+            salvages += 1;
+            self.salvage(&damage)?;
+        }
+    }
+
+    /// Runs a read once; `None` if it found damage.
+    pub(super) fn try_read<T>(
+        &self,
+        attempt: impl FnOnce(&Snapshot) -> Result<T, ReadError>,
+    ) -> Option<Result<T, StoreError>> {
+        match attempt(&self.snapshot()) {
+            Ok(done) => Some(Ok(done)),
+            Err(ReadError::Store(error) | ReadError::Table(TableError::Store(error))) => Some(Err(error)),
+            Err(ReadError::Table(TableError::Damaged(_))) => None,
+        }
+    }
+
+    /// Isolates the damage of a table.
+    pub(super) fn salvage(&self, damage: &DamagedTable) -> Result<(), StoreError> {
+        tracing::error!(file = %damage.table.path().display(), detail = damage.detail, "a file of cells is damaged");
+        let version = self.version();
+        let known = version
+            .tables
+            .iter()
+            .find(|table| Arc::ptr_eq(&table.table, &damage.table))
+            .and_then(|table| table.known_keys());
+        Table::salvage(damage, known, |gaps| {
+            let kept = self.set_aside.keep(damage.table.path());
+            self.set_aside.add(gaps, &kept)
+        })
+    }
+
+    /// The value of a key as of the last commit.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.read(|snapshot| Ok(snapshot.get(key)?))
+    }
+}
+
+/// Why a read failed.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    Table(TableError),
+    Store(StoreError),
+}
+
+impl From<TableError> for ReadError {
+    fn from(error: TableError) -> Self {
+        Self::Table(error)
+    }
+}
+
+impl From<StoreError> for ReadError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl Engine {
-    fn open(settings: &Settings) -> Result<Self, fjall::Error> {
-        let expiry = settings.expiry.clone();
-        let database = Database::builder(&settings.path)
-            .cache_size(settings.cache_bytes)
-            .max_cached_files(Some(settings.table_descriptors))
-            .worker_threads_unchecked(THREADS)
-            .with_compaction_filter_factories(Arc::new(move |_| Some(expiry.clone())))
-            .open()?;
-        let options = || {
-            KeyspaceCreateOptions::default()
-                // The engine keeps the first setting of a tree, so this code decides when to flush.
-                .max_memtable_size(u64::MAX)
-                .data_block_size_policy(BlockSizePolicy::all(TREE_BLOCK))
-                .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
-                // A whole filter or index of a large table exceeds what the cache admits as one entry.
-                .filter_block_partitioning_policy(PartitioningPolicy::all(true))
-                .index_block_partitioning_policy(PartitioningPolicy::all(true))
-        };
-        let cells = database.keyspace("cells", options)?;
-        Ok(Self {
-            cells,
-            database,
-            memtable_bytes: settings.memtable_bytes,
-        })
-    }
-
+impl Snapshot {
     /// The value of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Slice>, fjall::Error> {
-        self.cells.get(key)
-    }
-
-    /// The last key.
-    pub(super) fn last_key(&self) -> Result<Option<Slice>, fjall::Error> {
-        self.cells.last_key_value().map(fjall::Guard::key).transpose()
-    }
-
-    /// The keys from `start` (inclusive) to `end` (exclusive), as of now: a group is visible as a whole or not at
-    /// all.
-    pub(super) fn range(&self, start: &[u8], end: &[u8]) -> Iter {
-        // The engine panics when a range ends before its start.
-        self.database.snapshot().range(&self.cells, start..end.max(start))
-    }
-
-    /// Adds all cells of another tree, as of now, to this one, which is empty. They are written once, to table files, which
-    /// join the tree together: nothing remains of an interrupted copy. The inner error is of reading the other tree.
-    pub(super) fn copy_all(&self, other: &Self) -> Result<Result<(), fjall::Error>, fjall::Error> {
-        let mut tables = self.cells.start_ingestion()?;
-        for cell in other.database.snapshot().iter(&other.cells) {
-            match cell.into_inner() {
-                Ok((key, value)) => tables.write(key, value)?,
-                Err(error) => return Ok(Err(error)),
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        let version = &*self.version;
+        let frozen = version.frozen.iter().rev().map(|frozen| &frozen.memtable);
+        for memtable in [&version.active].into_iter().chain(frozen) {
+            if let Some(value) = memtable.get(key, self.commit) {
+                return Ok(value);
             }
         }
-        tables.finish().map(Ok)
-    }
-
-    /// The pairs of these keys that exist, as of now.
-    pub(super) fn get_all(&self, keys: Vec<Vec<u8>>) -> Result<Vec<(Slice, Slice)>, fjall::Error> {
-        let snapshot = self.database.snapshot();
-        let get = |key: Vec<u8>| Ok(snapshot.get(&self.cells, &key)?.map(|value| (key.into(), value)));
-        keys.into_iter().filter_map(|key| get(key).transpose()).collect()
-    }
-
-    /// Commits puts and removals as one batch, durable before it is visible.
-    pub(super) fn commit<'a>(
-        &self,
-        changes: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-    ) -> Result<(), fjall::Error> {
-        self.wait_while(|tree| {
-            tree.sealed_memtable_count() >= WAITING_MEMTABLES || tree.l0_run_count() >= MAX_RUNS
-        })?;
-        let mut batch = OwnedWriteBatch::with_capacity(self.database.clone(), changes.size_hint().0)
-            .durability(Some(PersistMode::SyncData));
-        for (key, value) in changes {
-            match value {
-                Some(value) => batch.insert(&self.cells, key, value),
-                None => batch.remove(&self.cells, key),
+        for table in version.tables.iter().rev().filter(|table| table.may_have(key)) {
+            if let Some(value) = table.table.get(key)? {
+                return Ok(value);
             }
         }
-        batch.commit()?;
-        if self.memory_bytes() >= self.memtable_bytes {
-            self.cells.rotate_memtable()?;
+        Ok(None)
+    }
+
+    /// The keys from `start` (inclusive) to `end` (exclusive), ascending, or descending if `reverse`.
+    pub(super) fn range(&self, start: &[u8], end: &[u8], reverse: bool) -> Result<Merge<'_>, TableError> {
+        // An empty range has its end before its start.
+        let end = end.max(start);
+        let version = &*self.version;
+        let frozen = version.frozen.iter().rev().map(|frozen| &frozen.memtable);
+        let mut sources: Vec<Source<'_>> = [&version.active]
+            .into_iter()
+            .chain(frozen)
+            .filter(|memtable| !memtable.is_empty())
+            .map(|memtable| Source::Memory(memtable.cursor(start, end, self.commit, reverse)))
+            .collect();
+        for table in version
+            .tables
+            .iter()
+            .rev()
+            .filter(|table| table.overlaps(start, end))
+        {
+            let cursor = table.table.cursor(start, end, reverse, true)?;
+            sources.push(Source::Table(Box::new(cursor)));
         }
-        Ok(())
-    }
-
-    /// Waits while the engine's threads are behind.
-    fn wait_while(&self, is_behind: impl Fn(&fjall::AnyTree) -> bool) -> Result<(), fjall::Error> {
-        while is_behind(&self.cells.tree) {
-            self.check_running()?;
-            thread::park_timeout(POLL);
-        }
-        Ok(())
-    }
-
-    /// Fails with [`fjall::Error::Poisoned`] if the engine rejects writes.
-    fn check_running(&self) -> Result<(), fjall::Error> {
-        self.database.persist(PersistMode::Buffer)
-    }
-
-    /// Writes all cells in memory to table files.
-    pub(super) fn flush(&self) -> Result<(), fjall::Error> {
-        self.cells.rotate_memtable()?;
-        self.wait_while(|tree| tree.sealed_memtable_count() > 0)
-    }
-
-    /// Bytes of the active memtable.
-    fn memory_bytes(&self) -> u64 {
-        self.cells.tree.active_memtable().size()
-    }
-
-    /// Closes the engine and waits until its threads have released its files.
-    fn close(self) {
-        let files = Arc::downgrade(&self.database.config.cache);
-        drop(self);
-        while files.strong_count() > 0 {
-            thread::park_timeout(POLL);
-        }
+        Ok(Merge::new(sources, reverse, false))
     }
 }
 
-/// The tree, which is closed while it is repaired.
-pub(super) struct Tree {
-    settings: Settings,
-    pub(super) set_aside: SetAside,
-    /// The engine, or why it could not be reopened.
-    engine: RwLock<Result<Engine, StoreError>>,
-    /// The last time that the engine was reopened although no file was damaged.
-    repairing: Mutex<Option<Instant>>,
-    repairs: AtomicU64,
-    closed_since: Mutex<Option<Instant>>,
-}
-
-impl fmt::Debug for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tree")
-            .field("path", &self.settings.path)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Tree {
-    /// Opens the tree, creating it if necessary. Damaged files that prevent opening are replaced.
-    pub(super) fn open(settings: Settings, set_aside: SetAside) -> Result<Self, StoreError> {
-        if !settings.path.exists() {
-            create(&settings)?;
-        }
-        make_private(&settings.path)?;
-        let engine = open(&settings, &set_aside)?;
-        Ok(Self {
-            settings,
-            set_aside,
-            engine: RwLock::new(Ok(engine)),
-            repairing: Mutex::default(),
-            repairs: AtomicU64::new(0),
-            closed_since: Mutex::default(),
-        })
-    }
-
-    fn engine(&self) -> Result<MappedRwLockReadGuard<'_, Engine>, StoreError> {
-        RwLockReadGuard::try_map(self.engine.read(), |engine| engine.as_ref().ok())
-            .map_err(|guard| guard.as_ref().err().cloned().unwrap_or_else(|| self.closed()))
-    }
-
-    fn closed(&self) -> StoreError {
-        StoreError::Unavailable {
-            detail: format!("{} is being repaired", self.settings.path.display()),
-        }
-    }
-
-    /// Whether an operation would wait until the tree is reopened.
-    pub(super) fn is_closed(&self) -> bool {
-        self.engine.is_locked_exclusive()
-    }
-
-    /// Runs an operation once; `None` if it failed in a way that a repair may fix.
-    pub(super) fn try_with<T>(
-        &self,
-        attempt: impl FnOnce(&Engine) -> Result<T, TreeError>,
-    ) -> Option<Result<T, StoreError>> {
-        let engine = match self.engine() {
-            Ok(engine) => engine,
-            Err(error) => return Some(Err(error)),
-        };
-        match attempt(&engine) {
-            Ok(done) => Some(Ok(done)),
-            Err(TreeError::Store(error)) => Some(Err(error)),
-            Err(TreeError::Engine(error)) if is_stopped(&error) || is_damage(&error) => None,
-            Err(TreeError::Engine(error)) => Some(Err(engine_error(&self.settings.path, &error))),
-        }
-    }
-
-    /// Runs an operation; if it fails in a way that a repair may fix, repairs the tree and retries. The operation
-    /// must not use the tree other than by its argument.
-    pub(super) fn with<T>(
-        &self,
-        mut attempt: impl FnMut(&Engine) -> Result<T, TreeError>,
-    ) -> Result<T, StoreError> {
-        loop {
-            let repairs = self.repairs.load(Ordering::SeqCst);
-            let error = match attempt(&*self.engine()?) {
-                Ok(done) => return Ok(done),
-                Err(TreeError::Store(error)) => return Err(error),
-                Err(TreeError::Engine(error)) => error,
-            };
-            let is_repaired = match error {
-                ref error if is_stopped(error) => self.restart(repairs).map(|()| true)?,
-                ref error if is_damage(error) => self.repair(repairs)?,
-                _ => false,
-            };
-            if !is_repaired {
-                return Err(engine_error(&self.settings.path, &error));
-            }
-        }
-    }
-
-    /// Finds and replaces the damaged files; `false` if there are none.
-    fn repair(&self, repairs: u64) -> Result<bool, StoreError> {
-        let _repairing = self.repairing.lock();
-        if self.repairs.load(Ordering::SeqCst) != repairs {
-            return Ok(true);
-        }
-        tracing::warn!("the tree of cells encountered damage; looking for damaged files");
-        let files = files(&self.engine()?.cells);
-        let mut replacements = Vec::new();
-        for file in files {
-            replacements.extend(Replacement::prepare(&self.set_aside, &file)?);
-        }
-        if replacements.is_empty() {
-            return Ok(false);
-        }
-        self.reopen(|current| {
-            // A compaction may have replaced a file in the meantime.
-            replacements.retain(|replacement| current.iter().any(|file| file.id == replacement.id));
-            Ok(replacements)
-        })
-        .map(|_| true)
-    }
-
-    /// Reopens an engine that rejects writes, and replaces damaged files.
-    fn restart(&self, repairs: u64) -> Result<(), StoreError> {
-        let mut restarted = self.repairing.lock();
-        if self.repairs.load(Ordering::SeqCst) != repairs {
-            return Ok(());
-        }
-        if restarted.is_some_and(|last| last.elapsed() < REOPEN_PAUSE) {
-            return Err(StoreError::Unavailable {
-                detail: format!("{} failed repeatedly", self.settings.path.display()),
-            });
-        }
-        tracing::warn!("the engine of the cells stopped; reopening it");
-        let replaced = self.reopen(|current| {
-            let mut replacements = Vec::new();
-            for file in current {
-                replacements.extend(Replacement::prepare(&self.set_aside, file)?);
-            }
-            Ok(replacements)
-        })?;
-        *restarted = (replaced == 0).then(Instant::now);
-        Ok(())
-    }
-
-    /// Closes the engine, replaces files, and reopens it. Returns the number of replaced files.
-    fn reopen(
-        &self,
-        replacements: impl FnOnce(&[table_list::TableFile]) -> Result<Vec<Replacement>, StoreError>,
-    ) -> Result<usize, StoreError> {
-        *self.closed_since.lock() = Some(Instant::now());
-        let mut engine = self.engine.write();
-        if let Ok(open) = std::mem::replace(&mut *engine, Err(self.closed())) {
-            open.close();
-        }
-        let path = &self.settings.path;
-        let replaced = table_list::closed_files(path)
-            .and_then(|(current, _)| replacements(&current))
-            .and_then(|replacements| {
-                replacements
-                    .iter()
-                    .try_for_each(|replacement| replacement.put(&self.set_aside))?;
-                Ok(replacements.len())
-            });
-        // Reopened even if a replacement failed, so that other rows can be read.
-        *engine = open(&self.settings, &self.set_aside);
-        self.repairs.fetch_add(1, Ordering::SeqCst);
-        *self.closed_since.lock() = None;
-        engine.as_ref().map_err(StoreError::clone)?;
-        replaced
-    }
-
-    /// Reopens the engine if it stopped or an earlier attempt to reopen it failed.
-    pub(super) fn heal(&self) -> Result<(), StoreError> {
-        let repairs = self.repairs.load(Ordering::SeqCst);
-        let is_running = self.engine().is_ok_and(|engine| engine.check_running().is_ok());
-        if is_running {
-            return Ok(());
-        }
-        self.restart(repairs)
-    }
-
-    /// Whether the tree accepts writes.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        if let Some(since) = *self.closed_since.lock() {
-            if since.elapsed() >= REPAIR_LIMIT {
-                let (path, seconds) = (self.settings.path.display(), since.elapsed().as_secs());
-                return Err(StoreError::Unavailable {
-                    detail: format!("the repair of {path} has taken {seconds} s"),
-                });
-            }
-            return Ok(());
-        }
-        let engine = self.engine()?;
-        let running = engine.check_running();
-        running.map_err(|error| engine_error(&self.settings.path, &error))?;
-        self.check_space(&engine, 0)
-    }
-
-    /// Fails unless the disk has space for `bytes` more and for the table files of the cells in memory.
-    fn check_space(&self, engine: &Engine, bytes: u64) -> Result<(), StoreError> {
-        let path = &self.settings.path;
-        let available = fs4::available_space(path).map_err(|error| io_error(path, &error))?;
-        let waiting = engine.cells.tree.sealed_memtable_count() as u64 * engine.memtable_bytes;
-        if available < 2 * bytes + engine.memory_bytes() + waiting + DISK_RESERVE {
-            return Err(StoreError::Full {
-                place: path.display().to_string(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Commits puts and removals, about `bytes` bytes of keys and values, as one batch.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Full`] and [`StoreError::Unavailable`] if there was no effect.
-    pub(super) fn commit<'a, I>(&self, bytes: u64, changes: impl Fn() -> I) -> Result<(), StoreError>
-    where
-        I: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-    {
-        let mut is_unknown = false;
-        let committed = self.with(|engine| {
-            self.check_space(engine, bytes)?;
-            engine.commit(changes()).map_err(|error| {
-                is_unknown |= !is_stopped(&error);
-                TreeError::Engine(error)
-            })
-        });
-        committed.map_err(|error| match error {
-            // The journal may hold the batch although the write or the sync failed.
-            StoreError::Full { place } | StoreError::Unavailable { detail: place } if is_unknown => {
-                StoreError::Io {
-                    place: self.settings.path.display().to_string(),
-                    detail: format!("a write to the journal failed: {place}"),
-                }
-            }
-            error => error,
-        })
-    }
-
-    /// Writes all cells in memory to table files.
-    pub(super) fn flush(&self) -> Result<(), StoreError> {
-        self.with(|engine| Ok(engine.flush()?))
-    }
-
-    /// Bytes of the journal, of the active memtable, and of table files; 0 while the tree is closed.
-    pub(super) fn sizes(&self) -> (u64, u64, u64) {
-        match self.engine.try_read_recursive().as_deref() {
-            Some(Ok(engine)) => (
-                engine.database.journal_disk_space().unwrap_or(0),
-                engine.memory_bytes(),
-                engine.cells.disk_space(),
-            ),
-            _ => (0, 0, 0),
-        }
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let closed = Err(self.closed());
-        if let Ok(engine) = std::mem::replace(self.engine.get_mut(), closed) {
-            engine.close();
-        }
-    }
-}
-
-/// Whether the engine rejects writes until it is reopened.
-fn is_stopped(error: &fjall::Error) -> bool {
-    matches!(error, fjall::Error::Poisoned)
-}
-
-/// Opens the tree, cutting off an interrupted write and replacing the damaged files that prevent it.
-fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
-    let path = &settings.path;
-    journal::check(path)?;
-    opening::open(path, set_aside, || Engine::open(settings))
-}
-
-/// Creates an empty tree in a temporary folder and renames it: the engine cannot open a tree whose creation was
-/// interrupted.
-fn create(settings: &Settings) -> Result<(), StoreError> {
-    let path: &Path = &settings.path;
-    let aside = path.with_extension("new");
-    let failed = |error| io_error(&aside, &error);
-    if aside.exists() {
-        fs::remove_dir_all(&aside).map_err(failed)?;
-    }
-    make_private(&aside)?;
-    let settings = Settings {
-        path: aside.clone(),
-        expiry: settings.expiry.clone(),
-        ..*settings
+/// The manifest; `None` if it has to be made from the tables.
+fn read_manifest(
+    disk: &dyn Disk,
+    path: &std::path::Path,
+    is_new: bool,
+) -> Result<Option<Manifest>, StoreError> {
+    let file = folder::manifest(path);
+    let detail = match read_all(disk, &file, MAX_MANIFEST_BYTES) {
+        Ok(bytes) => match Manifest::decode(&bytes) {
+            Ok(manifest) => return Ok(Some(manifest)),
+            Err(detail) => detail,
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound && is_new => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => "the file is missing",
+        Err(error) => return Err(io_error(&file, &error)),
     };
-    Engine::open(&settings)
-        .map_err(|error| engine_error(&aside, &error))?
-        .close();
-    fs::rename(&aside, path).map_err(failed)?;
-    path.parent().map_or(Ok(()), sync_folder)
+    Err(StoreError::Corrupt {
+        place: file.display().to_string(),
+        detail: format!(
+            "{detail}; without it, nothing says which files are lost: `tsdb store salvage` makes it from the files \
+             that are there"
+        ),
+    })
+}
+
+/// The tables of a folder that no other one replaces, ascending. Removes the others and temporary files.
+fn remove_obsolete(disk: &dyn Disk, folder: &std::path::Path) -> Result<Vec<CommitRange>, StoreError> {
+    let failed = |error: std::io::Error| io_error(folder, &error);
+    let names = disk.list(folder).map_err(failed)?;
+    let found: Vec<CommitRange> = names
+        .iter()
+        .filter_map(|entry| CommitRange::parse(&entry.name))
+        .collect();
+    let is_obsolete = |commits: &CommitRange| {
+        let mut others = found.iter().filter(|other| *other != commits);
+        others.any(|other| other.covers(commits))
+    };
+    let mut kept = Vec::new();
+    for entry in &names {
+        match CommitRange::parse(&entry.name) {
+            Some(commits) if !is_obsolete(&commits) => kept.push(commits),
+            Some(_) => disk.remove(&folder.join(&entry.name)).map_err(failed)?,
+            None if entry.name.ends_with(".tmp") => {
+                disk.remove(&folder.join(&entry.name)).map_err(failed)?;
+            }
+            None => {}
+        }
+    }
+    kept.sort_unstable();
+    Ok(kept)
+}
+
+/// An id that no other store has.
+fn new_store_id(path: &std::path::Path) -> StoreId {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = format!("{} {} {:?}", path.display(), std::process::id(), now);
+    // Random keys of the process.
+    let random = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), &seed);
+    xxhash_rust::xxh3::xxh3_128_with_seed(seed.as_bytes(), random).to_be_bytes()
 }

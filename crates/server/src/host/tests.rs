@@ -29,7 +29,6 @@ fn part() -> StorePart {
         own: Vec::new(),
         memory_bytes: 16 << 20,
         points_bytes: 0,
-        open_files: 16,
     }
 }
 

@@ -187,6 +187,16 @@ impl JournalFiles {
         synced.map_err(|error| StorageError::io(self.folder.display(), &error))
     }
 
+    /// Bytes of a segment.
+    pub(super) fn read(&self, number: u64, start: u64, end: u64) -> Result<Vec<u8>, StorageError> {
+        let length = usize::try_from(end - start).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length];
+        let read = self.disk.open(&self.path(number));
+        read.and_then(|file| file.read_at(&mut bytes, start))
+            .map_err(|error| self.io_error(number, &error))?;
+        Ok(bytes)
+    }
+
     /// Replaces a segment, unless it was removed, by a durable copy of its first `length` bytes.
     pub(super) fn rewrite(&self, number: u64, length: u64) -> Result<(), StorageError> {
         // Held meanwhile: a removed segment must not return.

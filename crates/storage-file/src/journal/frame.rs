@@ -118,6 +118,8 @@ pub(super) enum FrameAt<'a> {
     Whole {
         content: &'a [u8],
         next: usize,
+        /// The first frame that was not durable when this one was written.
+        unsynced: u64,
     },
     /// Nothing, or only zeros.
     End,
@@ -144,6 +146,7 @@ pub(super) fn frame_at(bytes: &[u8], offset: usize, sequence: u64) -> FrameAt<'_
     FrameAt::Whole {
         content,
         next: offset + FRAME_HEADER + header.length,
+        unsynced: header.unsynced,
     }
 }
 

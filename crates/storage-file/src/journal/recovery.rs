@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::files::{JournalFiles, SegmentFile, list_path, read_list, segment_path};
 use super::frame::{self, FRAME_MAGIC, FrameAt, FrameHeader, SEGMENT_HEADER, SegmentHeader};
-use super::{Journal, JournalOptions, SEGMENT_BYTES};
+use super::{Journal, JournalOptions, SEGMENT_BYTES, Undurable};
 use crate::StorageError;
 use crate::disk::Disk;
 use crate::folder::{create_dir_durably, read_all};
@@ -110,8 +110,15 @@ pub(super) fn recover<E: From<StorageError>>(
     }
     let next_sequence = end.max(cut + 1);
     let recovered = recovery.recovered;
-    // No later frame says that the last one was durable.
-    let undurable = last.filter(|(_, read)| read.has_frames);
+    let undurable = last.and_then(|(number, read)| {
+        let (sequence, start) = read.undurable?;
+        Some(Undurable::Recovered {
+            number,
+            sequence,
+            start,
+            end: read.end,
+        })
+    });
     let is_listed = recovery.is_listed;
     let journal = Journal {
         magic: options.magic,
@@ -128,7 +135,7 @@ pub(super) fn recover<E: From<StorageError>>(
         next_number,
         next_sequence,
         unsynced: next_sequence,
-        undurable: undurable.map(|(number, read)| (number, read.end)),
+        undurable,
         buffer: Vec::new(),
     };
     if !is_listed {
@@ -143,7 +150,8 @@ struct Read {
     bytes: u64,
     /// Bytes up to the end of its frames.
     end: u64,
-    has_frames: bool,
+    /// Sequence number and place of the first frame that no later one calls durable.
+    undurable: Option<(u64, u64)>,
 }
 
 impl Recovery<'_> {
@@ -295,14 +303,19 @@ impl Recovery<'_> {
         let mut read = Read {
             bytes: bytes.len() as u64,
             end: 0,
-            has_frames: false,
+            undurable: None,
         };
         let mut sequence = first;
         let mut offset = SEGMENT_HEADER;
+        let mut places = Vec::new();
         while superseded != Some(sequence) {
             match frame::frame_at(&bytes, offset, sequence) {
                 FrameAt::End => break,
-                FrameAt::Whole { content, next } => {
+                FrameAt::Whole {
+                    content,
+                    next,
+                    unsynced,
+                } => {
                     if sequence > self.cut {
                         match apply(sequence, content) {
                             Ok(()) => self.recovered.frames += 1,
@@ -313,7 +326,9 @@ impl Recovery<'_> {
                             }
                         }
                     }
-                    read.has_frames = true;
+                    places.push((sequence, offset as u64));
+                    places.retain(|(sequence, _)| *sequence >= unsynced);
+                    read.undurable = places.first().copied();
                     sequence = sequence.saturating_add(1);
                     offset = next;
                 }

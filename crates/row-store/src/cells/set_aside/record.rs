@@ -1,8 +1,8 @@
 //! The encoding of the record of damage.
 
-use super::super::salvage::Gap;
+use super::Gap;
 
-pub(super) const LABEL: &str = "oxtsdb damage, format 1";
+pub(super) const LABEL: &str = "oxtsdb damage, format 2";
 
 /// A damaged range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +21,8 @@ pub(super) fn encode(entries: &[Entry]) -> String {
     let mut text = format!("{LABEL}\n");
     for Entry { gap, file } in entries {
         let (start, stop) = (digits(&gap.start), digits(&gap.stop));
-        let intact: Vec<String> = gap.intact.iter().map(|key| digits(key)).collect();
-        let (file, detail, intact) = (line(file), line(&gap.detail), intact.join(" "));
-        text += &format!("{start}\t{stop}\t{file}\t{detail}\t{intact}\n");
+        let (file, detail) = (line(file), line(&gap.detail));
+        text += &format!("{start}\t{stop}\t{file}\t{detail}\n");
     }
     text
 }
@@ -46,13 +45,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<Entry>> {
             let (start, stop) = (key(fields.next()?)?, key(fields.next()?)?);
             let file = fields.next()?.to_owned();
             let detail = fields.next()?.to_owned();
-            let intact = fields.next().unwrap_or_default();
-            let gap = Gap {
-                start,
-                stop,
-                detail,
-                intact: intact.split_ascii_whitespace().map(key).collect::<Option<_>>()?,
-            };
+            let gap = Gap { start, stop, detail };
             Some(Entry { gap, file })
         })
         .collect()
