@@ -12,6 +12,8 @@
 //! - After a failed sync the bytes that it covered never become durable, although later syncs succeed: systems
 //!   consider such pages clean.
 //! - A write that fails has written some of its bytes.
+//!
+//! [`Fault`] has the other ways in which an operation fails.
 
 mod contents;
 mod random;
@@ -29,6 +31,26 @@ use parking_lot::Mutex;
 use super::{Disk, Entry, FileLock, ReadFile, WriteFile};
 use random::Random;
 use state::State;
+
+/// The effect of an operation that reports an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The operation has no effect. Bytes that a sync covers can still be made durable by a later one.
+    Before,
+    /// The operation is performed.
+    After,
+    /// A write appends half of its bytes. The bytes that a sync covers can be read, but never become durable. Other
+    /// operations have no effect.
+    Torn,
+    /// As [`Fault::Torn`], but the bytes that a sync covers read as zeros from then on, because the system dropped its
+    /// pages.
+    Dropped,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Torn, Self::Dropped];
+}
 
 /// A file system in memory; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -76,9 +98,21 @@ impl SimulatedDisk {
         self.state.lock().faults.fail_after(count);
     }
 
-    /// Fails one operation after `count` more have succeeded; e.g. with [`ErrorKind::StorageFull`].
+    /// Fails one operation after `count` more have succeeded; e.g. with [`ErrorKind::StorageFull`]. Its effect is that
+    /// of [`Fault::Torn`].
     pub fn fail_operation(&self, count: u64, error: ErrorKind) {
-        self.state.lock().faults.fail_operation(count, error);
+        self.inject(count, Fault::Torn, error);
+    }
+
+    /// Lets one operation report an error after `count` more have succeeded. `fault` is its effect.
+    pub fn inject(&self, count: u64, fault: Fault, error: ErrorKind) {
+        self.state.lock().faults.inject(count, fault, error);
+    }
+
+    /// The operation that [`SimulatedDisk::inject`] has failed, if it was reached: the name of the trait's function, and
+    /// the path, of a rename or link the new one.
+    pub fn injected(&self) -> Option<(String, String)> {
+        self.state.lock().faults.hit()
     }
 
     /// Lets the first operation that is a certain step fail, or with `after` the one behind it, and all later ones, as
@@ -147,8 +181,15 @@ impl SimulatedDisk {
         operation: impl FnOnce(&mut State) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut state = self.state.lock();
-        state.faults.step(name, path)?;
-        operation(&mut state)
+        match state.faults.step(name, path) {
+            Ok(()) => operation(&mut state),
+            Err(failure) => {
+                if failure.is_performed() {
+                    operation(&mut state)?;
+                }
+                Err(failure.error)
+            }
+        }
     }
 }
 
@@ -249,10 +290,10 @@ impl WriteFile for OpenFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let result = state.faults.step("write", &self.path);
-        let mut length = if result.is_ok() {
-            bytes.len()
-        } else {
-            bytes.len() / 2
+        let mut length = match result.as_ref().map_err(|failure| failure.fault) {
+            Ok(()) | Err(Fault::After) => bytes.len(),
+            Err(Fault::Torn | Fault::Dropped) => bytes.len() / 2,
+            Err(Fault::Before) => 0,
         };
         length = length.min(usize::try_from(state.free).unwrap_or(usize::MAX));
         if state.faults.is_stopped() {
@@ -263,7 +304,7 @@ impl WriteFile for OpenFile {
         state.free -= length as u64;
         let extension = self.path.extension().unwrap_or_default().to_string_lossy();
         *state.written.entry(extension.into_owned()).or_default() += length as u64;
-        result?;
+        result.map_err(|failure| failure.error)?;
         if length < bytes.len() {
             return Err(ErrorKind::StorageFull.into());
         }
@@ -273,8 +314,14 @@ impl WriteFile for OpenFile {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let result = state.faults.step("sync", &self.path);
-        state.files[self.file].sync(result.is_ok());
-        result
+        let file = &mut state.files[self.file];
+        match result.as_ref().map_err(|failure| failure.fault) {
+            Ok(()) | Err(Fault::After) => file.sync(),
+            Err(Fault::Torn) => file.lose_unsynced(),
+            Err(Fault::Dropped) => file.drop_unsynced(),
+            Err(Fault::Before) => {}
+        }
+        result.map_err(|failure| failure.error)
     }
 }
 

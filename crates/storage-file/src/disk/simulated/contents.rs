@@ -28,13 +28,20 @@ impl Contents {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(super) fn sync(&mut self, succeeds: bool) {
-        if succeeds {
-            self.synced = self.sync_limit.unwrap_or(usize::MAX).min(self.bytes.len());
-            self.before_cut = None;
-        } else {
-            self.sync_limit.get_or_insert(self.synced);
-        }
+    pub(super) fn sync(&mut self) {
+        self.synced = self.sync_limit.unwrap_or(usize::MAX).min(self.bytes.len());
+        self.before_cut = None;
+    }
+
+    /// Lets the bytes that are not durable never become so.
+    pub(super) fn lose_unsynced(&mut self) {
+        self.sync_limit.get_or_insert(self.synced);
+    }
+
+    /// Replaces the bytes that are not durable by zeros.
+    pub(super) fn drop_unsynced(&mut self) {
+        self.lose_unsynced();
+        self.bytes[self.synced..].fill(0);
     }
 
     /// Removes the bytes behind the first `len` and returns their number.

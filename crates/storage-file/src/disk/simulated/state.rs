@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
 
 use super::super::Entry;
+use super::Fault;
 use super::contents::Contents;
 use super::random::Random;
 
@@ -302,6 +303,28 @@ fn components(path: &Path) -> io::Result<Vec<String>> {
 /// Whether an operation, by its name and path, is a certain step.
 pub(super) type IsStep = fn(&str, &str) -> bool;
 
+/// Why an operation fails, and what it does nevertheless.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) fault: Fault,
+    pub(super) error: io::Error,
+}
+
+impl Failure {
+    /// Whether the operation is performed.
+    pub(super) const fn is_performed(&self) -> bool {
+        matches!(self.fault, Fault::After)
+    }
+}
+
+/// An operation that fails.
+#[derive(Clone, Debug)]
+struct Injected {
+    number: u64,
+    fault: Fault,
+    error: ErrorKind,
+}
+
 /// Which operations fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
@@ -310,7 +333,9 @@ pub(super) struct Faults {
     /// Operations from this one on fail.
     stop: Option<u64>,
     /// One operation that fails.
-    fault: Option<(u64, ErrorKind)>,
+    injected: Option<Injected>,
+    /// The last operation that failed because of [`Faults::injected`]: its name and path.
+    hit: Option<(String, String)>,
     /// The step at which operations begin to fail, and whether the step itself succeeds.
     crash: Option<(IsStep, bool)>,
 }
@@ -320,8 +345,17 @@ impl Faults {
         self.stop = Some(self.next + count);
     }
 
-    pub(super) fn fail_operation(&mut self, count: u64, error: ErrorKind) {
-        self.fault = Some((self.next + count, error));
+    pub(super) fn inject(&mut self, count: u64, fault: Fault, error: ErrorKind) {
+        self.injected = Some(Injected {
+            number: self.next + count,
+            fault,
+            error,
+        });
+        self.hit = None;
+    }
+
+    pub(super) fn hit(&self) -> Option<(String, String)> {
+        self.hit.clone()
     }
 
     pub(super) fn crash_at(&mut self, is_step: IsStep, after: bool) {
@@ -329,7 +363,7 @@ impl Faults {
     }
 
     pub(super) fn clear(&mut self) {
-        (self.stop, self.fault, self.crash) = (None, None, None);
+        (self.stop, self.injected, self.hit, self.crash) = (None, None, None, None);
     }
 
     pub(super) const fn operations(&self) -> u64 {
@@ -341,21 +375,32 @@ impl Faults {
         self.stop.is_some_and(|stop| stop < self.next)
     }
 
-    /// Counts an operation; the error if it fails.
-    pub(super) fn step(&mut self, name: &str, path: &Path) -> io::Result<()> {
+    /// Counts an operation, and decides whether it fails.
+    pub(super) fn step(&mut self, name: &str, path: &Path) -> Result<(), Failure> {
         let number = self.next;
         self.next += 1;
-        if let Some((_, after)) = self
-            .crash
-            .take_if(|(is_step, _)| is_step(name, &path.to_string_lossy()))
-        {
+        let path = path.to_string_lossy();
+        if let Some((_, after)) = self.crash.take_if(|(is_step, _)| is_step(name, &path)) {
             self.stop = Some(number + u64::from(after));
         }
         if self.is_stopped() {
-            return Err(io::Error::other("the process was killed"));
+            return Err(Failure {
+                fault: Fault::Torn,
+                error: io::Error::other("the process was killed"),
+            });
         }
-        match self.fault {
-            Some((fault, error)) if fault == number => Err(error.into()),
+        match &self.injected {
+            Some(injected) if injected.number == number => {
+                // A process does not keep a lock whose acquisition failed.
+                let fault = if name == "lock" {
+                    Fault::Before
+                } else {
+                    injected.fault
+                };
+                let error = injected.error.into();
+                self.hit = Some((name.to_owned(), path.into_owned()));
+                Err(Failure { fault, error })
+            }
             _ => Ok(()),
         }
     }

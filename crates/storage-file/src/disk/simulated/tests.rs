@@ -193,6 +193,55 @@ fn fails_one_operation_half_written() {
 }
 
 #[test]
+fn injected_faults_have_their_effect() {
+    let run = |fault: Fault| {
+        let disk = disk();
+        let mut writer = disk.create(&path("a")).unwrap();
+        disk.sync_dir(Path::new(DIR)).unwrap();
+        disk.inject(0, fault, ErrorKind::Other);
+        writer.write(b"ab").unwrap_err();
+        assert_eq!(disk.injected(), Some(("write".to_owned(), "/store/a".to_owned())));
+        let written = files(&disk)[0].1.len();
+        disk.inject(0, fault, ErrorKind::Other);
+        writer.write(b"cd").unwrap_err();
+        writer.write(b"e").unwrap();
+        disk.inject(0, fault, ErrorKind::Other);
+        writer.sync().unwrap_err();
+        let after_error = files(&disk.power_loss())[0].1.clone();
+        writer.sync().unwrap();
+        let after_sync = files(&disk.power_loss())[0].1.clone();
+        disk.inject(0, fault, ErrorKind::Other);
+        disk.rename(&path("a"), &path("b")).unwrap_err();
+        let is_renamed = disk.files().contains_key("/store/b");
+        (written, after_error, after_sync, is_renamed)
+    };
+    assert_eq!(run(Fault::Before), (0, b"".to_vec(), b"e".to_vec(), false));
+    assert_eq!(run(Fault::After), (2, b"abcde".to_vec(), b"abcde".to_vec(), true));
+    assert_eq!(run(Fault::Torn), (1, b"".to_vec(), b"".to_vec(), false));
+    assert_eq!(run(Fault::Dropped), (1, b"".to_vec(), b"".to_vec(), false));
+}
+
+#[test]
+fn a_dropped_page_reads_as_zeros() {
+    let disk = disk();
+    let mut writer = disk.create(&path("a")).unwrap();
+    writer.write(b"a").unwrap();
+    writer.sync().unwrap();
+    writer.write(b"b").unwrap();
+    disk.inject(0, Fault::Dropped, ErrorKind::Other);
+    writer.sync().unwrap_err();
+    assert_eq!(files(&disk), [file("a", b"a\0")]);
+}
+
+#[test]
+fn a_lock_that_failed_is_not_held() {
+    let disk = disk();
+    disk.inject(0, Fault::After, ErrorKind::Other);
+    disk.lock(&path("LOCK")).unwrap_err();
+    disk.lock(&path("LOCK")).unwrap();
+}
+
+#[test]
 fn free_bytes_limit_writes_until_files_are_removed() {
     let disk = disk();
     disk.set_free_bytes(3);
