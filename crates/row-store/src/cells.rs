@@ -40,6 +40,8 @@ mod evaluate;
 mod expiry;
 mod folder;
 mod frame;
+#[cfg(test)]
+mod histories;
 mod key;
 mod manifest;
 mod memtable;

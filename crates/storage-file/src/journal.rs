@@ -148,7 +148,7 @@ impl Journal {
         self.make_durable()?;
         let segment = match self.segment.take() {
             Some(segment) => segment,
-            None => self.begin(self.next_sequence)?,
+            None => self.begin(self.next_sequence, &[])?,
         };
         let segment = self.segment.insert(segment);
         let written = segment.file.write(&self.buffer);
@@ -160,7 +160,7 @@ impl Journal {
         Ok(())
     }
 
-    fn begin(&mut self, first_sequence: u64) -> Result<Segment, StorageError> {
+    fn begin(&mut self, first_sequence: u64, frames: &[u8]) -> Result<Segment, StorageError> {
         let number = self.next_number;
         // A file that a failed attempt could not remove keeps its number.
         self.next_number += 1;
@@ -168,8 +168,8 @@ impl Journal {
             number,
             first_sequence,
         };
-        let file = self.files.begin(header, self.magic)?;
-        let bytes = frame::SEGMENT_HEADER as u64;
+        let file = self.files.begin(header, self.magic, frames)?;
+        let bytes = (frame::SEGMENT_HEADER + frames.len()) as u64;
         self.bytes += bytes;
         Ok(Segment {
             number,
@@ -197,12 +197,7 @@ impl Journal {
             }) => {
                 let frames = self.files.read(number, start, end)?;
                 // From its first frame on, the new segment supersedes the recovered one.
-                let mut segment = self.begin(sequence)?;
-                let written = segment.file.write(&frames).and_then(|()| segment.file.sync());
-                written.map_err(|error| self.files.io_error(segment.number, &error))?;
-                self.files.grow(segment.number, frames.len() as u64);
-                segment.bytes += frames.len() as u64;
-                segment.synced_bytes = segment.bytes;
+                let segment = self.begin(sequence, &frames)?;
                 self.segment = Some(segment);
             }
         }

@@ -48,7 +48,7 @@ pub(super) fn flush(core: &Core) {
                 core.background_changed.wait(&mut state);
             }
         };
-        let flushed = write_memtable(core, &frozen);
+        let flushed = flush_memtable(core, &frozen);
         if core.stopping.load(Ordering::Relaxed) {
             return;
         }
@@ -72,7 +72,8 @@ pub(super) fn flush(core: &Core) {
     }
 }
 
-fn write_memtable(core: &Core, frozen: &Frozen) -> Result<(), StoreError> {
+/// Writes the oldest frozen memtable as a table.
+pub(super) fn flush_memtable(core: &Core, frozen: &Frozen) -> Result<(), StoreError> {
     let commits = CommitRange {
         first: core.tree.cut() + 1,
         last: frozen.memtable.last_commit(),
@@ -157,7 +158,7 @@ pub(super) fn merge(core: &Core) {
 }
 
 /// Merges the tables that are due; `false` if none are.
-fn merge_next(core: &Core) -> Result<bool, StoreError> {
+pub(super) fn merge_next(core: &Core) -> Result<bool, StoreError> {
     let expiry = Expiry::at(&core.catalog, core.time.now_ms());
     let tables = core.tree.version().tables.clone();
     let free = core.free_bytes()?;

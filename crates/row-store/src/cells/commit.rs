@@ -45,12 +45,7 @@ pub(super) const MAX_TABLES: usize = 48;
 pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
     // Callers must not wait for a thread that has ended, not even after a panic.
     let _abandon = Abandon(queue);
-    let mut committer = Committer {
-        core,
-        queue,
-        journal,
-        measured: None,
-    };
+    let mut committer = Committer::new(core, queue, journal);
     let mut group = Group::default();
     while let Some(requests) = queue.take(Some(Instant::now() + IDLE)) {
         for request in requests {
@@ -65,7 +60,7 @@ pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
                         table,
                         operation,
                         reply,
-                        _permit: permit,
+                        permit,
                     };
                     group.evaluate(core, change);
                     if group.bytes >= GROUP_BYTES {
@@ -98,17 +93,17 @@ impl Drop for Abandon<'_> {
 }
 
 /// A request.
-struct Change {
-    table: Arc<Table>,
-    operation: Operation,
-    reply: Reply,
+pub(super) struct Change {
+    pub(super) table: Arc<Table>,
+    pub(super) operation: Operation,
+    pub(super) reply: Reply,
     /// Released with the reply.
-    _permit: OwnedSemaphorePermit,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 /// Changes that become durable together.
 #[derive(Default)]
-struct Group {
+pub(super) struct Group {
     changes: Changes,
     bytes: u64,
     waiting: Vec<(Change, Result<Outcome, StoreError>)>,
@@ -116,7 +111,7 @@ struct Group {
 
 impl Group {
     /// Adds a request, evaluated after the group's others.
-    fn evaluate(&mut self, core: &Core, change: Change) {
+    pub(super) fn evaluate(&mut self, core: &Core, change: Change) {
         let evaluated = evaluate(core, &self.changes, &change.table, &change.operation);
         let outcome = evaluated.map(|(changes, outcome)| {
             for (key, value) in changes {
@@ -134,6 +129,7 @@ impl Group {
             let outcome = error.map_or(outcome, |error| Err(error.clone()));
             // The caller may have gone.
             drop(change.reply.send(outcome));
+            drop(change.permit);
         }
     }
 
@@ -145,7 +141,7 @@ impl Group {
     }
 }
 
-struct Committer<'a> {
+pub(super) struct Committer<'a> {
     core: &'a Core,
     queue: &'a Queue,
     journal: Journal,
@@ -153,9 +149,18 @@ struct Committer<'a> {
     measured: Option<(Instant, u64)>,
 }
 
-impl Committer<'_> {
+impl<'a> Committer<'a> {
+    pub(super) const fn new(core: &'a Core, queue: &'a Queue, journal: Journal) -> Self {
+        Self {
+            core,
+            queue,
+            journal,
+            measured: None,
+        }
+    }
+
     /// Makes a group durable and answers its requests. Leaves it empty.
-    fn commit(&mut self, group: &mut Group) {
+    pub(super) fn commit(&mut self, group: &mut Group) {
         let mut began = None;
         while !group.changes.is_empty() {
             let ready = self
@@ -268,7 +273,7 @@ impl Committer<'_> {
     }
 
     /// Freezes the memtable, whose commits are in the segments of the journal up to now.
-    fn freeze(&mut self) -> Result<(), StoreError> {
+    pub(super) fn freeze(&mut self) -> Result<(), StoreError> {
         if self.core.tree.version().active.is_empty() {
             return Ok(());
         }

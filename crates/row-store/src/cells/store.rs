@@ -71,6 +71,65 @@ pub(super) struct Background {
 }
 
 impl Core {
+    /// Opens the files of a store. Its threads are still to be started.
+    pub(super) fn open(config: CellConfig) -> Result<(Self, Journal), StoreError> {
+        let disk = config.disk;
+        let mut folder = Folder::open(&*disk, &config.path)?;
+        let path = folder.path().to_owned();
+        let catalog = Arc::new(Catalog::open(Arc::clone(&disk), folder::definitions(&path))?);
+        let time = StoreTime::new(config.clock);
+        let set_aside = SetAside::open(Arc::clone(&disk), &path, Arc::clone(&catalog), key::rows_of)?;
+        let tree = Tree::open(
+            Arc::clone(&disk),
+            path.clone(),
+            folder.is_new(),
+            config.accept_losses,
+            config.cache_bytes,
+            set_aside,
+        )?;
+        let options = JournalOptions {
+            cut: Some(tree.cut()),
+            has_list: !folder.is_new(),
+            accept_losses: config.accept_losses,
+            ..JOURNAL
+        };
+        let replay = &mut |commit, content: &[u8]| {
+            let active = Arc::clone(&tree.version().active);
+            frame::decode(content, |key, value| {
+                active.insert(key, value.map(Bytes::copy_from_slice), commit);
+            })
+            .map_err(Rejected::<StoreError>::Content)
+        };
+        let (mut journal, recovered) =
+            Journal::open(Arc::clone(&disk), &folder::journal(&path), options, replay)?;
+        // No read may see a commit that a power loss would take back.
+        journal.make_durable()?;
+        tree.show(journal.durable());
+        folder.complete(&*disk)?;
+        if recovered.frames > 0 {
+            tracing::info!(commits = recovered.frames, folder = %path.display(), "replayed the journal of cells");
+        }
+        check_definitions(&tree, &catalog, &path)?;
+        let last_ms = tree.get(&TIME_KEY)?;
+        if let Some(last_ms) = last_ms.and_then(|bytes| bytes.as_ref().try_into().ok()) {
+            time.advance_to(i64::from_be_bytes(last_ms));
+        }
+        let core = Self {
+            catalog,
+            tree,
+            time,
+            groups: AtomicU64::new(0),
+            prefixes: RowPrefixes::default(),
+            journal: journal.files(),
+            memtable_bytes: config.memory_bytes / 4,
+            background: Mutex::default(),
+            background_changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            folder,
+        };
+        Ok((core, journal))
+    }
+
     pub(super) fn free_bytes(&self) -> Result<u64, StoreError> {
         let path = self.folder.path();
         let free = self.tree.disk.free_bytes(path);
@@ -149,61 +208,9 @@ impl CellStore {
     ///   [`CellConfig::accept_losses`] is set. An incomplete frame at the end of the journal is no damage: it is cut off.
     /// - [`StoreError::Io`] and [`StoreError::Full`] from the operating system.
     pub fn open(config: CellConfig) -> Result<Self, StoreError> {
-        let disk = config.disk;
-        let mut folder = Folder::open(&*disk, &config.path)?;
-        let path = folder.path().to_owned();
-        let catalog = Arc::new(Catalog::open(Arc::clone(&disk), folder::definitions(&path))?);
-        let time = StoreTime::new(config.clock);
-        let set_aside = SetAside::open(Arc::clone(&disk), &path, Arc::clone(&catalog), key::rows_of)?;
-        let tree = Tree::open(
-            Arc::clone(&disk),
-            path.clone(),
-            folder.is_new(),
-            config.accept_losses,
-            config.cache_bytes,
-            set_aside,
-        )?;
-        let options = JournalOptions {
-            cut: Some(tree.cut()),
-            has_list: !folder.is_new(),
-            accept_losses: config.accept_losses,
-            ..JOURNAL
-        };
-        let replay = &mut |commit, content: &[u8]| {
-            let active = Arc::clone(&tree.version().active);
-            frame::decode(content, |key, value| {
-                active.insert(key, value.map(Bytes::copy_from_slice), commit);
-            })
-            .map_err(Rejected::<StoreError>::Content)
-        };
-        let (mut journal, recovered) =
-            Journal::open(Arc::clone(&disk), &folder::journal(&path), options, replay)?;
-        // No read may see a commit that a power loss would take back.
-        journal.make_durable()?;
-        tree.show(journal.durable());
-        folder.complete(&*disk)?;
-        if recovered.frames > 0 {
-            tracing::info!(commits = recovered.frames, folder = %path.display(), "replayed the journal of cells");
-        }
-        check_definitions(&tree, &catalog, &path)?;
-        let last_ms = tree.get(&TIME_KEY)?;
-        if let Some(last_ms) = last_ms.and_then(|bytes| bytes.as_ref().try_into().ok()) {
-            time.advance_to(i64::from_be_bytes(last_ms));
-        }
-        let core = Arc::new(Core {
-            catalog,
-            tree,
-            time,
-            groups: AtomicU64::new(0),
-            prefixes: RowPrefixes::default(),
-            journal: journal.files(),
-            memtable_bytes: config.memory_bytes / 4,
-            background: Mutex::default(),
-            background_changed: Condvar::new(),
-            stopping: AtomicBool::new(false),
-            folder,
-        });
         let queue = Arc::new(Queue::new(config.queue_bytes));
+        let (core, journal) = Core::open(config)?;
+        let core = Arc::new(core);
         let commit = spawn("oxtsdb-commit", {
             let (core, queue) = (core.clone(), queue.clone());
             move || commit::run(&core, &queue, journal)

@@ -91,25 +91,29 @@ impl JournalFiles {
         StorageError::io(self.path(number).display(), error)
     }
 
-    /// Creates a segment with its header and lists it, durably.
+    /// Creates a segment with its header and first frames and lists it, durably. It has its name only once it is complete:
+    /// it supersedes frames of the segment before.
     pub(super) fn begin(
         &self,
         header: SegmentHeader,
         magic: [u8; 8],
+        frames: &[u8],
     ) -> Result<Box<dyn WriteFile>, StorageError> {
         let number = header.number;
         let path = self.path(number);
-        let encoded = header.encode(magic);
+        let new = path.with_extension("journal.tmp");
+        let encoded = [&header.encode(magic), frames].concat();
         let mut segments = self.segments.lock();
-        let begun = self.disk.create(&path).and_then(|mut file| {
+        let begun = self.disk.create(&new).and_then(|mut file| {
             file.write(&encoded)?;
             file.sync()?;
+            self.disk.rename(&new, &path)?;
             self.disk.sync_dir(&self.folder)?;
             Ok(file)
         });
         let file = begun.map_err(|error| {
-            // If it stays, recovery removes it: it is not listed and has no frames.
-            drop(self.disk.remove(&path));
+            // If it stays, recovery removes it, or it has the same frames as the segment before.
+            drop(self.disk.remove(&new));
             self.io_error(number, &error)
         })?;
         let segment = SegmentFile {
