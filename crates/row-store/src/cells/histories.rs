@@ -374,7 +374,7 @@ fn open(
     worlds: &mut Vec<State>,
     context: &str,
 ) -> (Core, oxtsdb_storage_file::journal::Journal) {
-    let (core, journal) = Core::open(config(disk)).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let (core, journal) = Core::open(config(disk)).unwrap_or_else(|error| panic!("{context}: {error}; {:?}", disk.files()));
     core.catalog
         .create(&TableDef::new("t".parse().unwrap(), &["f"]))
         .unwrap();

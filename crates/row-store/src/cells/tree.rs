@@ -548,6 +548,9 @@ fn read_manifest(
 /// The tables of a folder that no other one replaces, ascending. Removes the others and temporary files.
 fn remove_obsolete(disk: &dyn Disk, folder: &std::path::Path) -> Result<Vec<CommitRange>, StoreError> {
     let failed = |error: std::io::Error| io_error(folder, &error);
+    // The process before may have ended between a rename and its sync: a name that is not durable must not be the reason
+    // to remove other files or commits of the journal.
+    disk.sync_dir(folder).map_err(failed)?;
     let names = disk.list(folder).map_err(failed)?;
     let found: Vec<CommitRange> = names
         .iter()
