@@ -34,7 +34,8 @@ use oxtsdb_schema::{MetricUid, Tsuid, UidWidth, UidWidths};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxBuildHasher;
 
-use crate::{PointStoreError, SeriesNumber};
+use crate::highest_uids::uid_number;
+use crate::{HighestUids, PointStoreError, SeriesNumber};
 use index::MetricIndex;
 use keys::{KeyHash, Keys};
 use log::SeriesLog;
@@ -74,6 +75,7 @@ struct Known {
     keys: Keys,
     metrics: Vec<Metric>,
     metric_numbers: HashMap<u64, MetricNumber, FxBuildHasher>,
+    highest: HighestUids,
 }
 
 #[derive(Debug, Default)]
@@ -261,6 +263,21 @@ impl SeriesCatalogue {
         counts
     }
 
+    /// The highest UID of each kind in the keys.
+    pub fn highest_uids(&self) -> HighestUids {
+        self.known.read().highest
+    }
+
+    /// Whether a series has this metric UID, by its number.
+    pub fn has_metric(&self, uid: u64) -> bool {
+        self.known.read().metric_numbers.contains_key(&uid)
+    }
+
+    /// How many metrics have series.
+    pub fn metric_count(&self) -> usize {
+        self.known.read().metrics.len()
+    }
+
     /// Bytes of memory.
     pub fn byte_len(&self) -> usize {
         let known = self.known.read();
@@ -314,13 +331,9 @@ impl Known {
             self.metrics.push(Metric::default());
         }
         self.metrics[metric.0 as usize].series.push(series);
+        self.highest.add(uid, &key[widths.metric.bytes()..], widths);
         Ok(series)
     }
-}
-
-/// The number of a UID, whose order is that of the bytes for UIDs of one width.
-fn uid_number(uid: &[u8]) -> u64 {
-    uid.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The bytes of a UID, of those of its number.

@@ -32,8 +32,8 @@ use super::read::{BatchReader, WindowReader};
 use super::series::{SeriesCatalogue, SeriesKey};
 use super::{background, flush, snapshot};
 use crate::{
-    ColumnStream, DamagedPart, Figures, Point, PointBatch, PointStore, PointStoreError, ReadEstimate,
-    ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange, Timings,
+    ColumnStream, DamagedPart, Figures, HighestUids, Point, PointBatch, PointStore, PointStoreError,
+    ReadEstimate, ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange, Timings,
 };
 
 /// A [`PointStore`] in a local folder.
@@ -177,6 +177,21 @@ impl PartsStore {
     /// The metrics that have series, by their UIDs, ascending, and how many they have.
     pub fn metric_counts(&self) -> Vec<(MetricUid, u64)> {
         self.core.series.metrics()
+    }
+
+    /// The highest UID of each kind that its series use; series that have no points any more count.
+    pub fn highest_uids(&self) -> HighestUids {
+        self.core.series.highest_uids()
+    }
+
+    /// Whether a series has this metric UID.
+    pub fn has_metric(&self, uid: u64) -> bool {
+        self.core.series.has_metric(uid)
+    }
+
+    /// How many metrics have series.
+    pub fn metric_count(&self) -> usize {
+        self.core.series.metric_count()
     }
 
     /// Statistics.

@@ -128,6 +128,28 @@ fn restored_series_keep_numbers_and_metrics() {
 }
 
 #[test]
+fn knows_the_highest_uid_of_each_kind_after_new_and_restored_series() {
+    let disk = SimulatedDisk::new();
+    let catalogue = open(&disk).unwrap();
+    assert_eq!(catalogue.highest_uids(), HighestUids::default());
+    let keys = [key(9, &[(1, 70_000)]), key(2, &[(3, 4), (5, 1)])];
+    let highest = HighestUids {
+        metric: 9,
+        tagk: 5,
+        tagv: 70_000,
+    };
+    numbers(&catalogue, &keys);
+    assert_eq!(catalogue.highest_uids(), highest);
+    catalogue.save(1).unwrap();
+    let again = open(&disk.power_loss()).unwrap();
+    assert_eq!(again.highest_uids().tagk, 1);
+    again.restore(SeriesNumber(1), &keys[1]).unwrap();
+    assert_eq!(again.highest_uids(), highest);
+    assert!(again.has_metric(2) && !again.has_metric(3));
+    assert_eq!(again.metric_count(), 2);
+}
+
+#[test]
 fn a_journal_that_does_not_fit_is_damage() {
     let catalogue = catalogue();
     numbers(&catalogue, &[key(1, &[(1, 1)]), key(1, &[(1, 2)])]);
