@@ -241,6 +241,8 @@ pub async fn assemble(
                 settings.tables.meta_table_name()?,
             );
             let rollups = settings.rollups.rollups()?;
+            let folder = points.folder.parent().unwrap_or(&points.folder);
+            let folder = folder.display().to_string();
             let (store, points, admin) = points
                 .open(
                     store,
@@ -249,6 +251,12 @@ pub async fn assemble(
                     rollups.as_deref(),
                     &settings.point_store,
                 )
+                .await?;
+            let mut stores = vec![Arc::clone(&points.columns)];
+            stores.extend(points.rollups.values().cloned());
+            let table = settings.tables.data_table_name()?;
+            let accepts_table = settings.naming.accept_uid_table;
+            uids.protect(stores, Arc::clone(&points.cells), &table, &folder, accepts_table)
                 .await?;
             (store, Some(points), Some(admin))
         }

@@ -23,6 +23,8 @@ impl DataService {
         queries::report(metrics, &self.engine);
         store::report(metrics, &self.engine, self.writer.clone());
         caches::report(metrics, self.writer.clone(), self.uids.clone());
+        let uids = self.uids.clone();
+        admin.readiness.add_notes(move || uids.uid_health().notes());
         let layout = *self.uids.layout();
         admin.describe(|facts| {
             facts.uid_widths = Some(WidthFacts {

@@ -17,6 +17,7 @@ mod connect;
 mod custom_fields;
 mod directory;
 mod error;
+mod in_use;
 mod limited;
 mod lookup;
 mod meta;
@@ -54,6 +55,10 @@ pub struct Uids(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     client: UidClient,
+    /// The UIDs of the series here; part of the client's requests.
+    uses: Arc<in_use::SeriesUse>,
+    /// The identity of the table of UIDs when this process started; 0: unknown.
+    table_id: u64,
     layout: RowKeyLayout,
     name_rules: NameRules,
     /// Kinds of which writes assign UIDs.

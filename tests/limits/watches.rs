@@ -52,6 +52,7 @@ async fn unread_watches_stay_within_the_memory_limit() -> anyhow::Result<()> {
         let request = GetOrCreateUidsRequest {
             names: (0..NAMES).map(name).collect(),
             explicit: true,
+            ..Default::default()
         };
         timeout(BOUND, target.tsdb.uids().get_or_create_uids(request)).await??;
         target.memory.check_below(MOST_BYTES)?;

@@ -185,6 +185,7 @@ async fn assign(server: &Tsdb, kind: UidKind, prefix: &str, count: usize) -> any
         let request = GetOrCreateUidsRequest {
             names: names.to_vec(),
             explicit: true,
+            ..Default::default()
         };
         server.uids().get_or_create_uids(request).await?;
     }

@@ -351,6 +351,7 @@ impl Load {
                 let request = GetOrCreateUidsRequest {
                     names,
                     explicit: true,
+                    ..Default::default()
                 };
                 let assigned = client.get_or_create_uids(request).await?.into_inner();
                 ensure!(assigned.results.len() == 1, "{assigned:?}");

@@ -41,6 +41,7 @@ async fn both_services_accept_gzip_and_respond_without() -> anyhow::Result<()> {
             tag_key: String::new(),
         }],
         explicit: false,
+        ..Default::default()
     };
     let mut uid = tsdb.uids().send_compressed(Gzip).accept_compressed(Gzip);
     let response = uid.get_or_create_uids(names).await?;
@@ -96,6 +97,7 @@ async fn rejects_gzip_bombs_without_decompressing_them() -> anyhow::Result<()> {
             tag_key: String::new(),
         }],
         explicit: false,
+        ..Default::default()
     };
     let mut uid = tsdb.uids().send_compressed(Gzip);
     is_too_large(&call_error(uid.get_or_create_uids(request).await)?);

@@ -285,6 +285,7 @@ async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
             tag_key: String::new(),
         }],
         explicit: false,
+        ..Default::default()
     };
     let address = tsdb.uid_address();
     let mut client =

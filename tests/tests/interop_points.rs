@@ -210,6 +210,7 @@ impl Alone {
                     })
                     .collect(),
                 explicit: true,
+                ..Default::default()
             };
             let results = self.oxtsdb.uids().get_or_create_uids(request).await?;
             let created = results.into_inner().results.iter().all(|result| result.created);

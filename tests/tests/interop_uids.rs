@@ -56,6 +56,7 @@ async fn assign_by_oxtsdb(
             })
             .collect(),
         explicit: false,
+        ..Default::default()
     };
     let results = client.get_or_create_uids(request).await?.into_inner().results;
     ensure!(results.len() == names.len(), "{} responses", results.len());

@@ -92,6 +92,7 @@ async fn resolves_each_name_in_both_directions() -> anyhow::Result<()> {
         let request = LookupUidsRequest {
             names: names.to_vec(),
             bypass_cache,
+            ..Default::default()
         };
         let uids = tsdb.uids().lookup_uids(request).await?.into_inner().results;
         let uids_of_values = MAPPINGS.map(|(kind, _, uid)| UidValue {
@@ -101,6 +102,7 @@ async fn resolves_each_name_in_both_directions() -> anyhow::Result<()> {
         let request = LookupNamesRequest {
             uids: uids_of_values.to_vec(),
             bypass_cache,
+            ..Default::default()
         };
         let names = tsdb.uids().lookup_names(request).await?.into_inner().results;
         assert_eq!((uids.len(), names.len()), (MAPPINGS.len(), MAPPINGS.len()));

@@ -48,6 +48,7 @@ async fn assign(
         let request = GetOrCreateUidsRequest {
             names: batch.to_vec(),
             explicit: false,
+            ..Default::default()
         };
         let results = client.get_or_create_uids(request).await?.into_inner().results;
         ensure!(results.len() == batch.len(), "{} responses", results.len());
@@ -103,6 +104,7 @@ async fn stored(tsdb: &Tsdb) -> anyhow::Result<Mappings> {
                 })
                 .collect(),
             bypass_cache: true,
+            ..Default::default()
         };
         let results = tsdb.uids().lookup_names(request).await?.into_inner().results;
         for (((_, name), uid), result) in batch.iter().zip(results) {

@@ -89,6 +89,7 @@ async fn assign(server: &Tsdb, kind: UidKind, names: Vec<String>) -> anyhow::Res
     let request = GetOrCreateUidsRequest {
         names: names.collect(),
         explicit: true,
+        ..Default::default()
     };
     let response = server.uids().get_or_create_uids(request).await?.into_inner();
     ensure!(

@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use crate::cache::UidCache;
 use crate::error::UidServiceError;
 use crate::flight::{Flights, Leader};
+use crate::in_use::InUse;
 use crate::layout::PerKind;
 use crate::reclaim::free::FreeNumbers;
 use crate::suggest::Mapping;
@@ -59,6 +60,7 @@ struct Inner {
     scarcity: Scarcity,
     assignments: Arc<Assignments>,
     free: FreeNumbers,
+    in_use: InUse,
     in_flight: Flights<KindName, Outcome>,
     queue: Mutex<Queue>,
     /// Held while a batch is written.
@@ -79,6 +81,7 @@ impl Assigner {
         cache: UidCache,
         assignments: Arc<Assignments>,
         free: FreeNumbers,
+        in_use: InUse,
     ) -> Self {
         let scarcity = Scarcity::new(table.layout().clone());
         Self(Arc::new(Inner {
@@ -87,6 +90,7 @@ impl Assigner {
             scarcity,
             assignments,
             free,
+            in_use,
             in_flight: Flights::new(),
             queue: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -191,7 +195,7 @@ impl Inner {
             }
             let names: Vec<KindName> = batch.iter().flat_map(Leader::keys).cloned().collect();
             let mark = self.cache.mark();
-            let outcomes = assign_batch(&self.table, &self.free, &names).await;
+            let outcomes = assign_batch(&self.table, &self.free, &self.in_use, &names).await;
             let mut assigned: PerKind<Vec<Mapping>> = PerKind::default();
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
                 if let Ok(Assigned { uid, created: true }) = outcome {
@@ -229,9 +233,14 @@ fn bytes_of(leader: &Leader<KindName, Outcome>) -> usize {
 }
 
 /// Assigns distinct names, by the protocol that the store supports.
-async fn assign_batch(table: &UidTable, free: &FreeNumbers, names: &[KindName]) -> Vec<Outcome> {
+async fn assign_batch(
+    table: &UidTable,
+    free: &FreeNumbers,
+    in_use: &InUse,
+    names: &[KindName],
+) -> Vec<Outcome> {
     match table.store().atomic() {
-        Some(commit) => atomic::assign(table, free, commit, names).await,
-        None => stepwise::assign(table, free, names).await,
+        Some(commit) => atomic::assign(table, free, in_use, commit, names).await,
+        None => stepwise::assign(table, free, in_use, names).await,
     }
 }

@@ -109,6 +109,38 @@ pub enum UidServiceError {
         /// The last number that was tried.
         number: u64,
     },
+    /// The counter is below a UID that series use: the table was lost or replaced by an older copy.
+    #[error(
+        "`{kind}` assigns no UIDs: its counter is {counter}, series use UIDs up to {in_use}; restore the table of UIDs, \
+         or run `tsdb uid recover`"
+    )]
+    CounterBelowUse {
+        /// The kind.
+        kind: UidKind,
+        /// The counter.
+        counter: u64,
+        /// The highest UID in use.
+        in_use: u64,
+    },
+    /// The table is not the one that the caller's points were written with.
+    #[error(
+        "table {found:016x} of UIDs is not the one that the points were written with, {expected:016x}: the folder of \
+         UIDs was removed, or belongs to another deployment"
+    )]
+    OtherTable {
+        /// The identity in the request.
+        expected: u64,
+        /// The identity of the table.
+        found: u64,
+    },
+    /// Data services use more random UIDs than the service remembers.
+    #[error("data services use more than {limit} random UIDs of `{kind}`")]
+    TooManyInUse {
+        /// The kind.
+        kind: UidKind,
+        /// The limit.
+        limit: usize,
+    },
     /// The counter cell does not hold 8 bytes.
     #[error("no UID can be assigned to `{kind}`: {source}")]
     CounterUnreadable {

@@ -3,6 +3,7 @@
 mod admin;
 mod change;
 mod convert;
+mod in_use;
 mod meta;
 pub(crate) mod reclaim;
 mod status;
@@ -74,6 +75,7 @@ impl UidService for UidServiceHandler {
             Purpose::Write
         };
         convert::check_batch("names", request.names.len())?;
+        in_use::note(&self.uids, request.in_use.as_ref()).await?;
         let rules = &self.uids.layout().name_rules;
         let (names, invalid) = partition(&request.names, |index, name| {
             Ok((convert::name(index, name, rules)?, convert::tag_key(name)))
@@ -109,6 +111,7 @@ impl UidService for UidServiceHandler {
 
         let request = request.into_inner();
         let (names, invalid) = self.names(&request.names, convert::any_stored())?;
+        in_use::check_table(&self.uids, request.table_id).await?;
         let found = self
             .uids
             .lookup_uids(&names, freshness(request.bypass_cache))
@@ -132,6 +135,7 @@ impl UidService for UidServiceHandler {
 
         let request = request.into_inner();
         convert::check_batch("uids", request.uids.len())?;
+        in_use::check_table(&self.uids, request.table_id).await?;
         let width = |kind| self.uids.layout().width(kind);
         let (uids, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
         let found = self
@@ -258,6 +262,8 @@ impl UidService for UidServiceHandler {
         _request: Request<pb::GetUidLayoutRequest>,
     ) -> Result<Response<pb::GetUidLayoutResponse>, Status> {
         let layout = self.uids.layout();
+        let table_id = self.uids.table_id().await;
+        let table_id = table_id.map_err(|error| status::status(&error))?;
         let kinds = UidKind::ALL.map(|kind| {
             let of_kind = layout.kinds.get(kind);
             pb::get_uid_layout_response::KindLayout {
@@ -271,7 +277,15 @@ impl UidService for UidServiceHandler {
             kinds: kinds.into(),
             extra_name_characters: layout.name_rules.extra_characters.clone(),
             max_name_length: i32::try_from(layout.name_rules.max_length).unwrap_or(i32::MAX),
+            table_id,
         }))
+    }
+
+    async fn report_uids_in_use(
+        &self,
+        request: Request<pb::ReportUidsInUseRequest>,
+    ) -> Result<Response<pb::ReportUidsInUseResponse>, Status> {
+        in_use::report(&self.uids, request.into_inner()).await
     }
 
     async fn get_uid_usage(
@@ -288,7 +302,7 @@ impl UidService for UidServiceHandler {
         Ok(Response::new(pb::GetUidUsageResponse {
             kinds: usages
                 .iter()
-                .map(|usage| usage::kind(self.uids.layout(), usage, &quotas))
+                .map(|usage| usage::kind(&self.uids, usage, &quotas))
                 .collect(),
             quotas: quotas.iter().map(usage::quota).collect(),
         }))

@@ -23,6 +23,7 @@ pub mod error;
 mod flight;
 pub mod fsck;
 pub mod grpc;
+pub mod in_use;
 pub mod layout;
 mod lookup;
 mod meta;
@@ -56,6 +57,7 @@ use tonic::service::Routes;
 
 pub use crate::grpc::reclaim::UidReclaimServiceHandler;
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
+use crate::in_use::KindState;
 use crate::meta::Metadata;
 use crate::policy::watch::LivePolicy;
 use crate::settings::UidConfig;
@@ -108,6 +110,15 @@ impl UidService {
     /// Adds the metrics of the service to those of the process.
     pub fn report_to(&self, admin: &Admin) {
         metrics::report(&admin.metrics, &self.domain);
+        let domain = Arc::downgrade(&self.domain);
+        admin.readiness.add_notes(move || {
+            let states = domain
+                .upgrade()
+                .map(|uids| uids.kind_states())
+                .unwrap_or_default();
+            let blocked = states.into_iter().filter(KindState::is_behind);
+            blocked.map(|state| state.to_string()).collect()
+        });
         let kinds = self.domain.layout().kinds;
         admin.describe(|facts| {
             facts.uid_widths = Some(WidthFacts {

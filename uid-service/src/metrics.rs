@@ -49,6 +49,15 @@ pub(crate) fn report(metrics: &Metrics, uids: &Arc<Uids>) {
                 Some((usage.kind.as_str(), left.as_secs_f64()))
             }),
         );
+        let states = uids.kind_states();
+        figures.gauge_by(
+            "uid_assignment_blocked",
+            "Whether the kind assigns no UIDs, because its counter is below a UID that series use",
+            "kind",
+            states
+                .iter()
+                .map(|state| (state.kind.as_str(), u64::from(state.is_behind()))),
+        );
         let cache = uids.cache();
         figures.gauge("uid_cache_entries", "Mappings in the cache", cache.entries());
         figures.gauge(

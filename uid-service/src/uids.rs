@@ -19,6 +19,7 @@ use crate::change::{ChangeRequest, Changes};
 use crate::coherence::{self, Coherence, REPLICA_LAG};
 use crate::error::UidServiceError;
 use crate::fsck::Fsck;
+use crate::in_use::{InUse, KindInUse, KindState};
 use crate::layout::UidLayout;
 use crate::lookup::{Absence, Lookup};
 use crate::policy::apply;
@@ -40,6 +41,9 @@ pub struct Uids {
     table: UidTable,
     lookup: Arc<Lookup>,
     assigner: Assigner,
+    in_use: InUse,
+    /// The identity of the table, once it was read.
+    table_id: tokio::sync::OnceCell<u64>,
     changes: Arc<Changes>,
     /// The task that completes abandoned changes. It ends with this object, even within a request to the store.
     completion: Mutex<JoinSet<()>>,
@@ -88,7 +92,14 @@ impl Uids {
         let free = FreeNumbers::new(Records::new(state.clone()), config.quarantine);
         let hub = Arc::new(Hub::new(config.max_watches));
         let assignments = Arc::new(Assignments::new(table.clone(), Arc::clone(&hub)));
-        let assigner = Assigner::new(table.clone(), cache, Arc::clone(&assignments), free);
+        let in_use = InUse::default();
+        let assigner = Assigner::new(
+            table.clone(),
+            cache,
+            Arc::clone(&assignments),
+            free,
+            in_use.clone(),
+        );
         let coherence = Arc::new(Coherence::new(
             Arc::clone(&lookup),
             assigner.clone(),
@@ -115,6 +126,8 @@ impl Uids {
             quarantine: config.quarantine,
             lookup,
             assigner,
+            in_use,
+            table_id: tokio::sync::OnceCell::new(),
             coherence,
             hub,
             assignments,
@@ -329,6 +342,57 @@ impl Uids {
         reclaim.step(step, mappings, now).await
     }
 
+    /// Identifies the table; 0 if other programs write to it, too: then it is part of one deployment with the points.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub(crate) async fn table_id(&self) -> Result<u64, UidServiceError> {
+        if self.has_other_writers() {
+            return Ok(0);
+        }
+        let identity = self.table_id.get_or_try_init(|| self.state.identity()).await;
+        Ok(*identity?)
+    }
+
+    /// Rejects a caller whose points were written with another table. `expected` 0: any.
+    ///
+    /// # Errors
+    ///
+    /// [`UidServiceError::OtherTable`], or the store fails.
+    pub(crate) async fn check_table(&self, expected: u64) -> Result<(), UidServiceError> {
+        if expected == 0 {
+            return Ok(());
+        }
+        match self.table_id().await? {
+            found if found == 0 || found == expected => Ok(()),
+            found => Err(UidServiceError::OtherTable { expected, found }),
+        }
+    }
+
+    /// Notes UIDs that series use: they are not assigned.
+    ///
+    /// # Errors
+    ///
+    /// There are too many random ones.
+    pub(crate) fn note_in_use(&self, kinds: &[KindInUse]) -> Result<(), UidServiceError> {
+        self.in_use.add(kinds)
+    }
+
+    /// Compares the counters with the UIDs in use.
+    ///
+    /// # Errors
+    ///
+    /// A counter cannot be read.
+    pub(crate) async fn compare_with_use(&self) -> Result<Vec<KindState>, UidServiceError> {
+        self.in_use.refresh(&self.table).await
+    }
+
+    /// The state of each kind with sequential UIDs when the counters were compared last.
+    pub(crate) fn kind_states(&self) -> Vec<KindState> {
+        self.in_use.states(&self.table)
+    }
+
     /// Streams the records of all UIDs that are being reclaimed, by kind and UID.
     ///
     /// # Errors
@@ -351,8 +415,10 @@ impl Uids {
         self.table.store().has_other_writers()
     }
 
-    /// Reads the rules file again if it has changed, and counts the names of new quotas.
+    /// Reads the rules file again if it has changed, counts the names of new quotas, and compares counters with UIDs in
+    /// use.
     pub(crate) async fn upkeep(&self, now: SystemTime) {
+        self.in_use.keep_up(&self.table).await;
         let policy = self.policy.clone();
         // Reads a file.
         drop(tokio::task::spawn_blocking(move || policy.reload()).await);

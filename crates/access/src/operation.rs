@@ -190,6 +190,7 @@ pub static GRPC: &[Operation] = &[
     repair("oxtsdb.uid.v1.UidService/DeleteUid"),
     read("oxtsdb.uid.v1.UidService/WatchUids"),
     operate("oxtsdb.uid.v1.UidService/DropUidCaches"),
+    write("oxtsdb.uid.v1.UidService/ReportUidsInUse"),
     read("oxtsdb.uid.v1.UidService/GetUidUsage"),
     operate("oxtsdb.uid.v1.UidAdminService/FsckUids"),
     repair("oxtsdb.uid.v1.UidAdminService/RepairUids"),

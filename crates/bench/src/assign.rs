@@ -140,6 +140,7 @@ async fn over_grpc(
         GetOrCreateUidsRequest {
             names: names.collect(),
             explicit: true,
+            ..Default::default()
         }
     });
     let calls = Calls::new("GetOrCreateUids", requests, arguments.names, arguments.in_flight);

@@ -83,6 +83,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         GetOrCreateUidsRequest {
             names: numbers.map(name).collect(),
             explicit: false,
+            ..Default::default()
         }
     });
     let calls = Calls::new("GetOrCreateUids", assign, arguments.names, arguments.in_flight);
@@ -100,6 +101,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let lookup = batches(0..warm, arguments.lookup_batch, |numbers| LookupUidsRequest {
         names: numbers.map(name).collect(),
         bypass_cache: false,
+        ..Default::default()
     });
     let calls = Calls::new("LookupUids", lookup, warm, arguments.in_flight);
     let count = |response: &LookupUidsResponse| {
@@ -115,6 +117,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let lookup = batches(0..warm, arguments.lookup_batch, |numbers| LookupNamesRequest {
         uids: numbers.map(uid).collect(),
         bypass_cache: false,
+        ..Default::default()
     });
     let calls = Calls::new("LookupNames", lookup, warm, arguments.in_flight);
     let count = |response: &LookupNamesResponse| {

@@ -75,33 +75,27 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The methods of a client with a `connection` that set the deadline of its calls.
+/// The methods of a client with a `connection` that set the deadline of its calls. The client has a method
+/// `with_connection`, which returns the same client with another one.
 macro_rules! deadline_methods {
     () => {
         /// The same client, whose calls have to be complete at `deadline`.
         #[must_use]
         pub fn with_deadline(&self, deadline: std::time::Instant) -> Self {
-            Self {
-                connection: self.connection.with_deadline(Some(deadline)),
-            }
+            self.with_connection(self.connection.with_deadline(Some(deadline)))
         }
 
         /// The same client, whose calls have no deadline.
         #[must_use]
         pub fn without_deadline(&self) -> Self {
-            Self {
-                connection: self.connection.with_deadline(None),
-            }
+            self.with_connection(self.connection.with_deadline(None))
         }
 
         /// The same client, whose calls have to be complete within `timeout` from now.
         #[must_use]
         pub fn with_timeout(&self, timeout: std::time::Duration) -> Self {
-            Self {
-                connection: self
-                    .connection
-                    .with_deadline(std::time::Instant::now().checked_add(timeout)),
-            }
+            let deadline = std::time::Instant::now().checked_add(timeout);
+            self.with_connection(self.connection.with_deadline(deadline))
         }
     };
 }

@@ -36,6 +36,10 @@ impl DataClient {
         &self.connection
     }
 
+    const fn with_connection(&self, connection: Connection) -> Self {
+        Self { connection }
+    }
+
     deadline_methods!();
 
     /// Writes points, in as many requests as they need, one after the other. Returns how many are stored, and

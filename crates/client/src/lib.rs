@@ -81,9 +81,9 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, QuotaUsage, ReclaimState,
+    AssignedUid, Custom, KindLayout, KindState, KindUsage, NewName, PurgedUidMeta, QuotaUsage, ReclaimState,
     ReclaimedUid, SuggestPage, UidClient, UidEvent, UidLayout, UidMapping, UidMeta, UidMetaAction, UidUsage,
-    UidWatch, WatchOptions, WatchUpdate,
+    UidUse, UidWatch, WatchOptions, WatchUpdate,
 };
 pub use uid_set::UidSet;
 pub use write::{Aggregate, Rollup};

@@ -1,10 +1,13 @@
 //! The client of the UID service.
 
 mod fsck;
+mod in_use;
 pub(crate) mod meta;
 mod reclaim;
 mod types;
 mod watch;
+
+use std::sync::Arc;
 
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{
@@ -21,6 +24,7 @@ use crate::call::{CallOptions, Connection, configured, deadline_methods, send};
 use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
+pub use in_use::{KindState, UidUse};
 pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
 pub use reclaim::{ReclaimState, ReclaimedUid};
 pub use types::{
@@ -45,6 +49,8 @@ const MAX_PAGE: usize = 3000;
 #[derive(Clone, Debug)]
 pub struct UidClient {
     connection: Connection,
+    /// The UIDs that the caller's series use.
+    uid_use: Option<Arc<dyn UidUse>>,
 }
 
 impl UidClient {
@@ -60,7 +66,17 @@ impl UidClient {
     }
 
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection }
+        Self {
+            connection,
+            uid_use: None,
+        }
+    }
+
+    fn with_connection(&self, connection: Connection) -> Self {
+        Self {
+            connection,
+            uid_use: self.uid_use.clone(),
+        }
     }
 
     deadline_methods!();
@@ -109,8 +125,10 @@ impl UidClient {
 
         let mut assigned = Vec::with_capacity(names.len());
         for names in names.chunks(ASSIGN_BATCH) {
+            let names_to_assign: Vec<UidName> = names.iter().map(&message).collect();
             let message = GetOrCreateUidsRequest {
-                names: names.iter().map(&message).collect(),
+                in_use: self.in_use(&names_to_assign),
+                names: names_to_assign,
                 explicit,
             };
             let send = send!(self.generated(), get_or_create_uids);
@@ -147,6 +165,7 @@ impl UidClient {
             let message = LookupUidsRequest {
                 names: names.iter().map(uid_name).collect(),
                 bypass_cache: false,
+                table_id: self.table_id(),
             };
             let send = send!(self.generated(), lookup_uids);
             let method = "oxtsdb.uid.v1.UidService/LookupUids";
@@ -178,6 +197,7 @@ impl UidClient {
             let message = LookupNamesRequest {
                 uids: uids.iter().map(uid_value).collect(),
                 bypass_cache: false,
+                table_id: self.table_id(),
             };
             let send = send!(self.generated(), lookup_names);
             let method = "oxtsdb.uid.v1.UidService/LookupNames";

@@ -36,7 +36,10 @@ impl HighestUids {
     /// Adds a series: the number of its metric and the tags of its key.
     pub(crate) fn add(&mut self, metric: u64, tags: &[u8], widths: &UidWidths) {
         let (tagk, tagv) = (widths.tagk.bytes(), widths.tagv.bytes());
-        let mut highest = Self { metric, ..Self::default() };
+        let mut highest = Self {
+            metric,
+            ..Self::default()
+        };
         for tag in tags.chunks_exact(tagk + tagv) {
             highest.tagk = highest.tagk.max(uid_number(&tag[..tagk]));
             highest.tagv = highest.tagv.max(uid_number(&tag[tagk..]));

@@ -22,8 +22,8 @@ mod columns;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod error;
-mod keyed;
 mod highest_uids;
+mod keyed;
 pub mod logical_table;
 pub mod memory;
 pub mod parts;

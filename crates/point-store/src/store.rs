@@ -10,7 +10,8 @@ use oxtsdb_resources::Durations;
 use oxtsdb_schema::{TagkUid, TagvUid};
 
 use crate::{
-    Columns, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, Statistics, TagTest,
+    Columns, HighestUids, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber,
+    Statistics, TagTest,
 };
 
 /// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
@@ -226,6 +227,12 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
 
     /// Replaces `key` by the key of a series; `false` if there is no such series.
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool;
+
+    /// The highest UID of each kind that its series use, also series whose points were deleted; `None` if other programs
+    /// write to the store, so that it does not know all series.
+    fn highest_uids(&self) -> Option<HighestUids> {
+        None
+    }
 
     /// The UIDs of the metrics that have series, ascending.
     fn metrics(&self) -> Vec<Vec<u8>>;

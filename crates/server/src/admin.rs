@@ -3,7 +3,7 @@
 //! ```text
 //!   GET /metrics          OpenMetrics text
 //!   GET /healthz          200 while the process responds; it never asks the store
-//!   GET /readyz           200 while the services can serve, else 503 with the reasons
+//!   GET /readyz           200 while the services can serve, with what an operator has to repair; else 503 with the reasons
 //!   GET /debug/...        pages that services add, as JSON
 //! ```
 //!

@@ -166,6 +166,7 @@ impl Rejection {
                 UidRejection::Denied { .. }
                 | UidRejection::QuotaExceeded(_)
                 | UidRejection::SpaceExhausted
+                | UidRejection::CounterBehind { .. }
                 | UidRejection::StoreFull { .. }
                 | UidRejection::Unavailable { .. }
                 | UidRejection::Other { .. } => Rejection::Storage(reason.to_string()),

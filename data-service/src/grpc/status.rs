@@ -219,6 +219,7 @@ fn of_rejection(rejection: &UidRejection) -> (Code, ErrorReason) {
         UidRejection::Denied { .. } => (Code::FailedPrecondition, ErrorReason::AssignmentRejected),
         UidRejection::QuotaExceeded(_) => (Code::ResourceExhausted, ErrorReason::QuotaExceeded),
         UidRejection::SpaceExhausted => (Code::ResourceExhausted, ErrorReason::UidSpaceExhausted),
+        UidRejection::CounterBehind { .. } => (Code::FailedPrecondition, ErrorReason::UidCounterBehind),
         UidRejection::InvalidName { .. } => (Code::InvalidArgument, ErrorReason::InvalidName),
         UidRejection::StoreFull { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
         UidRejection::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),

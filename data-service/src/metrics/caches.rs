@@ -30,6 +30,22 @@ pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
             "0 from a failed call of a write to the UID service until it succeeds",
             u64::from(uids.is_available()),
         );
+        let health = uids.uid_health();
+        figures.gauge_by(
+            "uid_service_blocked",
+            "Whether the UID service assigns no UIDs of the kind, because its counter is below a UID that series use",
+            "kind",
+            health
+                .kinds
+                .iter()
+                .map(|state| (state.kind.as_str(), u64::from(state.is_blocked()))),
+        );
+        figures.gauge_by(
+            "uids_without_name",
+            "UIDs of series that the UID service does not know, of all metrics, or 4096 of them, and the highest of tags",
+            "kind",
+            health.nameless.iter().map(|(kind, count)| (kind.as_str(), *count)),
+        );
         figures.counter("series_cache_hits", "Points whose series was cached", series.hits);
         figures.counter(
             "series_cache_misses",

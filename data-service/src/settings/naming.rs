@@ -18,6 +18,11 @@ pub struct NamingSettings {
     /// not expire
     #[arg(long, env = "OXTSDB_NAME_CACHE_TTL_SECONDS", value_name = "SECONDS", default_value_t = Self::default().name_cache_ttl_seconds)]
     pub name_cache_ttl_seconds: u64,
+
+    /// Start although the points in --data-dir were written with another table of UIDs, and use that of the UID
+    /// service from now on. For one start after the folder of UIDs was lost; then run `tsdb uid recover`
+    #[arg(long, env = "OXTSDB_ACCEPT_UID_TABLE", default_value_t = Self::default().accept_uid_table)]
+    pub accept_uid_table: bool,
 }
 
 impl Default for NamingSettings {
@@ -25,6 +30,7 @@ impl Default for NamingSettings {
         Self {
             uid_start_timeout_seconds: 60,
             name_cache_ttl_seconds: 600,
+            accept_uid_table: false,
         }
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::cache::NameCache;
 use super::changes::UidChanges;
+use super::in_use::SeriesUse;
 use super::outage::Outage;
 use super::requests::with_deadline;
 use super::{Inner, Uids, UidsError, watch};
@@ -52,8 +53,13 @@ impl Uids {
         }
         let cache_bytes = u64::try_from(settings.memory.name_cache_mib << 20).unwrap_or(u64::MAX);
         let auto_creates = |kind: &UidKind| layout.kind(*kind).is_some_and(|layout| layout.auto_create);
+        let is_random = |kind: &UidKind| layout.kind(*kind).is_some_and(|layout| layout.random);
+        let random = UidKind::ALL.into_iter().filter(is_random).collect();
+        let uses = Arc::new(SeriesUse::new(widths, random));
         let uids = Uids(Arc::new(Inner {
-            client,
+            client: client.with_uid_use(Arc::clone(&uses) as _),
+            uses,
+            table_id: layout.table_id,
             layout: settings.tables.row_key_layout(widths).map_err(mismatch)?,
             name_rules: name_rules(&layout),
             auto_create: UidKind::ALL.into_iter().filter(auto_creates).collect(),

@@ -28,7 +28,8 @@ pub enum UidsError {
         /// The error of the service.
         detail: String,
     },
-    /// The layout of the service does not match the settings.
+    /// The layout of the service does not match the settings, or its table is not the one that the points were written
+    /// with.
     #[error("UID service does not fit: {detail}")]
     Layout {
         /// The difference.
@@ -65,6 +66,7 @@ impl UidsError {
     pub(crate) fn from_client(error: Error) -> Self {
         let code = error.code();
         let is_overloaded = error.reason() == Some(ErrorReason::Overloaded);
+        let is_mismatch = error.reason() == Some(ErrorReason::TableMismatch);
         let detail = match error {
             Error::Connection { message, .. } => return Self::Unavailable { detail: message },
             Error::Protocol { message } => return Self::InvalidResponse { detail: message },
@@ -78,6 +80,7 @@ impl UidsError {
             Code::Unavailable if is_overloaded => Self::Busy { detail },
             Code::Unavailable => Self::Unavailable { detail },
             Code::ResourceExhausted | Code::Aborted | Code::Cancelled => Self::Busy { detail },
+            Code::FailedPrecondition if is_mismatch => Self::Layout { detail },
             code => Self::Rejected {
                 detail: format!("{code:?}: {detail}"),
             },
@@ -113,6 +116,12 @@ pub enum UidRejection {
     /// All UIDs of the kind are in use.
     #[error("cannot be assigned: all UIDs of its kind are in use")]
     SpaceExhausted,
+    /// The service would assign UIDs that series use.
+    #[error("cannot be assigned: {detail}")]
+    CounterBehind {
+        /// The error of the service.
+        detail: String,
+    },
     /// The name violates the service's rules, which are stricter than ours.
     #[error("is rejected: {detail}")]
     InvalidName {
@@ -167,6 +176,7 @@ impl UidRejection {
             })),
             Some(ErrorReason::AutoCreateDisabled) => Self::AutoCreateDisabled,
             Some(ErrorReason::UidSpaceExhausted) => Self::SpaceExhausted,
+            Some(ErrorReason::UidCounterBehind) => Self::CounterBehind { detail },
             Some(ErrorReason::InvalidName) => Self::InvalidName { detail },
             Some(ErrorReason::StoreFull) => Self::StoreFull { detail },
             _ if retryable => Self::Unavailable { detail },

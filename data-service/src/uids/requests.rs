@@ -144,7 +144,7 @@ pub(super) fn with_deadline(client: &UidClient, deadline: Option<Instant>) -> Ui
     }
 }
 
-fn not_found(rejection: &Rejection) -> bool {
+pub(super) fn not_found(rejection: &Rejection) -> bool {
     // An invalid name has no UID.
     matches!(
         rejection.reason,

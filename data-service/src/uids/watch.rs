@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use oxtsdb_client::{UidEvent, WatchOptions, WatchUpdate};
+use oxtsdb_schema::UidKind;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -60,12 +61,17 @@ pub(super) async fn start(uids: &Uids) {
     let first = tokio::time::timeout(START, watch.next()).await.ok();
     follower.follow(first).await;
     tokio::spawn(async move {
+        let mut opened = watch.opened();
         loop {
             let update = match follower.waiting.front() {
                 Some((due, _)) => tokio::time::timeout_at(*due, watch.next()).await.ok(),
                 None => Some(watch.next().await),
             };
             if follower.follow(update).await.is_none() {
+                return;
+            }
+            let was_opened = std::mem::replace(&mut opened, watch.opened()) != opened;
+            if follower.compare_use(was_opened, watch.counters()).await.is_none() {
                 return;
             }
         }
@@ -116,6 +122,17 @@ impl Follower {
             if !lag.is_zero() {
                 self.forget_again(now + lag + IN_FLIGHT, stale);
             }
+        }
+        Some(())
+    }
+
+    /// Compares the UIDs in use with the service if the watch was opened again: another process may respond.
+    async fn compare_use(&self, was_opened: bool, counters: &[(UidKind, u64)]) -> Option<()> {
+        let uids = Uids(self.inner.upgrade()?);
+        uids.note_assigned(counters).await;
+        // A repair by an operator ends the state, too.
+        if was_opened || uids.uid_health().has_blocked_kinds() {
+            uids.compare_use().await;
         }
         Some(())
     }

@@ -119,6 +119,7 @@ async fn assign(both: &Both, by_opentsdb: bool, name: &str) -> anyhow::Result<St
             tag_key: String::new(),
         }],
         explicit: true,
+        ..Default::default()
     };
     let response = both.oxtsdb.uids().get_or_create_uids(request).await?.into_inner();
     match response

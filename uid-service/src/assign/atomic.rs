@@ -15,6 +15,7 @@ use tracing::warn;
 use super::outcome::{ATTEMPTS, Assigned, MAX_SKIPPED, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
+use crate::in_use::InUse;
 use crate::meta::new_document;
 use crate::reclaim::Record;
 use crate::reclaim::free::FreeNumbers;
@@ -23,13 +24,14 @@ use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, reverse
 pub(super) async fn assign(
     table: &UidTable,
     free: &FreeNumbers,
+    in_use: &InUse,
     commit: &dyn AtomicCommit,
     names: &[KindName],
 ) -> Vec<Outcome> {
     let mut contended = Vec::new();
     for attempt in 0..ATTEMPTS {
         let known = if attempt == 0 { Known::Assumed } else { Known::Read };
-        let mut plan = Plan::new(table, free, names, known).await;
+        let mut plan = Plan::new(table, free, in_use, names, known).await;
         if plan.batch.is_empty() {
             return plan.outcomes;
         }
@@ -84,7 +86,13 @@ struct Plan {
 }
 
 impl Plan {
-    async fn new(table: &UidTable, free: &FreeNumbers, names: &[KindName], source: Known) -> Self {
+    async fn new(
+        table: &UidTable,
+        free: &FreeNumbers,
+        in_use: &InUse,
+        names: &[KindName],
+        source: Known,
+    ) -> Self {
         let found = match source {
             Known::Assumed => vec![Ok(None); names.len()],
             Known::Read => table.uids(names).await,
@@ -114,9 +122,9 @@ impl Plan {
                 continue;
             }
             let reserved = if table.layout().kinds.get(kind).random {
-                reserve_random(table, kind, missing.len()).await
+                reserve_random(table, in_use, kind, missing.len()).await
             } else {
-                plan.reserve_sequential(table, free, kind, missing.len(), source)
+                plan.reserve_sequential(table, (free, in_use), kind, missing.len(), source)
                     .await
             };
             plan.assign(kind, names, &missing, reserved, table.layout().realtime_meta);
@@ -128,12 +136,13 @@ impl Plan {
     async fn reserve_sequential(
         &mut self,
         table: &UidTable,
-        released: &FreeNumbers,
+        (released, in_use): (&FreeNumbers, &InUse),
         kind: UidKind,
         count: usize,
         source: Known,
     ) -> Reserved {
         let counter = table.counter(kind).await?;
+        in_use.check(kind, counter.number)?;
         let width = table.layout().width(kind);
         let max = width.max_number();
         let mut next = counter.number;
@@ -256,7 +265,7 @@ impl Plan {
 /// Free UIDs, and the error of the names that get none if these are too few.
 type Reserved = Result<(Vec<Uid>, UidServiceError), UidServiceError>;
 
-async fn reserve_random(table: &UidTable, kind: UidKind, count: usize) -> Reserved {
+async fn reserve_random(table: &UidTable, in_use: &InUse, kind: UidKind, count: usize) -> Reserved {
     let width = table.layout().width(kind);
     let mut seen = HashSet::new();
     let mut free = Vec::with_capacity(count);
@@ -264,7 +273,9 @@ async fn reserve_random(table: &UidTable, kind: UidKind, count: usize) -> Reserv
         if free.len() == count {
             break;
         }
-        let candidates = random::draw(width, count - free.len(), &seen);
+        let candidates = random::draw(width, count - free.len(), |uid| {
+            seen.contains(&uid) || in_use.has_random(kind, uid)
+        });
         for (uid, taken) in candidates.iter().zip(table.taken(kind, &candidates).await?) {
             seen.insert(*uid);
             if !taken {

@@ -15,7 +15,7 @@
 //!
 //! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; it has neither batches nor the deletion of orphans.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::SystemTime;
 
 use futures::StreamExt as _;
@@ -28,6 +28,7 @@ use super::claim::{Claim, Claims};
 use super::outcome::{ATTEMPTS, Assigned, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
+use crate::in_use::InUse;
 use crate::meta::new_document;
 use crate::reclaim::free::FreeNumbers;
 use crate::table::{KindName, NAME, UidTable, counter_cell};
@@ -44,7 +45,12 @@ const CONCURRENCY: usize = 32;
 /// Attempts of an increment whose response is lost. (OpenTSDB: 3.)
 const INCREMENTS: u32 = 3;
 
-pub(super) async fn assign(table: &UidTable, free: &FreeNumbers, names: &[KindName]) -> Vec<Outcome> {
+pub(super) async fn assign(
+    table: &UidTable,
+    free: &FreeNumbers,
+    in_use: &InUse,
+    names: &[KindName],
+) -> Vec<Outcome> {
     let found = table.uids(names).await;
     let (known, mut outcomes): (Vec<bool>, Vec<Outcome>) = found
         .into_iter()
@@ -56,7 +62,7 @@ pub(super) async fn assign(table: &UidTable, free: &FreeNumbers, names: &[KindNa
         let missing = (0..names.len())
             .filter(|index| names[*index].0 == kind && !known[*index])
             .collect();
-        assign_kind(table, free, kind, names, missing)
+        assign_kind(table, (free, in_use), kind, names, missing)
     });
     for (index, outcome) in futures::future::join_all(kinds).await.concat() {
         outcomes[index] = outcome;
@@ -90,7 +96,7 @@ async fn put_documents(table: &UidTable, names: &[KindName], outcomes: &[Outcome
 /// Assigns UIDs to the names at `missing`, all of one kind. Returns each outcome with its index.
 async fn assign_kind(
     table: &UidTable,
-    free: &FreeNumbers,
+    (free, in_use): (&FreeNumbers, &InUse),
     kind: UidKind,
     names: &[KindName],
     mut missing: Vec<usize>,
@@ -101,12 +107,12 @@ async fn assign_kind(
     } else {
         ROUNDS
     };
-    let mut in_use = None;
+    let mut taken = None;
     for _ in 0..rounds {
         if missing.is_empty() {
             return outcomes;
         }
-        let (mut uids, shortage) = match reserve(table, kind, missing.len()).await {
+        let (mut uids, shortage) = match reserve(table, in_use, kind, missing.len()).await {
             Ok(reserved) => reserved,
             Err(error) => {
                 warn!(%kind, %error, "failed to reserve UIDs");
@@ -150,7 +156,7 @@ async fn assign_kind(
                 Ok(Claim::InUse) => {
                     warn!(%kind, %uid, "a reserved UID is in use; check the table");
                     missing.push(index);
-                    in_use = Some(uid);
+                    taken = Some(uid);
                     continue;
                 }
                 Err(error) => Err(error),
@@ -158,7 +164,7 @@ async fn assign_kind(
             outcomes.push((index, outcome));
         }
     }
-    if let Some(last) = in_use {
+    if let Some(last) = taken {
         let error = no_free_uid(table, kind, last);
         outcomes.extend(missing.into_iter().map(|index| (index, Err(error.clone()))));
     }
@@ -182,12 +188,13 @@ fn no_free_uid(table: &UidTable, kind: UidKind, last: Uid) -> UidServiceError {
 /// Reserves `count` UIDs. Returns them, and the error of the names that get none if these are too few.
 async fn reserve(
     table: &UidTable,
+    in_use: &InUse,
     kind: UidKind,
     count: usize,
 ) -> Result<(Vec<Uid>, UidServiceError), UidServiceError> {
     let width = table.layout().width(kind);
     if table.layout().kinds.get(kind).random {
-        let uids = random::draw(width, count, &HashSet::new());
+        let uids = random::draw(width, count, |uid| in_use.has_random(kind, uid));
         return Ok((
             uids,
             UidServiceError::NoFreeRandomUid {
@@ -200,6 +207,7 @@ async fn reserve(
     let exhausted = UidServiceError::SpaceExhausted { kind, width, max };
     for attempt in 0..ATTEMPTS {
         let counter = table.counter(kind).await?;
+        in_use.check(kind, counter.number)?;
         let left = max.saturating_sub(counter.number);
         let reserved = left.min(count as u64);
         if reserved == 0 {

@@ -104,6 +104,22 @@ fn describe(failure: &UidServiceError) -> Described {
         E::NoFreeRandomUid { kind, .. } | E::CounterBehind { kind, .. } => {
             (Code::Unavailable, ErrorReason::NoFreeUid, of_kind(*kind))
         }
+        E::CounterBelowUse {
+            kind,
+            counter,
+            in_use,
+        } => {
+            let mut metadata = of_kind(*kind);
+            metadata.push(("counter", counter.to_string()));
+            metadata.push(("in_use", in_use.to_string()));
+            (Code::FailedPrecondition, ErrorReason::UidCounterBehind, metadata)
+        }
+        E::OtherTable { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch, Vec::new()),
+        E::TooManyInUse { kind, limit } => {
+            let mut metadata = of_kind(*kind);
+            metadata.push(("limit", limit.to_string()));
+            (Code::ResourceExhausted, ErrorReason::MessageTooLarge, metadata)
+        }
         E::CounterUnreadable { kind, .. } | E::CounterNegative { kind, .. } => (
             Code::DataLoss,
             ErrorReason::CorruptCell,

@@ -4,11 +4,14 @@ use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::get_uid_usage_response::KindUsage as KindMessage;
 
 use super::convert;
-use crate::layout::UidLayout;
 use crate::policy::quota::QuotaUse;
+use crate::uids::Uids;
 use crate::usage::KindUsage;
 
-pub(super) fn kind(layout: &UidLayout, usage: &KindUsage, quotas: &[QuotaUse]) -> KindMessage {
+pub(super) fn kind(uids: &Uids, usage: &KindUsage, quotas: &[QuotaUse]) -> KindMessage {
+    let layout = uids.layout();
+    let states = uids.kind_states();
+    let state = states.iter().find(|state| state.kind == usage.kind);
     let of_kind = |quota: &&QuotaUse| quota.scope.kind == usage.kind && quota.scope.tag_key.is_none();
     let counted = quotas
         .iter()
@@ -27,6 +30,7 @@ pub(super) fn kind(layout: &UidLayout, usage: &KindUsage, quotas: &[QuotaUse]) -
         names,
         assigned_per_day: usage.forecast.assigned_per_day,
         exhaustion_time: usage.forecast.exhaustion.map(Into::into),
+        highest_in_use: state.map_or(0, |state| state.highest),
     }
 }
 

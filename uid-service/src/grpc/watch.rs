@@ -7,7 +7,7 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::{invalid_field, status as status_of};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::watch_uids_response::{self as response, event::Event as Message};
-use oxtsdb_schema::Name;
+use oxtsdb_schema::{Name, UidKind};
 use oxtsdb_server::Shutdown;
 use tonic::{Code, Status};
 
@@ -72,6 +72,12 @@ fn message(update: WatchUpdate, lag: Duration) -> pb::WatchUidsResponse {
             .map(|event| response::Event { event: Some(event) })
             .collect(),
         replica_lag: lag.try_into().ok(),
+        counters: UidKind::ALL
+            .map(|kind| response::KindCounter {
+                kind: convert::kind_number(kind),
+                number: *update.counters.get(kind),
+            })
+            .into(),
     }
 }
 

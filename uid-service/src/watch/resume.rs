@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::hub::{Subscription, UPDATE_EVENTS};
 use super::{Assignments, Event, Position, Token, Update};
 use crate::error::UidServiceError;
+use crate::layout::PerKind;
 use crate::lookup::Lookup;
 
 /// An update with its token.
@@ -24,6 +25,8 @@ pub struct WatchUpdate {
     pub events: Vec<Arc<Event>>,
     /// Where to resume after this update.
     pub resume_token: String,
+    /// The highest numbers that are reported as assigned.
+    pub counters: PerKind<u64>,
 }
 
 /// An open watch, and what it has missed.
@@ -69,6 +72,7 @@ impl Resumption {
             resync: update.resync,
             events: update.events,
             resume_token: token.encode(),
+            counters: self.position.counters,
         })
     }
 

@@ -70,6 +70,7 @@ async fn an_invalid_item_does_not_affect_the_others() {
     let request = pb::GetOrCreateUidsRequest {
         names,
         explicit: false,
+        ..Default::default()
     };
     let response = client.get_or_create_uids(request).await.unwrap().into_inner();
     let results: Vec<_> = response.results.into_iter().map(decoded).collect();
@@ -120,6 +121,7 @@ async fn a_batch_has_1_to_4096_items() {
         let request = pb::GetOrCreateUidsRequest {
             names: names.clone(),
             explicit: false,
+            ..Default::default()
         };
         let errors = [
             client.get_or_create_uids(request).await.unwrap_err(),
@@ -127,6 +129,7 @@ async fn a_batch_has_1_to_4096_items() {
                 .lookup_uids(pb::LookupUidsRequest {
                     names,
                     bypass_cache: false,
+                    ..Default::default()
                 })
                 .await
                 .unwrap_err(),
@@ -134,6 +137,7 @@ async fn a_batch_has_1_to_4096_items() {
                 .lookup_names(pb::LookupNamesRequest {
                     uids: vec![uid_value(Metric, "000001"); items],
                     bypass_cache: false,
+                    ..Default::default()
                 })
                 .await
                 .unwrap_err(),
@@ -153,6 +157,7 @@ async fn a_batch_has_1_to_4096_items() {
         .get_or_create_uids(pb::GetOrCreateUidsRequest {
             names,
             explicit: false,
+            ..Default::default()
         })
         .await
         .unwrap();
@@ -234,7 +239,11 @@ async fn the_cache_is_bypassed_on_request() {
     let mut uid_of_a = async |bypass_cache| {
         let names = vec![uid_name(Metric, "a")];
         let response = client
-            .lookup_uids(pb::LookupUidsRequest { names, bypass_cache })
+            .lookup_uids(pb::LookupUidsRequest {
+                names,
+                bypass_cache,
+                ..Default::default()
+            })
             .await
             .unwrap();
         match response.into_inner().results.remove(0).outcome.unwrap() {
@@ -490,6 +499,7 @@ async fn an_unavailable_store_fails_the_call() {
     let request = pb::GetOrCreateUidsRequest {
         names: names.clone(),
         explicit: false,
+        ..Default::default()
     };
     let results = broken
         .get_or_create_uids(request)
@@ -508,6 +518,7 @@ async fn an_unavailable_store_fails_the_call() {
         .lookup_uids(pb::LookupUidsRequest {
             names,
             bypass_cache: true,
+            ..Default::default()
         })
         .await
         .unwrap_err();

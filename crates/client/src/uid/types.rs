@@ -57,6 +57,8 @@ pub struct UidLayout {
     pub extra_name_characters: String,
     /// Longest name, in characters; 0: the service does not say.
     pub max_name_length: usize,
+    /// Identifies the table of names; 0: the service does not say.
+    pub table_id: u64,
 }
 
 /// The UIDs of one kind.
@@ -122,6 +124,8 @@ pub struct KindUsage {
     pub assigned_per_day: Option<f64>,
     /// When no UID will be left at this rate.
     pub exhaustion_time: Option<SystemTime>,
+    /// The highest UID that data services have reported to use; 0: none. Above `used` no UID is assigned.
+    pub highest_in_use: u64,
 }
 
 /// The contract's value of a kind.
@@ -185,6 +189,7 @@ pub(super) fn layout(response: pb::GetUidLayoutResponse) -> Result<UidLayout, Er
         kinds: kinds.collect::<Result<_, Error>>()?,
         extra_name_characters: response.extra_name_characters,
         max_name_length: usize::try_from(response.max_name_length).unwrap_or(0),
+        table_id: response.table_id,
     })
 }
 
@@ -198,6 +203,7 @@ pub(super) fn usage(response: pb::GetUidUsageResponse) -> Result<UidUsage, Error
             names: usage.names,
             assigned_per_day: usage.assigned_per_day,
             exhaustion_time: usage.exhaustion_time.and_then(|time| time.try_into().ok()),
+            highest_in_use: usage.highest_in_use,
         })
     });
     Ok(UidUsage {

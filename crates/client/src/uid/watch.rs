@@ -96,6 +96,8 @@ pub struct UidWatch {
     needs_resync: bool,
     pause: Duration,
     ready: VecDeque<WatchUpdate>,
+    opened: u64,
+    counters: Vec<(UidKind, u64)>,
 }
 
 impl UidWatch {
@@ -107,7 +109,19 @@ impl UidWatch {
             messages: None,
             pause: Duration::ZERO,
             ready: VecDeque::new(),
+            opened: 0,
+            counters: Vec::new(),
         }
+    }
+
+    /// How often it was opened: a change says that another process, or another replica, may respond.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// The highest assigned number of each kind with sequential UIDs, as of the last message.
+    pub fn counters(&self) -> &[(UidKind, u64)] {
+        &self.counters
     }
 
     /// Where another watch can resume after what this one has returned; `None` before the first message.
@@ -144,8 +158,9 @@ impl UidWatch {
                 tokio::time::sleep(self.pause).await;
                 let opened = self.client.open_watch(self.request());
                 let opened = tokio::time::timeout(LONGEST_HEARTBEAT, opened).await;
-                self.messages
-                    .insert(opened.map_err(|_| Error::DeadlineExceeded)??)
+                let opened = opened.map_err(|_| Error::DeadlineExceeded)??;
+                self.opened += 1;
+                self.messages.insert(opened)
             }
         };
         let patience = self.options.heartbeat * MISSED_HEARTBEATS;
@@ -192,6 +207,11 @@ impl UidWatch {
         }
         if updates.is_empty() {
             updates.push_back(WatchUpdate::Heartbeat);
+        }
+        for counter in &message.counters {
+            let kind = types::kind_from_wire(counter.kind)?;
+            self.counters.retain(|(known, _)| *known != kind);
+            self.counters.push((kind, counter.number));
         }
         if !message.resume_token.is_empty() {
             self.options.resume_token = Some(message.resume_token);

@@ -268,16 +268,6 @@ impl SeriesCatalogue {
         self.known.read().highest
     }
 
-    /// Whether a series has this metric UID, by its number.
-    pub fn has_metric(&self, uid: u64) -> bool {
-        self.known.read().metric_numbers.contains_key(&uid)
-    }
-
-    /// How many metrics have series.
-    pub fn metric_count(&self) -> usize {
-        self.known.read().metrics.len()
-    }
-
     /// Bytes of memory.
     pub fn byte_len(&self) -> usize {
         let known = self.known.read();

@@ -179,21 +179,6 @@ impl PartsStore {
         self.core.series.metrics()
     }
 
-    /// The highest UID of each kind that its series use; series that have no points any more count.
-    pub fn highest_uids(&self) -> HighestUids {
-        self.core.series.highest_uids()
-    }
-
-    /// Whether a series has this metric UID.
-    pub fn has_metric(&self, uid: u64) -> bool {
-        self.core.series.has_metric(uid)
-    }
-
-    /// How many metrics have series.
-    pub fn metric_count(&self) -> usize {
-        self.core.series.metric_count()
-    }
-
     /// Statistics.
     pub fn stats(&self) -> PartsStats {
         self.core.stats()
@@ -343,6 +328,10 @@ impl PointStore for PartsStore {
 
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
         self.core.series.key(series, key)
+    }
+
+    fn highest_uids(&self) -> Option<HighestUids> {
+        Some(self.core.series.highest_uids())
     }
 
     fn metrics(&self) -> Vec<Vec<u8>> {

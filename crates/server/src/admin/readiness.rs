@@ -1,6 +1,7 @@
 //! Readiness: whether the services of the process can serve.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +22,19 @@ struct State {
     shutdown: Mutex<Option<Shutdown>>,
     /// By the names of stores: whether they can serve.
     stores: Mutex<BTreeMap<String, bool>>,
+    notes: Mutex<Notes>,
+}
+
+type NoteSource = Box<dyn Fn() -> Vec<String> + Send>;
+
+/// Sources of notes.
+#[derive(Default)]
+struct Notes(Vec<NoteSource>);
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Notes").field(&self.0.len()).finish()
+    }
 }
 
 impl Readiness {
@@ -37,6 +51,16 @@ impl Readiness {
     /// Records whether a store can serve.
     pub(crate) fn set_store(&self, name: &str, serves: bool) {
         self.0.stores.lock().insert(name.to_owned(), serves);
+    }
+
+    /// Adds a source of notes: what an operator has to repair although the process serves. It must not block.
+    pub fn add_notes(&self, notes: impl Fn() -> Vec<String> + Send + 'static) {
+        self.0.notes.lock().0.push(Box::new(notes));
+    }
+
+    /// What an operator has to repair although the process serves.
+    pub fn notes(&self) -> Vec<String> {
+        self.0.notes.lock().0.iter().flat_map(|notes| notes()).collect()
     }
 
     /// Why the process cannot serve; empty if it can.
@@ -70,7 +94,9 @@ mod tests {
         assert_eq!(readiness.reasons(), ["starting: stores are opened and checked"]);
         readiness.started();
         readiness.set_store("tsdb", true);
+        readiness.add_notes(|| vec!["metrics assign nothing".to_owned()]);
         assert!(readiness.reasons().is_empty());
+        assert_eq!(readiness.notes(), ["metrics assign nothing"]);
         readiness.set_store("tsdb", false);
         readiness.set_store("tsdb-uid", true);
         assert_eq!(

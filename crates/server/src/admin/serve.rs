@@ -109,7 +109,11 @@ pub(super) async fn respond(
         "/readyz" => {
             let reasons = admin.readiness.reasons();
             match reasons.is_empty() {
-                true => response(StatusCode::OK, TEXT, "ready\n"),
+                true => {
+                    let lines = std::iter::once("ready".to_owned()).chain(admin.readiness.notes());
+                    let body: String = lines.map(|line| line + "\n").collect();
+                    response(StatusCode::OK, TEXT, body)
+                }
                 false => response(
                     StatusCode::SERVICE_UNAVAILABLE,
                     TEXT,

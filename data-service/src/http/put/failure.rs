@@ -32,6 +32,7 @@ pub(in crate::http) fn status_of_point(reason: &PointErrorReason) -> Option<Stat
         | UidRejection::Denied { .. }
         | UidRejection::QuotaExceeded(_)
         | UidRejection::SpaceExhausted
+        | UidRejection::CounterBehind { .. }
         | UidRejection::InvalidName { .. } => None,
     }
 }
