@@ -11,6 +11,7 @@ mod metapurge;
 mod metasync;
 pub(crate) mod progress;
 mod reclaim;
+mod recover;
 mod rename;
 mod suggest;
 pub(crate) mod top;
@@ -56,6 +57,7 @@ enum UidCommand {
     Fsck(fsck::FsckArgs),
     Watch(watch::WatchArgs),
     Reclaim(reclaim::ReclaimArgs),
+    Recover(recover::RecoverArgs),
     Treesync(treesync::TreesyncArgs),
     Treepurge(treepurge::TreepurgeArgs),
     /// Print how many UIDs are in use and left, until when, and the use of quotas
@@ -83,6 +85,7 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Fsck(args) => fsck::run(&server, args).await,
         UidCommand::Watch(args) => watch::run(&server, &args).await,
         UidCommand::Reclaim(args) => reclaim::run(&server, &args).await,
+        UidCommand::Recover(args) => recover::run(&server, &args).await,
         UidCommand::Usage(args) => usage::run(&server, &args).await,
         UidCommand::Treesync(args) => treesync::run(&args).await,
         UidCommand::Treepurge(args) => treepurge::run(&args).await,

@@ -65,6 +65,11 @@ impl UidHealth {
         self.other_table.is_some() || self.kinds.iter().any(KindState::is_blocked)
     }
 
+    /// Whether UIDs have no name.
+    pub(crate) fn has_nameless(&self) -> bool {
+        self.nameless.iter().any(|(_, count)| *count > 0)
+    }
+
     /// A sentence for each problem.
     pub(crate) fn notes(&self) -> Vec<String> {
         let blocked = self.kinds.iter().filter(|state| state.is_blocked());

@@ -30,6 +30,9 @@ const IN_FLIGHT: Duration = Duration::from_millis(500);
 /// The pause between two times that the caches are emptied because there is no watch.
 const WITHOUT_WATCH: Duration = Duration::from_secs(10);
 
+/// How often names of UIDs in use are looked up again while some have none.
+const NAMELESS: Duration = Duration::from_secs(10);
+
 /// Changes that wait for the lag of replicas. With more, everything is forgotten after it.
 const MAX_WAITING: usize = 1024;
 
@@ -57,6 +60,7 @@ pub(super) async fn start(uids: &Uids) {
         waiting: VecDeque::new(),
         interrupted: false,
         emptied_at: None,
+        compared_at: None,
     };
     let first = tokio::time::timeout(START, watch.next()).await.ok();
     follower.follow(first).await;
@@ -83,6 +87,7 @@ struct Follower {
     waiting: VecDeque<(Instant, Stale)>,
     interrupted: bool,
     emptied_at: Option<Instant>,
+    compared_at: Option<Instant>,
 }
 
 impl Follower {
@@ -127,11 +132,15 @@ impl Follower {
     }
 
     /// Compares the UIDs in use with the service if the watch was opened again: another process may respond.
-    async fn compare_use(&self, was_opened: bool, counters: &[(UidKind, u64)]) -> Option<()> {
+    async fn compare_use(&mut self, was_opened: bool, counters: &[(UidKind, u64)]) -> Option<()> {
         let uids = Uids(self.inner.upgrade()?);
         uids.note_assigned(counters).await;
+        let health = uids.uid_health();
         // A repair by an operator ends the state, too.
-        if was_opened || uids.uid_health().has_blocked_kinds() {
+        let is_due = health.has_blocked_kinds()
+            || (health.has_nameless() && self.compared_at.is_none_or(|at| at.elapsed() >= NAMELESS));
+        if was_opened || is_due {
+            self.compared_at = Some(Instant::now());
             uids.compare_use().await;
         }
         Some(())

@@ -98,6 +98,7 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
     }));
     findings.extend(internal_errors(server));
     findings.extend(uid_service(server));
+    findings.extend(uids_in_use(server));
     findings.extend(damage(server));
     findings.extend(merge_debt(server));
     findings.extend(gateways(server));
@@ -160,6 +161,42 @@ fn uid_service(server: &Server) -> Option<Finding> {
             "start the UID service at --uid-endpoint of the data service; the log has the error",
         ),
     })
+}
+
+/// Whether the table of UIDs fits the series: after a loss of it, kinds assign nothing, and UIDs have no name.
+fn uids_in_use(server: &Server) -> Vec<Finding> {
+    let of = |name: &str| server.metrics.samples(name);
+    let kind = |label: Option<&str>| label.unwrap_or_default().to_owned();
+    let blocked = ["oxtsdb_uid_assignment_blocked", "oxtsdb_uid_service_blocked"].into_iter();
+    let blocked = blocked.flat_map(of).filter(|sample| sample.value > 0.0);
+    let mut kinds: Vec<String> = blocked.map(|sample| kind(sample.label("kind"))).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut findings: Vec<Finding> = kinds
+        .into_iter()
+        .map(|kind| {
+            Finding::new(
+                Level::Error,
+                "UIDs",
+                &server.url,
+                format!("no UIDs of {kind} are assigned: the counter is below a UID that series use"),
+                "the table of UIDs was lost or is an older copy: restore it, or run `tsdb uid recover`",
+            )
+        })
+        .collect();
+    for sample in of("oxtsdb_uids_without_name") {
+        if sample.value > 0.0 {
+            let kind = kind(sample.label("kind"));
+            findings.push(Finding::new(
+                Level::Warning,
+                "UIDs",
+                &server.url,
+                format!("{} UIDs of {kind} that series use have no name", sample.value),
+                "deleted, or lost with the table of UIDs: `tsdb uid recover` gives them names",
+            ));
+        }
+    }
+    findings
 }
 
 fn damage(server: &Server) -> Option<Finding> {
@@ -288,6 +325,18 @@ mod tests {
         assert_eq!(problems(&gauge("oxtsdb_store_damaged_ranges", 0)), []);
         assert_eq!(one(&gauge("oxtsdb_uid_service_up", 0)).check, "UID service");
         assert_eq!(problems(&gauge("oxtsdb_uid_service_up", 1)), []);
+        let of_kind =
+            |name: &str, value: u8| format!("# TYPE {name} gauge\n{name}{{kind=\"tagv\"}} {value}\n");
+        for (name, level) in [
+            ("oxtsdb_uid_assignment_blocked", Level::Error),
+            ("oxtsdb_uid_service_blocked", Level::Error),
+            ("oxtsdb_uids_without_name", Level::Warning),
+        ] {
+            assert_eq!(problems(&of_kind(name, 0)), [], "{name}");
+            let finding = one(&of_kind(name, 1));
+            assert_eq!((finding.level, finding.check), (level, "UIDs"), "{name}");
+            assert!(finding.found.contains("tagv"), "{finding:?}");
+        }
         let debt = |debt, parts| {
             gauge("oxtsdb_store_merge_debt_bytes", debt) + &gauge("oxtsdb_store_part_bytes", parts)
         };
