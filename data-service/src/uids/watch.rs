@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use oxtsdb_client::{UidEvent, WatchOptions, WatchUpdate};
+use oxtsdb_client::{ErrorReason, UidEvent, WatchOptions, WatchUpdate};
 use oxtsdb_schema::UidKind;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -107,6 +107,11 @@ impl Follower {
                     warn!(%error, "the watch of UIDs is interrupted: renames and deletes are unknown");
                 }
                 self.interrupted = true;
+                // The caches have the mappings of the table that the points were written with.
+                if error.reason() == Some(ErrorReason::TableMismatch) {
+                    uids.compare_use().await;
+                    return Some(());
+                }
                 let is_due = self.emptied_at.is_none_or(|at| at.elapsed() >= WITHOUT_WATCH);
                 // Not before a reconnection had a chance.
                 if !error.is_outage() && is_due {

@@ -11,7 +11,7 @@ use oxtsdb_schema::{Name, UidKind};
 use oxtsdb_server::Shutdown;
 use tonic::{Code, Status};
 
-use super::{Updates, convert, status};
+use super::{Updates, convert, in_use, status};
 use crate::uids::Uids;
 use crate::watch::{Event, WatchRequest, WatchUpdate};
 
@@ -23,12 +23,14 @@ pub(super) async fn watch(
     request: pb::WatchUidsRequest,
     shutdown: Shutdown,
 ) -> Result<Updates, Status> {
+    let table_id = request.table_id;
     let request = WatchRequest {
         kinds: convert::kinds("kinds", &request.kinds)?,
         skip_assigned: request.skip_assigned,
         heartbeat: heartbeat(request.heartbeat_interval)?,
         resume: Some(request.resume_token).filter(|token| !token.is_empty()),
     };
+    in_use::check_table(uids, table_id).await?;
     if shutdown.is_draining() {
         return Err(draining());
     }

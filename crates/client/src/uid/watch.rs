@@ -177,6 +177,7 @@ impl UidWatch {
             skip_assigned: self.options.skip_assigned,
             heartbeat_interval: self.options.heartbeat.try_into().ok(),
             resume_token: self.options.resume_token.clone().unwrap_or_default(),
+            table_id: self.client.table_id(),
         }
     }
 
