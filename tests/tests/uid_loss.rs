@@ -23,9 +23,10 @@ use tonic::transport::Channel;
 
 const T: i64 = 1_500_000_000_000;
 
-/// A point whose value tells which metric it was written to.
+/// A point whose value tells which metric it was written to; at an instant of its own, so that it replaces none of
+/// another metric with the same UID.
 fn sample(metric: &str, value: i64) -> Sample {
-    Sample::int(metric, &[("host", "web01")], T, value)
+    Sample::int(metric, &[("host", "web01")], T + value * 1000, value)
 }
 
 /// Writes a point. Returns the reason if it is not stored.
@@ -263,7 +264,7 @@ async fn an_older_copy_of_the_folder_assigns_nothing_until_it_is_recovered() -> 
     is_protected(&server, "metrics").await?;
     // What the copy has is written and read as before.
     write_all(&mut server.data(), &["cpu"], 7).await?;
-    assert_eq!(values(&mut server.data(), "cpu").await?, [7]);
+    assert_eq!(values(&mut server.data(), "cpu").await?, [1, 7]);
     let with_names = ["--names", names.to_str().context("a path of text")?];
     let repaired = recover(server.uid_address(), server.data_address(), &with_names)?;
     assert!(
