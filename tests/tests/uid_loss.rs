@@ -169,6 +169,12 @@ async fn is_protected(server: &Tsdb, kind: &str) -> anyhow::Result<()> {
     let target = format!("--uid-target=http://{}", server.uid_address());
     let (success, output) = uid_command(&[&[target][..], &assign[..]].concat())?;
     assert!(!success && output.contains("tsdb uid recover"), "{output}");
+    let usage = [
+        format!("--uid-target=http://{}", server.uid_address()),
+        "usage".to_owned(),
+    ];
+    let (_, output) = uid_command(&usage)?;
+    assert!(output.contains(&format!("{kind} assigns no UIDs")), "{output}");
     let ready = server.admin().get("/readyz").await?;
     assert_eq!(ready.status, 200, "{}", ready.body);
     assert!(ready.body.contains("run `tsdb uid recover`"), "{}", ready.body);

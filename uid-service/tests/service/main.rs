@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod changes;
+mod in_use;
 mod listing;
 #[path = "../support/mod.rs"]
 mod support;

@@ -31,6 +31,7 @@ pub(super) async fn run(server: &Server<UidClient>, args: &UsageArgs) -> anyhow:
     let usage = server.client.get_uid_usage().await;
     let usage = usage.map_err(|error| server.error("uid usage", &error))?;
     let mut output = kinds(&usage.kinds);
+    output.extend(usage.kinds.iter().filter_map(blocked));
     if !usage.quotas.is_empty() {
         output.push('\n');
         output += &quotas(&usage.quotas);
@@ -56,6 +57,22 @@ fn kinds(usages: &[KindUsage]) -> String {
         }
     }
     format!("{table}\n")
+}
+
+/// A line for a kind that assigns no UIDs.
+fn blocked(usage: &KindUsage) -> Option<String> {
+    let KindUsage {
+        kind,
+        used,
+        highest_in_use,
+        ..
+    } = usage;
+    (used < highest_in_use).then(|| {
+        format!(
+            "{kind} assigns no UIDs: series use UIDs up to {highest_in_use}; restore the table of UIDs, or run \
+             `tsdb uid recover`\n"
+        )
+    })
 }
 
 fn quotas(quotas: &[QuotaUsage]) -> String {
