@@ -64,7 +64,7 @@ async fn a_kind_below_a_uid_in_use_assigns_nothing_until_its_counter_is_raised()
         };
         admin.raise_uid_counter(raise).await.unwrap();
         let results = outcomes(&mut client, in_use(0, vec![highest(Metric, 42)])).await;
-        assert_eq!(outcome(&results[0]), "00002B");
+        assert_eq!(outcome(&results[0]), "00002b");
     }
 }
 
@@ -110,7 +110,7 @@ async fn rejects_numbers_that_are_no_uids() {
 async fn rejects_random_uids_of_another_width_and_draws_none_in_use() {
     let mut settings = UidSettings::default();
     settings.naming.random_metric_uids = true;
-    settings.naming.uid_width_metric = 1;
+    settings.tables.uid_width_metric = 1;
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
         let service = support::assemble(&store, &settings).await.unwrap();
         let mut client = UidServiceClient::new(service.uids);
