@@ -5,8 +5,8 @@
 
 OXTSDB_CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/oxtsdb-ci"
 OXTSDB_TOOLS="${OXTSDB_CI_TOOLS:-$OXTSDB_CACHE/tools}"
-# Built programs, shared by all clones: a fresh clone builds only what changed.
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${OXTSDB_CI_TARGET:-$OXTSDB_CACHE/target}}"
+# Where cargo builds: the clone's own folder, unless the caller names another. Not exported: cargo finds it by itself.
+TARGET_DIR="${CARGO_TARGET_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/target}"
 
 BUF_VERSION=1.75.0
 PROTOC_GEN_GO_VERSION=v1.36.12
@@ -191,7 +191,7 @@ need_packages() {
 
 # Sets PROFILE_DIR, where cargo puts programs, and TSDB. Debug builds: the tests have built them.
 need_tsdb() {
-  PROFILE_DIR="$CARGO_TARGET_DIR/debug"
+  PROFILE_DIR="$TARGET_DIR/debug"
   TSDB="${OXTSDB_TSDB:-$PROFILE_DIR/tsdb}"
   if [ -z "${OXTSDB_TSDB:-}" ] && ! { [ -x "$TSDB" ] && [ -n "${OXTSDB_CI_BUILT:-}" ]; }; then
     cargo build --quiet --workspace --bins

@@ -29,4 +29,4 @@ case "${1:-}" in
     shift
     ;;
 esac
-"$CARGO_TARGET_DIR/release/oxtsdb-bench" "$what" "$@"
+"$TARGET_DIR/release/oxtsdb-bench" "$what" "$@"

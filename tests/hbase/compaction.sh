@@ -13,7 +13,7 @@ if [ -z "${OXTSDB_TEST_HBASE_FOLDER:-}" ]; then
   export OXTSDB_RIG_HBASE_HEAP="${OXTSDB_RIG_HBASE_HEAP:-4g}"
   exec tests/hbase/rig.sh run --no-opentsdb tests/hbase/compaction.sh "$@"
 fi
-TSDB="${TSDB:-$CARGO_TARGET_DIR/release/tsdb}"
+TSDB="${TSDB:-$TARGET_DIR/release/tsdb}"
 rig=tests/hbase/rig.sh
 "$rig" tables "$OXTSDB_TEST_HBASE_FOLDER"
 opentsdb=$("$rig" opentsdb "$OXTSDB_TEST_HBASE_FOLDER" opentsdb-compaction tsd.storage.enable_compaction=false)

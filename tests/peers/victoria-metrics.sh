@@ -20,5 +20,5 @@ if [ -z "${OXTSDB_VICTORIA_METRICS:-}" ]; then
   need_victoria_metrics
   OXTSDB_VICTORIA_METRICS=$VICTORIA_METRICS
 fi
-exec taskset --cpu-list "0-$((cores - 1))" "$CARGO_TARGET_DIR/release/oxtsdb-bench" peers \
+exec taskset --cpu-list "0-$((cores - 1))" "$TARGET_DIR/release/oxtsdb-bench" peers \
   --victoria-metrics "$OXTSDB_VICTORIA_METRICS" "$@"
