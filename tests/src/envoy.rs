@@ -302,7 +302,7 @@ impl Envoy {
             "-c",
             &config,
         ];
-        let process = Process::run_program(program, arguments, &folder.join("envoy.log"), None)?;
+        let process = Process::run_program(program, arguments, &folder.join("envoy.log"), None, &[])?;
         Ok(Self {
             process,
             admin,

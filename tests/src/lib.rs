@@ -20,6 +20,14 @@
 //!   refusal                 what a typed refusal must have
 //! ```
 //!
+//! For storage that fails:
+//!
+//! ```text
+//!   faults                  a preloaded library: syncs that fail, files that cannot be changed
+//!   disks                   small file systems, mounted for a test
+//!   ledger                  names and points that were acknowledged, compared with what is stored
+//! ```
+//!
 //! Without OpenTSDB, against what it responded once:
 //!
 //! ```text
@@ -64,12 +72,15 @@ pub mod corruptions;
 pub mod crowd;
 pub mod data_fsck;
 pub mod differential;
+pub mod disks;
 pub mod envoy;
 pub mod envoy_load;
 pub mod examples;
+pub mod faults;
 pub mod format;
 pub mod health;
 pub mod http;
+pub mod ledger;
 pub mod load;
 pub mod memory;
 pub mod metrics;

@@ -47,10 +47,10 @@ impl Process {
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
     {
-        Self::run_program(&program::path(name)?, arguments, log, descriptors)
+        Self::run_program(&program::path(name)?, arguments, log, descriptors, &[])
     }
 
-    /// As [`Process::run_limited`], of any program.
+    /// As [`Process::run_limited`], of any program, with more variables.
     ///
     /// # Errors
     ///
@@ -60,6 +60,7 @@ impl Process {
         arguments: I,
         log: &Path,
         descriptors: Option<u64>,
+        variables: &[(String, String)],
     ) -> anyhow::Result<Self>
     where
         I: IntoIterator<Item = S>,
@@ -84,7 +85,9 @@ impl Process {
         command.env("OXTSDB_ADMIN_LISTEN", "none");
         // No load balancer has to be waited for.
         command.env("OXTSDB_LAME_DUCK_SECONDS", "0");
+        let variables = variables.iter().map(|(name, value)| (name, value));
         let child = command
+            .envs(variables)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

@@ -15,7 +15,7 @@ use crate::health::{DATA_SERVICE, UID_SERVICE, check_serving};
 use crate::http::Http;
 use crate::process::Process;
 use crate::telnet::Telnet;
-use crate::{ports, wait};
+use crate::{ports, program, wait};
 
 /// Largest message that the clients accept: responses may exceed gRPC's default of 4 MiB.
 const MAX_RESPONSE: usize = 64 << 20;
@@ -26,6 +26,7 @@ pub struct Options {
     data_dir: Option<PathBuf>,
     arguments: Vec<String>,
     descriptors: Option<u64>,
+    variables: Vec<(String, String)>,
 }
 
 impl Options {
@@ -33,6 +34,13 @@ impl Options {
     #[must_use]
     pub fn descriptors(mut self, limit: u64) -> Self {
         self.descriptors = Some(limit);
+        self
+    }
+
+    /// Runs it with these variables.
+    #[must_use]
+    pub fn variables(mut self, variables: Vec<(String, String)>) -> Self {
+        self.variables = variables;
         self
     }
 
@@ -97,6 +105,16 @@ impl Tsdb {
         let mut tsdb = Self::launch(options)?;
         tsdb.wait_until_ready().await?;
         Ok(tsdb)
+    }
+
+    /// Starts it without variables and flags of before, on the same folder, after it has exited.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tsdb::restart`].
+    pub async fn restart_with(&mut self, options: Options) -> anyhow::Result<()> {
+        self.options = options;
+        self.restart().await
     }
 
     /// Starts one that must fail: it exits with status 1 and is never ready. Returns its error, a line
@@ -311,7 +329,8 @@ fn run(
     ];
     arguments.extend(options.arguments.iter().cloned());
     let log = folder.join("tsdb.log");
-    Process::run_limited("tsdb", arguments, &log, options.descriptors)
+    let program = program::path("tsdb")?;
+    Process::run_program(&program, arguments, &log, options.descriptors, &options.variables)
 }
 
 /// A connection that is opened by the first call, and reopened when it breaks.

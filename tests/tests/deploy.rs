@@ -325,7 +325,7 @@ impl Pod {
         command.push(program_path(self.program)?.display().to_string());
         command.extend(self.arguments.iter().map(|argument| (*argument).to_owned()));
         let log = folder.join(format!("{}.log", self.program));
-        let mut process = Process::run_program(Path::new("/usr/bin/env"), command, &log, None)?;
+        let mut process = Process::run_program(Path::new("/usr/bin/env"), command, &log, None, &[])?;
         let admin = Http::new(SocketAddr::from((
             [127, 0, 0, 1],
             self.port("OXTSDB_ADMIN_LISTEN")?,
