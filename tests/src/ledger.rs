@@ -39,6 +39,10 @@ pub struct Ledger {
     uids: BTreeMap<(UidKind, String), Vec<u8>>,
     /// The points of each metric.
     points: BTreeMap<Metric, BTreeSet<i64>>,
+    /// Numbers of annotations, which are cells of the data service, not points.
+    annotations: BTreeSet<i64>,
+    /// Names that were acknowledged with another UID before.
+    changed: Vec<String>,
 }
 
 /// A metric with its series: `NAME{host=hNUMBER}`.
@@ -113,6 +117,31 @@ pub async fn put(http: &Http, metric: &Metric, points: &[i64]) -> anyhow::Result
     Ok(Err(response))
 }
 
+/// Stores an annotation over HTTP.
+///
+/// # Errors
+///
+/// The response, if it is not acknowledged; or that there is none.
+pub async fn annotate(http: &Http, number: i64) -> anyhow::Result<Result<(), HttpResponse>> {
+    let body = json!({
+        "startTime": annotation_seconds(number),
+        "description": annotation_text(number),
+    });
+    let response = http.post("/api/annotation", &body).await?;
+    Ok(match response.status {
+        200 => Ok(()),
+        _ => Err(response),
+    })
+}
+
+fn annotation_seconds(number: i64) -> i64 {
+    START_MS / 1000 + number
+}
+
+fn annotation_text(number: i64) -> String {
+    format!("annotation {number}")
+}
+
 impl Ledger {
     /// A metric got this UID.
     ///
@@ -124,6 +153,18 @@ impl Ledger {
         let first = self.uids.entry(key).or_insert_with(|| uid.clone());
         ensure!(*first == uid, "`{name}` has UID {first:02x?}, and now {uid:02x?}");
         Ok(())
+    }
+
+    /// As [`Ledger::assigned`]; another UID is a difference of the next comparison.
+    pub fn assigned_again(&mut self, name: &str, uid: Vec<u8>) {
+        if let Err(error) = self.assigned(name, uid) {
+            self.changed.push(error.to_string());
+        }
+    }
+
+    /// An annotation was acknowledged.
+    pub fn annotated(&mut self, number: i64) {
+        self.annotations.insert(number);
     }
 
     /// Points of a metric were acknowledged.
@@ -143,6 +184,7 @@ impl Ledger {
         for (metric, points) in other.points {
             self.points.entry(metric).or_default().extend(points);
         }
+        self.annotations.extend(other.annotations);
         Ok(())
     }
 
@@ -162,9 +204,13 @@ impl Ledger {
     ///
     /// If the server responds against the contract.
     pub async fn compare(&self, tsdb: &Tsdb) -> anyhow::Result<Differences> {
-        let mut differences = Differences::default();
+        let mut differences = Differences {
+            wrong: self.changed.clone(),
+            ..Differences::default()
+        };
         self.compare_names(&mut tsdb.uids(), &mut differences).await?;
         self.compare_points(tsdb, &mut differences).await?;
+        self.compare_annotations(&tsdb.http(), &mut differences).await?;
         Ok(differences)
     }
 
@@ -198,6 +244,24 @@ impl Ledger {
         let acknowledged: Vec<_> = self.uids.iter().collect();
         for batch in acknowledged.chunks(1000) {
             compare_batch(client, batch, differences).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare_annotations(&self, http: &Http, differences: &mut Differences) -> anyhow::Result<()> {
+        for number in &self.annotations {
+            let seconds = annotation_seconds(*number);
+            let response = http.get(&format!("/api/annotation?start_time={seconds}")).await?;
+            let what = format!("annotation {number}");
+            match response.status {
+                200 if response.json()?["description"] == annotation_text(*number) => {}
+                200 => differences.wrong.push(format!("{what} is {}", response.body)),
+                404 => differences.lost.push(what),
+                status => {
+                    let what = format!("{what}: {status}: {}", response.body);
+                    differences.unreadable.push(what);
+                }
+            }
         }
         Ok(())
     }

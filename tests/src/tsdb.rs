@@ -117,6 +117,34 @@ impl Tsdb {
         self.restart().await
     }
 
+    /// Starts it on a folder that it may refuse: it serves, or exits with status 1. Returns the output of one that
+    /// exits.
+    ///
+    /// # Errors
+    ///
+    /// If it neither serves nor exits within a minute, or exits with another status.
+    pub async fn try_start(options: Options) -> anyhow::Result<Result<Self, String>> {
+        let mut tsdb = Self::launch(options)?;
+        let status = wait::until("tsdb serves or exits", || {
+            let ended = tsdb.process.ended();
+            let is_ready = tsdb.process.log().contains("\nready http=");
+            async move {
+                let ended = ended?;
+                ensure!(is_ready || ended.is_some(), "it starts");
+                Ok(ended)
+            }
+        })
+        .await
+        .with_context(|| tsdb.process.log())?;
+        let Some(status) = status else {
+            tsdb.wait_until_ready().await?;
+            return Ok(Ok(tsdb));
+        };
+        let log = tsdb.process.log();
+        ensure!(status.code() == Some(1), "{status}:\n{log}");
+        Ok(Err(log))
+    }
+
     /// Starts one that must fail: it exits with status 1 and is never ready. Returns its error, a line
     /// without the program's name.
     ///
