@@ -29,7 +29,7 @@ part() {
 
 part "build" cargo build --workspace --bins
 export OXTSDB_CI_BUILT=yes
-for test in known_example durability one_uid bad_input front_ends_agree contract two_processes disk_full big_messages expressions uid_histories uid_fsck; do
+for test in known_example durability one_uid bad_input front_ends_agree contract two_processes disk_full disk_faults lost_files big_messages expressions uid_histories uid_fsck; do
   part "$test" timeout 900 cargo test --workspace --test "$test"
 done
 part "stubs in Python" timeout 600 stubs/run.sh python

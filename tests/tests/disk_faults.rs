@@ -20,7 +20,7 @@ use oxtsdb_tests::{Options, PATIENCE, Tsdb, random, sizes, until};
 use rand::RngExt as _;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status};
 
 /// Clients that assign names at the same time.
@@ -222,7 +222,8 @@ impl Target {
             names: vec![name],
             explicit: true,
         };
-        let response = match self.tsdb.uids().get_or_create_uids(request).await {
+        let response = timeout(PATIENCE, self.tsdb.uids().get_or_create_uids(request)).await;
+        let response = match response.context("a new name: no response")? {
             Err(status) => return Ok(Refusal::from(status)),
             Ok(response) => response.into_inner(),
         };
@@ -240,8 +241,8 @@ impl Target {
     /// The error of points over gRPC. They may become visible later if the outcome is unknown.
     async fn refused_points(&self, metric: &Metric, point: i64) -> anyhow::Result<Refusal> {
         let samples: [Sample; 1] = [metric.point(point)];
-        let response = self.tsdb.data().write(write_request(&samples)).await;
-        match response {
+        let response = timeout(PATIENCE, self.tsdb.data().write(write_request(&samples))).await;
+        match response.context("a point: no response")? {
             Err(status) => Ok(Refusal::from(status)),
             Ok(response) => bail!("the point is accepted: {:?}", response.into_inner()),
         }
