@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxtsdb_storage_file::disk::Disk as _;
 use oxtsdb_storage_file::disk::simulated::{Fault, SimulatedDisk};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::CellConfig;
@@ -374,7 +375,8 @@ fn open(
     worlds: &mut Vec<State>,
     context: &str,
 ) -> (Core, oxtsdb_storage_file::journal::Journal) {
-    let (core, journal) = Core::open(config(disk)).unwrap_or_else(|error| panic!("{context}: {error}; {:?}", disk.files()));
+    let (core, journal) =
+        Core::open(config(disk)).unwrap_or_else(|error| panic!("{context}: {error}; {:?}", disk.files()));
     core.catalog
         .create(&TableDef::new("t".parse().unwrap(), &["f"]))
         .unwrap();
@@ -409,6 +411,7 @@ fn life(
         table,
     };
     let mut armed = false;
+    let mut faults = Vec::new();
     for step in 0..10 + random.below(60) {
         if !armed && random.chance(4) {
             let fault = Fault::ALL[usize::try_from(random.below(4)).unwrap()];
@@ -418,6 +421,7 @@ fn life(
                 ErrorKind::Other
             };
             disk.inject(random.below(40), fault, error);
+            faults.push(fault);
             armed = true;
         } else if random.chance(60) {
             disk.set_free_bytes(random.below(2_000_000));
@@ -432,7 +436,8 @@ fn life(
                 .rsplit('/')
                 .next()
                 .unwrap_or_default();
-            *reached.entry(format!("{operation} {kind}")).or_default() += 1;
+            let fault = faults.last().map_or(String::new(), |fault| format!("{fault:?}"));
+            *reached.entry(format!("{operation} {kind}: {fault}")).or_default() += 1;
             armed = false;
         }
         let calls: Vec<Call> = (0..1 + random.below(4))
@@ -521,12 +526,33 @@ fn faults_and_crashes_lose_nothing_that_was_acknowledged() {
             .ok()
             .map(|value| value.parse::<u64>().unwrap())
     };
-    let mut reached = Reached::new();
-    match number("OXTSDB_HISTORY") {
-        Some(seed) => history(seed, &mut reached),
-        None => (0..number("OXTSDB_HISTORIES").unwrap_or(2_000)).for_each(|seed| history(seed, &mut reached)),
-    }
-    println!("faults that were reached: {reached:#?}");
+    let seeds = match number("OXTSDB_HISTORY") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("OXTSDB_HISTORIES").unwrap_or(300),
+    };
+    let next = AtomicU64::new(seeds.start);
+    let reached = Mutex::new(Reached::new());
+    let run = || {
+        let mut own = Reached::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            history(seed, &mut own);
+        }
+        let mut reached = reached.lock();
+        for (operation, count) in own {
+            *reached.entry(operation).or_default() += count;
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(run);
+        }
+    });
+    println!("operations that failed: {:#?}", reached.lock());
 }
 
 /// Each file of a store, damaged in each way: it does not open and names a file, or each cell is right or its read fails
