@@ -380,3 +380,68 @@ async fn a_snapshot_is_a_store_with_the_cells_of_one_instant() {
         1_001_u32.to_be_bytes()
     );
 }
+
+/// A folder of format 3, as the first version wrote it: later versions open it, or reject it by its number.
+///
+/// Made by `make_the_fixture`: three tables of which one is merged, and a journal.
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cells-format-3")
+}
+
+#[tokio::test]
+async fn opens_a_folder_of_the_first_version() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&files(&fixture()), &fixture(), folder.path());
+    let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
+    let (table, scan) = (table(), Scan::prefix(b""));
+    let rows: Vec<_> = store
+        .scan(&table, scan)
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    let rows: Vec<_> = rows.iter().flatten().collect();
+    let expected: Vec<u32> = (0..60).filter(|number| number % 7 != 3).collect();
+    let found = rows
+        .iter()
+        .map(|row| u32::from_be_bytes(row.key().try_into().unwrap()));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    for (row, number) in rows.iter().zip(expected) {
+        let cell = row.get("f", b"q").unwrap();
+        assert_eq!((cell.value.len(), cell.value[0]), (40, number.to_be_bytes()[3]));
+    }
+    assert_eq!(store.damage(), []);
+}
+
+/// Writes the fixture anew, for another format: `cargo test -p oxtsdb-row-store --test folder make_the_fixture -- --ignored`.
+#[tokio::test]
+#[ignore = "writes into the source folder"]
+async fn make_the_fixture() {
+    fs::remove_dir_all(fixture()).ok();
+    let store = new_store(&fixture()).await;
+    let put = async |number: u32| {
+        let mut batch = WriteBatch::new(table());
+        let family = batch.family("f");
+        let key = number.to_be_bytes();
+        batch.row(&key).put(family, b"q", &[key[3]; 40]);
+        store.write(batch).await.unwrap();
+    };
+    for number in 0..60 {
+        put(number).await;
+        if number % 10 == 9 && number < 50 {
+            store.flush().await.unwrap();
+        }
+    }
+    for number in (0..60_u32).filter(|number| number % 7 == 3) {
+        let mut batch = WriteBatch::new(table());
+        batch.row(&number.to_be_bytes()).delete_row();
+        store.write(batch).await.unwrap();
+    }
+    // Four of the five tables are merged.
+    while files(&fixture().join("tables")).len() > 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    store.close().await.unwrap();
+    fs::remove_file(fixture().join("LOCK")).unwrap();
+}

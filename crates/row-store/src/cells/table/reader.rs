@@ -547,7 +547,7 @@ impl TableCursor {
         if let Some(block) = self.next_block()? {
             self.entries = Some(Entries::Forward(block.seek(start)?));
         }
-        self.settle()
+        self.find_entry()
     }
 
     fn begin_reverse(&mut self, end: &[u8]) -> Result<(), ReadError> {
@@ -598,7 +598,7 @@ impl TableCursor {
     }
 
     /// Moves on to the next block while there is no entry, and ends at the bound.
-    fn settle(&mut self) -> Result<(), ReadError> {
+    fn find_entry(&mut self) -> Result<(), ReadError> {
         while let Some(Entries::Forward(cursor)) = &self.entries {
             if cursor.is_valid() {
                 self.is_valid = cursor.key() < self.bound.as_slice();
@@ -638,7 +638,7 @@ impl TableCursor {
         let mut advance = || match &mut self.entries {
             Some(Entries::Forward(cursor)) => {
                 cursor.advance()?;
-                self.settle()
+                self.find_entry()
             }
             Some(Entries::Reverse(_)) => self.step_back(),
             None => {
