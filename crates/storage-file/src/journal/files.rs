@@ -153,6 +153,11 @@ impl JournalFiles {
         }
     }
 
+    /// The sequence number of the last frame that was removed.
+    pub fn cut(&self) -> u64 {
+        self.segments.lock().cut
+    }
+
     /// Bytes of all segments.
     pub fn byte_len(&self) -> u64 {
         let segments = self.segments.lock();

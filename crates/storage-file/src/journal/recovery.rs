@@ -87,6 +87,11 @@ pub(super) fn recover<E: From<StorageError>>(
         is_listed: true,
     };
     let (segments, next_number) = recovery.segments(&*disk)?;
+    if !recovery.is_listed && !options.has_list && options.cut.is_none() {
+        // A version without a list removed the frames before the first segment, because other files had them.
+        let first = segments.iter().find_map(Segment::first_sequence);
+        recovery.cut = first.map_or(0, |first| first.saturating_sub(1));
+    }
     let mut files = BTreeMap::new();
     let mut last = None;
     for (index, segment) in segments.iter().enumerate() {

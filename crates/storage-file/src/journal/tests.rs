@@ -77,6 +77,20 @@ fn recovers_frames_on_the_real_disk() {
 }
 
 #[test]
+fn a_journal_of_a_version_without_a_list_begins_at_its_first_segment() {
+    let disk = SimulatedDisk::new();
+    let (mut journal, _) = open(&disk).unwrap();
+    append_synced(&mut journal, 0..5);
+    let last = journal.rotate().unwrap();
+    append_synced(&mut journal, 5..7);
+    journal.remove_through(last).unwrap();
+    disk.remove(&Path::new(DIR).join("SEGMENTS")).unwrap();
+    let (journal, frames) = open(&disk).unwrap();
+    assert_eq!((frames, journal.files().cut()), (vec![5, 6], 5));
+    assert_eq!(open(&disk).unwrap().1, [5, 6], "it has a list now");
+}
+
+#[test]
 fn rotate_begins_a_segment_and_flushes_remove_the_older_ones() {
     let disk = SimulatedDisk::new();
     let (mut journal, _) = open(&disk).unwrap();
