@@ -96,6 +96,7 @@ fn open(folder: &Folder) -> Result<Days, PointStoreError> {
         Arc::new(PageCache::new(64 << 20, 256)),
         MergePolicy::default(),
         u32::MAX,
+        false,
     )
 }
 

@@ -6,6 +6,7 @@
 //!                                                           ▼
 //!   <folder>/2026-11-22/00000017-00000017.part   immutable, sorted by metric, series, time
 //!                       00000018-00000031.part   merged from neighbours
+//!                       MANIFEST                 the files that must be there
 //!   read ─► days that overlap ─► parts, oldest first ─► head ─► newest wins
 //! ```
 //!

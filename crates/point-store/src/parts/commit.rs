@@ -43,6 +43,8 @@ pub(super) enum Apply {
     /// Freeze the head, if it has points; then do the job.
     Freeze {
         segment: u64,
+        /// The last frame of the journal up to there.
+        cut: u64,
         series: u32,
         then: Option<FlushJob>,
     },
@@ -288,6 +290,7 @@ impl Committer<'_> {
         };
         self.send(Apply::Freeze {
             segment,
+            cut: self.journal.durable(),
             series: self.logged,
             then,
         });
@@ -317,10 +320,11 @@ pub(super) fn apply(core: &Core, work: &Receiver<Apply>) {
             }
             Apply::Freeze {
                 segment,
+                cut,
                 series,
                 then,
             } => {
-                freeze(core, segment, series);
+                freeze(core, segment, cut, series);
                 if let Some(job) = then {
                     core.flush.push(job);
                 }
@@ -329,7 +333,7 @@ pub(super) fn apply(core: &Core, work: &Receiver<Apply>) {
     }
 }
 
-fn freeze(core: &Core, segment: u64, series: u32) {
+fn freeze(core: &Core, segment: u64, cut: u64, series: u32) {
     let head = {
         let mut heads = core.heads.write();
         if heads.active.is_empty() {
@@ -342,6 +346,7 @@ fn freeze(core: &Core, segment: u64, series: u32) {
     core.flush.push(FlushJob::Head {
         head,
         segment,
+        cut,
         series,
     });
 }

@@ -18,6 +18,9 @@ pub struct PartsConfig {
     pub disk: Arc<dyn Disk>,
     /// Widths of the UIDs in the keys of series. Those of an existing folder must be the same.
     pub widths: UidWidths,
+    /// Whether the store is opened although acknowledged points are lost of which it cannot say which: commits of the
+    /// journal, or the list of its days. [`PartsStore::losses`](super::PartsStore::losses) reports them.
+    pub accept_losses: bool,
     /// Shards of the head.
     pub shards: usize,
     /// Memory of points that are not in parts. At half of it they are written as parts while appends
@@ -51,6 +54,7 @@ impl PartsConfig {
             path: path.into(),
             disk,
             widths: UidWidths::default(),
+            accept_losses: false,
             shards: 4,
             head_bytes: 128 << 20,
             journal_bytes: 256 << 20,

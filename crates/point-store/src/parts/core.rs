@@ -17,7 +17,7 @@ use super::journal::JournalFiles;
 use super::queue::{Queue, Reply};
 use super::series::SeriesCatalogue;
 use super::throttle::FlushProgress;
-use crate::{PointStoreError, SeriesNumber, TimeRange, Timings};
+use crate::{DamagedPart, PointStoreError, SeriesNumber, TimeRange, Timings};
 
 /// An open store.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub(super) struct Core {
     pub(super) pacer: RatePacer,
     pub(super) stop: Stop,
     pub(super) errors: Mutex<Errors>,
+    /// What the store was opened without.
+    pub(super) losses: Vec<DamagedPart>,
     pub(super) counters: Counters,
     pub(super) timings: Arc<Timings>,
     pub(super) clock: ClockWatch,
@@ -86,8 +88,9 @@ pub(super) enum FlushJob {
     /// Write a frozen head as parts.
     Head {
         head: Arc<Head>,
-        /// The last segment of the journal that has its points.
+        /// The last segment of the journal that has its points, and the sequence number of the last frame there.
         segment: u64,
+        cut: u64,
         /// The number of series that the journal has up to there.
         series: u32,
     },
@@ -102,7 +105,7 @@ pub(super) enum FlushJob {
 }
 
 /// Jobs of the flush thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FlushQueue {
     pub(super) state: Mutex<FlushState>,
     /// A job was added, or done, or has failed.
@@ -133,6 +136,13 @@ impl FlushState {
 }
 
 impl FlushQueue {
+    pub(super) fn new(state: FlushState) -> Self {
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
     /// Adds a job.
     pub(super) fn push(&self, job: FlushJob) {
         self.state.lock().jobs.push_back(job);

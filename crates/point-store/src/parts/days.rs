@@ -8,15 +8,17 @@
 //!                               17-20.part  ◄──────────────────┘           tombstones applied, too
 //! ```
 //!
-//! There is no list of files besides the folders themselves: the rename of a finished part is the commit. When the
-//! store is opened, a part whose sequences lie in those of another is obsolete, since that one was merged from it.
-//! Sequences are given when a file gets its name, so a later file has a higher one on every day.
+//! The names of files are the truth: the rename of a finished part is the commit. When the store is opened, a part whose
+//! sequences lie in those of another is obsolete, since that one was merged from it. Sequences are given when a file gets
+//! its name, so a later file has a higher one on every day. File `MANIFEST` of each day is the witness: it says which
+//! files must be there, so that one that is absent is noticed, and which points a damaged one had.
 //!
 //! | Module | Content |
 //! |---|---|
 //! | [`name`] | names of days and files |
 //! | [`day`] | the list of a day's files, and when they are removed |
-//! | `open` | reading the folders, removing what was interrupted |
+//! | `manifest`, `record` | the files that must be there: their encoding, and when they are written |
+//! | `open` | reading the folders, comparing manifests, removing what was interrupted |
 //! | [`policy`] | the choice of merges |
 //! | [`merge`] | merges: choose, run, commit |
 //! | `combine` | the merge of blocks |
@@ -34,6 +36,7 @@ mod combine;
 mod damage;
 pub mod day;
 mod delete;
+mod manifest;
 pub mod merge;
 pub mod name;
 mod open;
@@ -41,15 +44,17 @@ pub mod pace;
 pub(super) mod points;
 pub mod policy;
 mod read;
+mod record;
 mod retention;
 mod set_aside;
 mod snapshot;
 pub mod tombstone;
 
 pub use delete::PendingDeletion;
+pub use record::Saved;
 pub use retention::Dropped;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,10 +63,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use self::day::{DayList, DayPart, OwnedFile, path_of};
+use self::manifest::{StoreManifest, TombstoneEntry};
 use self::name::{DayFile, DayNumber, Sequences};
 use self::policy::MergePolicy;
 use self::set_aside::SetAside;
-use super::part::{PageCache, Part, PartWriter};
+use super::part::{MetricSet, PageCache, Part, PartWriter};
 use crate::{PointStoreError, TimeRange};
 use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::folder::create_dir_durably;
@@ -85,6 +91,8 @@ struct Shared {
     /// Changed only under `changes`; reads wait for no I/O.
     days: RwLock<BTreeMap<DayNumber, Day>>,
     counters: check::Counters,
+    /// Files of the store that were lost and could be made again, if the caller accepts losses.
+    losses: Vec<PointStoreError>,
 }
 
 #[derive(Debug)]
@@ -92,6 +100,16 @@ struct Changes {
     next_sequence: u64,
     dropped: u64,
     set_aside: SetAside,
+    /// Days whose folder or manifest may not be durable as it is in memory.
+    dirty: BTreeSet<DayNumber>,
+    /// Durable tombstones that are not in the lists yet.
+    pending: Vec<(DayNumber, TombstoneEntry)>,
+    /// Files that an operation of unknown outcome may have left. They must not count at the next start.
+    leftovers: Vec<(DayNumber, PathBuf)>,
+    /// How far points and series are in files.
+    saved: Saved,
+    /// The manifest of the store, as it was last read or written.
+    stored: Option<StoreManifest>,
 }
 
 /// A day and what merges remember of it.
@@ -110,6 +128,11 @@ pub struct NewPart {
 }
 
 impl NewPart {
+    /// The day.
+    pub const fn day(&self) -> DayNumber {
+        self.day
+    }
+
     /// To write points of the day to.
     pub const fn writer(&mut self) -> &mut PartWriter {
         &mut self.writer
@@ -125,6 +148,14 @@ impl Days {
     /// The days.
     fn all(&self) -> Vec<Arc<DayList>> {
         self.days_in(TimeRange::ALL)
+    }
+
+    /// The newest instant in parts; `None` if there are no points.
+    pub fn newest_ms(&self) -> Option<i64> {
+        let days = self.all();
+        let parts = days.iter().flat_map(|list| list.parts());
+        let last = parts.filter_map(|part| part.range());
+        last.map(|range| range.last_ms).max()
     }
 
     /// The days that have instants of a range, ascending, as they are now.
@@ -173,39 +204,54 @@ impl Days {
     ///
     /// Those of the disk; the part may be visible. Writing the same points to another part is safe.
     pub fn add(&self, new: NewPart) -> Result<(), PointStoreError> {
-        let (day, file) = new.finish()?;
+        self.publish(new)?;
+        self.record(Saved::default())
+    }
+
+    /// Makes a part visible: its points are newer than those of all others. It is durable after [`Days::record`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the disk; the part is not visible.
+    pub fn publish(&self, new: NewPart) -> Result<(), PointStoreError> {
+        let (day, file, metrics) = new.finish()?;
         let mut changes = self.0.changes.lock();
+        self.remove_leftovers(&mut changes)?;
         let sequence = changes.take_sequence();
         let sequences = Sequences {
             first: sequence,
             last: sequence,
         };
-        let part = self.rename_part(&file, day, sequences)?;
+        let part = self.rename_part(&mut changes, &file, day, sequences, metrics)?;
+        changes.dirty.insert(day);
         self.change_day(day, |list, merges| {
             list.parts.push(part);
             merges.set_changed();
         });
         drop(changes);
-        self.sync_day(day)
+        Ok(())
     }
 
     /// Gives a finished part its name. It is visible to the next start.
     fn rename_part(
         &self,
+        changes: &mut Changes,
         file: &OwnedFile,
         day: DayNumber,
         sequences: Sequences,
+        metrics: MetricSet,
     ) -> Result<Arc<DayPart>, PointStoreError> {
         let shared = &*self.0;
         let path = path_of(&shared.folder, day, DayFile::Part(sequences));
         let renamed = shared.disk.rename(file.path(), &path);
-        renamed.map_err(|error| io_error(&path, &error))?;
-        match self.open_part(&path, sequences, day.range(), u32::MAX) {
-            Ok(part) => Ok(Arc::new(part)),
+        let renamed = renamed.map_err(|error| io_error(&path, &error));
+        let opened = renamed.and_then(|()| self.open_part(&path, sequences, day.range(), u32::MAX));
+        match opened {
+            Ok(part) => Ok(Arc::new(DayPart { metrics, ..part })),
             Err(error) => {
                 // Not visible now, so it must not be visible later.
-                let removed = shared.disk.remove(&path);
-                removed.map_err(|error| io_error(&path, &error))?;
+                changes.leftovers.push((day, path));
+                self.remove_leftovers(changes)?;
                 Err(error)
             }
         }
@@ -221,8 +267,10 @@ impl Days {
     ) -> Result<DayPart, PointStoreError> {
         let shared = &*self.0;
         let part = Part::open(&shared.disk, path, &shared.cache)?;
+        let part = part.within(day, series_end)?;
         Ok(DayPart {
-            part: Arc::new(part.within(day, series_end)?),
+            metrics: part.metrics(),
+            part: Arc::new(part),
             sequences,
             file: OwnedFile::new(&shared.disk, path.to_owned()),
         })
@@ -243,9 +291,10 @@ impl Days {
         }
     }
 
+    /// Makes the names of a day durable, unless it was dropped.
     fn sync_day(&self, day: DayNumber) -> Result<(), PointStoreError> {
         let folder = self.0.folder.join(day.to_string());
-        let synced = self.0.disk.sync_dir(&folder);
+        let synced = if_present(self.0.disk.sync_dir(&folder));
         synced.map_err(|error| io_error(&folder, &error))
     }
 
@@ -258,9 +307,10 @@ impl Days {
 
 impl NewPart {
     /// Makes the content durable.
-    fn finish(self) -> Result<(DayNumber, OwnedFile), PointStoreError> {
+    fn finish(self) -> Result<(DayNumber, OwnedFile, MetricSet), PointStoreError> {
+        let metrics = self.writer.metrics().clone();
         self.writer.finish()?;
-        Ok((self.day, self.file))
+        Ok((self.day, self.file, metrics))
     }
 }
 

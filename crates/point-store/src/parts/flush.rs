@@ -1,12 +1,13 @@
 //! The flush thread: writes frozen heads as parts, then removes their journal; deletes points.
 //!
 //! ```text
-//!   keys of series, durable ─► parts of some days, durable and visible ─► parts of the next days …
-//!                           ─► the head is dropped ─► segments of the journal removed
+//!   keys of series, durable ─► parts of some days, visible ─► parts of the next days …
+//!                           ─► parts durable, manifests ─► the head is dropped ─► segments of the journal removed
 //! ```
 //!
 //! Until the end, points are in parts and in the head, and after a crash in parts and in the journal: the head wins, with
-//! equal values. A job that fails is repeated.
+//! equal values. A job that fails is repeated, without the days whose parts are visible: a disk that is full would get
+//! fuller with each attempt.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -18,8 +19,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::core::{Core, FlushJob};
-use super::days::NewPart;
 use super::days::name::DayNumber;
+use super::days::{NewPart, Saved};
 use super::head::{Head, HeadScratch};
 use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
@@ -41,6 +42,8 @@ const BATCHES_AHEAD: usize = 4;
 /// Does jobs until the store stops.
 pub(super) fn run(core: &Core) {
     let mut pause = PAUSE;
+    // Days whose parts of the first job are visible.
+    let mut published = BTreeSet::new();
     loop {
         let job = {
             let mut state = core.flush.state.lock();
@@ -52,21 +55,24 @@ pub(super) fn run(core: &Core) {
                     Some(FlushJob::Head {
                         head,
                         segment,
+                        cut,
                         series,
-                    }) => break Some((Arc::clone(head), *segment, *series)),
+                    }) => break Some((Arc::clone(head), *segment, *cut, *series)),
                     Some(_) => break None,
                     None => core.flush.changed.wait(&mut state),
                 }
             }
         };
         let done = match job {
-            Some((head, segment, series)) => write_head(core, &head, segment, series),
+            Some((head, segment, cut, series)) => write_head(core, &head, cut, series, &mut published)
+                .and_then(|()| Ok(core.journal.remove_through(segment)?)),
             None => Ok(()),
         };
         core.errors.lock().flush = done.as_ref().err().cloned();
         match done {
             Ok(()) => {
                 pause = PAUSE;
+                published.clear();
                 let job = {
                     let mut state = core.flush.state.lock();
                     state.progress = None;
@@ -109,27 +115,39 @@ fn end(core: &Core, job: FlushJob) {
     }
 }
 
-fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Result<(), PointStoreError> {
+/// Writes the points of a head as parts, of the days that are not `published`, and drops it. `cut` is the last frame of
+/// the journal that has its points.
+fn write_head(
+    core: &Core,
+    head: &Arc<Head>,
+    cut: u64,
+    series: u32,
+    published: &mut BTreeSet<DayNumber>,
+) -> Result<(), PointStoreError> {
     let begun = std::time::Instant::now();
     core.flush.state.lock().progress = Some(FlushProgress::begin(head.byte_len()));
     let keys = head.series(|series| core.series.metric_of(series).unwrap_or(MetricNumber(u32::MAX)));
     // First: a part must not have series that are in no file.
     core.series.save(series)?;
-    let days = days_of(head, &keys);
+    let mut days = days_of(head, &keys);
+    days.retain(|day| !published.contains(day));
     let passes = days.chunks(DAYS_AT_A_TIME);
     let total = (passes.len() * keys.len()) as u64;
     advance(core, |progress| progress.plan(total));
     for days in passes {
         for part in write_days(core, head, &keys, days)? {
-            core.days.add(part)?;
+            let day = part.day();
+            core.days.publish(part)?;
+            published.insert(day);
         }
     }
+    core.days.record(Saved { cut, series })?;
     let mut heads = core.heads.write();
     heads.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head));
     drop(heads);
     core.counters.flushes.fetch_add(1, Ordering::Relaxed);
     core.timings.flush.observe_since(begun);
-    Ok(core.journal.remove_through(segment)?)
+    Ok(())
 }
 
 fn advance(core: &Core, change: impl FnOnce(&mut FlushProgress)) {
@@ -227,11 +245,15 @@ fn write_days(
         let reader = thread::Builder::new().name("points-drain".to_owned());
         let spawned = reader.spawn_scoped(scope, move || read_points(head, keys, range, &sender));
         spawned.map_err(|error| PointStoreError::io("thread points-drain", &error))?;
-        write_parts(core, batches)
+        write_parts(core, days, batches)
     })
 }
 
-fn write_parts(core: &Core, batches: Receiver<Batch>) -> Result<Vec<NewPart>, PointStoreError> {
+fn write_parts(
+    core: &Core,
+    days: &[DayNumber],
+    batches: Receiver<Batch>,
+) -> Result<Vec<NewPart>, PointStoreError> {
     let mut parts: BTreeMap<DayNumber, NewPart> = BTreeMap::new();
     for Batch {
         series,
@@ -241,6 +263,11 @@ fn write_parts(core: &Core, batches: Receiver<Batch>) -> Result<Vec<NewPart>, Po
     {
         let mut start = 0;
         for Run { key, day, end } in runs {
+            // Parts of days between them are visible already.
+            if days.binary_search(&day).is_err() {
+                start = end;
+                continue;
+            }
             let part = match parts.entry(day) {
                 Entry::Occupied(part) => part.into_mut(),
                 Entry::Vacant(place) => place.insert(core.days.new_part(day)?),

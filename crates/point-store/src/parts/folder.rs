@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   STORE         format version, as text
+//!   MANIFEST      the days that must be there, and how far the journal is in parts
 //!   LOCK          locked while a process has the store open; contains its process id, as text
 //!   series.log    keys of all series, by number
 //!   series.copy   the same
 //!   journal/      points that are in no part yet
-//!   YYYY-MM-DD/   parts and tombstones of a day
+//!   YYYY-MM-DD/   parts and tombstones of a day, and their manifest
 //!   dropped/      days that are being removed
 //!   set-aside/    damaged files
 //! ```
@@ -18,9 +19,12 @@ use oxtsdb_storage_file::folder::{self, Format, mark};
 
 use crate::PointStoreError;
 
+/// The first format with manifests, and with a list of the journal's segments that must be there.
+const MANIFESTS: u32 = 2;
+
 const FORMAT: Format = Format {
     label: "oxtsdb point store, format ",
-    version: 1,
+    version: MANIFESTS,
     oldest: 1,
     entries: None,
 };
@@ -41,7 +45,17 @@ impl Folder {
         Ok(Self(folder::Folder::open(disk, path, FORMAT)?))
     }
 
-    /// Marks the folder as complete, after the files of a new store were created.
+    /// Whether the manifests and the list of the journal's segments are to be trusted: a store of an older format has none.
+    pub const fn has_manifests(&self) -> bool {
+        self.0.version() >= MANIFESTS
+    }
+
+    /// Whether files of the store may not have been created yet, because its creation did not end.
+    pub const fn is_new(&self) -> bool {
+        self.0.is_new()
+    }
+
+    /// Marks the folder as one that has all files of the newest format, after they were created.
     ///
     /// # Errors
     ///

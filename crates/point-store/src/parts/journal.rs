@@ -18,12 +18,14 @@ use std::sync::Arc;
 pub use batch::EncodedBatch;
 pub use content::Replayed;
 use oxtsdb_storage_file::disk::Disk;
+use oxtsdb_storage_file::journal;
 pub use oxtsdb_storage_file::journal::JournalFiles;
-use oxtsdb_storage_file::journal::{self, JournalOptions};
+pub use oxtsdb_storage_file::journal::JournalOptions;
 
 use crate::{PointBatch, PointStoreError, SeriesNumber};
 
-const OPTIONS: JournalOptions = JournalOptions {
+/// How a journal of points is opened that other files of the store say nothing about.
+pub const OPTIONS: JournalOptions = JournalOptions {
     magic: *b"oxtsdbpj",
     cut: None,
     has_list: false,
@@ -31,7 +33,7 @@ const OPTIONS: JournalOptions = JournalOptions {
 };
 
 /// What was recovered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Frames.
     pub frames: u64,
@@ -39,6 +41,8 @@ pub struct Recovered {
     pub points: u64,
     /// Bytes of an interrupted write that were cut off.
     pub cut_bytes: u64,
+    /// Acknowledged frames that are lost, if [`JournalOptions::accept_losses`] is set.
+    pub losses: Vec<PointStoreError>,
 }
 
 /// The end of the journal, where frames are appended.
@@ -51,16 +55,17 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`] for damage other than an interrupted write at the end;
+    /// [`PointStoreError::Damaged`] for damage other than an interrupted write at the end, and for lost frames;
     /// [`PointStoreError::Io`] and [`PointStoreError::Full`]; any error of `apply`.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
+        options: JournalOptions,
         apply: &mut dyn FnMut(Replayed<'_>) -> Result<(), PointStoreError>,
     ) -> Result<(Self, Recovered), PointStoreError> {
         let mut scratch = PointBatch::default();
         let mut points = 0;
-        let (mut journal, recovered) = journal::Journal::open(disk, folder, OPTIONS, &mut |_, bytes| {
+        let (mut journal, recovered) = journal::Journal::open(disk, folder, options, &mut |_, bytes| {
             points += content::replay(bytes, &mut scratch, apply)?;
             Ok(())
         })?;
@@ -75,8 +80,18 @@ impl Journal {
             frames: recovered.frames,
             points,
             cut_bytes: recovered.cut_bytes,
+            losses: recovered.losses.into_iter().map(PointStoreError::from).collect(),
         };
         Ok((Self(journal), recovered))
+    }
+
+    /// Creates an empty journal.
+    ///
+    /// # Errors
+    ///
+    /// Those of the disk.
+    pub fn create(disk: Arc<dyn Disk>, folder: &Path) -> Result<(), PointStoreError> {
+        Self::open(disk, folder, OPTIONS, &mut |_| Ok(())).map(drop)
     }
 
     /// Writes a frame with new series, by number, and the points of batches. It is durable after [`Journal::sync`].
@@ -112,7 +127,14 @@ impl Journal {
     ///
     /// Those of [`Journal::sync`].
     pub fn rotate(&mut self) -> Result<u64, PointStoreError> {
+        // Also frames that were recovered: a manifest will say that they were there.
+        self.0.make_durable()?;
         Ok(self.0.rotate()?)
+    }
+
+    /// The sequence number of the last durable frame; 0 if there is none.
+    pub const fn durable(&self) -> u64 {
+        self.0.durable()
     }
 
     /// Bytes since the last [`Journal::rotate`]; before, also those that were recovered.

@@ -31,6 +31,7 @@
 //! | [`columns`](Columns) | points of one series |
 //! | `writer`, `page_builder`, `shared_times` | writes parts |
 //! | `page`, `index` | the structure of pages and of the index |
+//! | `metric_set` | the metrics of a part |
 //! | `reader`, `blocks`, `decode`, `cache` | reads parts |
 //! | `verify` | checks a part completely |
 //! | `salvage` | copies what is intact of a damaged part |
@@ -40,6 +41,7 @@ mod cache;
 mod columns;
 mod decode;
 mod index;
+mod metric_set;
 mod page;
 mod page_builder;
 mod reader;
@@ -57,6 +59,7 @@ pub use blocks::{BlockHead, Blocks, RawBlock};
 pub use cache::PageCache;
 pub use columns::Columns;
 pub use decode::Decoder;
+pub use metric_set::MetricSet;
 pub use reader::{Part, PartMeta};
 pub use salvage::Lost;
 pub use statistics::Statistics;

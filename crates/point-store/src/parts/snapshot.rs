@@ -7,6 +7,7 @@ use super::core::Core;
 use super::days::name::{DayFile, DayNumber};
 use super::days::tombstone::Deletion;
 use super::folder;
+use super::journal::Journal;
 use super::part::{PageCache, Part};
 use crate::PointStoreError;
 use oxtsdb_storage_file::disk::Disk;
@@ -18,6 +19,7 @@ pub(super) fn complete(core: &Core, target: &Path) -> Result<(), PointStoreError
     let completed = core
         .series
         .save_to(Arc::clone(disk), &target.join("series.log"), core.series.len())
+        .and_then(|()| Journal::create(Arc::clone(disk), &target.join("journal")))
         .and_then(|()| folder::mark_copy(&**disk, target));
     if completed.is_err()
         && let Err(error) = disk.remove_dir(target)
@@ -47,6 +49,6 @@ pub fn verify(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool, PointStoreError
             Ok(true)
         }
         Some(DayFile::Tombstone(_)) => Deletion::read(&**disk, path).map(|_| true),
-        Some(DayFile::Temporary) | None => Ok(false),
+        Some(DayFile::Manifest | DayFile::Temporary) | None => Ok(false),
     }
 }

@@ -1,6 +1,6 @@
 //! The store: opening, closing, and the operations of [`PointStore`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
@@ -18,14 +18,14 @@ use tokio::sync::oneshot;
 use super::clock_watch::{ClockStats, ClockWatch};
 use super::commit;
 use super::config::PartsConfig;
-use super::core::{Core, Counters, Errors, FlushQueue, Stop};
-use super::days::Days;
+use super::core::{Core, Counters, Errors, FlushJob, FlushQueue, FlushState, Stop};
 use super::days::check::{Checked, DayStats, DaysStats};
 use super::days::pace::{CheckPacer, RatePacer};
 use super::days::policy::MergePolicy;
+use super::days::{Days, Saved};
 use super::folder::Folder;
 use super::head::{Head, Heads};
-use super::journal::{EncodedBatch, Journal, Replayed};
+use super::journal::{self, EncodedBatch, Journal, JournalOptions, Replayed};
 use super::part::PageCache;
 use super::queue::{Queue, Reply, Request, closed};
 use super::read::{BatchReader, WindowReader};
@@ -35,6 +35,7 @@ use crate::{
     ColumnStream, DamagedPart, Figures, HighestUids, Point, PointBatch, PointStore, PointStoreError,
     ReadEstimate, ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange, Timings,
 };
+use oxtsdb_storage_file::disk::Disk;
 
 /// A [`PointStore`] in a local folder.
 ///
@@ -90,13 +91,16 @@ impl PartsStore {
     ///
     /// - [`PointStoreError::Unavailable`] if another process has it open.
     /// - [`PointStoreError::Format`] for another format, [`PointStoreError::Invalid`] for other widths of UIDs.
-    /// - [`PointStoreError::Damaged`] if the journal or the series are damaged. A torn frame at the end of the journal
-    ///   is cut off and logged; damaged parts are set aside.
+    /// - [`PointStoreError::Damaged`] if the journal, the series or the manifest of the store are damaged or missing,
+    ///   unless [`PartsConfig::accept_losses`] is set. A torn frame at the end of the journal is cut off and logged;
+    ///   damaged and missing parts are set aside.
     /// - [`PointStoreError::Io`] and [`PointStoreError::Full`] from the operating system.
     pub fn open(config: PartsConfig) -> Result<Self, PointStoreError> {
         let disk = &config.disk;
         let mut folder = Folder::open(&**disk, &config.path)?;
         let series = SeriesCatalogue::open(Arc::clone(disk), &folder.series(), config.widths)?;
+        // Of a copy that could not be repaired, the series are not durable.
+        let saved = series.saved().unwrap_or(0);
         let cache = Arc::new(PageCache::new(config.cache_bytes, config.open_files));
         // Parts have no series that are in the journal only.
         let days = Days::open(
@@ -105,7 +109,9 @@ impl PartsStore {
             cache,
             MergePolicy::default(),
             series.len(),
-        )?;
+            config.accept_losses,
+        )
+        .map_err(with_advice)?;
         let head = Head::new(config.shards);
         let mut replay = |replayed: Replayed<'_>| match replayed {
             Replayed::Series(number, key) => series.restore(number, key),
@@ -120,8 +126,19 @@ impl PartsStore {
                 Ok(())
             }
         };
-        let (journal, recovered) = Journal::open(Arc::clone(disk), &folder.journal(), &mut replay)?;
-        folder.complete(&**disk)?;
+        let options = JournalOptions {
+            cut: days.cut(),
+            has_list: folder.has_manifests() && !folder.is_new(),
+            accept_losses: config.accept_losses,
+            ..journal::OPTIONS
+        };
+        let opened = Journal::open(Arc::clone(disk), &folder.journal(), options, &mut replay);
+        let (mut journal, recovered) = opened.map_err(with_advice)?;
+        let saved = Saved {
+            cut: journal.files().cut(),
+            series: saved,
+        };
+        complete(&**disk, &mut folder, &days, saved)?;
         if recovered.frames > 0 {
             tracing::info!(
                 frames = recovered.frames,
@@ -129,19 +146,35 @@ impl PartsStore {
                 "replayed the journal of points"
             );
         }
+        let lost = [days.losses(), &recovered.losses].concat();
+        let losses = losses(&lost, days.newest_ms(), config.clock.now_ms());
+        let mut heads = Heads {
+            active: Arc::new(head),
+            frozen: Vec::new(),
+        };
+        let mut flush = FlushState::default();
+        if !recovered.losses.is_empty() {
+            // With the journal's points in parts, the next start does not find the damage again.
+            let head = std::mem::replace(&mut heads.active, Arc::new(Head::new(config.shards)));
+            heads.frozen.push(Arc::clone(&head));
+            flush.jobs.push_back(FlushJob::Head {
+                head,
+                segment: journal.rotate()?,
+                cut: journal.durable(),
+                series: series.len(),
+            });
+        }
         let core = Arc::new(Core {
             series,
             days,
             queue: Queue::default(),
-            heads: RwLock::new(Heads {
-                active: Arc::new(head),
-                frozen: Vec::new(),
-            }),
-            flush: FlushQueue::default(),
+            heads: RwLock::new(heads),
+            flush: FlushQueue::new(flush),
             journal: journal.files(),
             pacer: RatePacer::new(config.merge_bytes_per_second),
             stop: Stop::default(),
             errors: Mutex::new(Errors::default()),
+            losses,
             counters: Counters::default(),
             timings: Arc::default(),
             clock: ClockWatch::default(),
@@ -182,6 +215,13 @@ impl PartsStore {
     /// Statistics.
     pub fn stats(&self) -> PartsStats {
         self.core.stats()
+    }
+
+    /// What the store was opened without, because [`PartsConfig::accept_losses`] is set: each file, what is wrong with it,
+    /// and the instants that lost points have if they were written in order. It is part of [`PointStore::damage`] until
+    /// the store is closed, and not of [`PointStore::lost`]: which points are lost is unknown.
+    pub fn losses(&self) -> &[DamagedPart] {
+        &self.core.losses
     }
 
     /// Reads all files and checks them, at a rate of bytes per second; 0: no limit. Damaged parts are set aside. Blocks;
@@ -454,7 +494,9 @@ impl PointStore for PartsStore {
     }
 
     fn damage(&self) -> Vec<DamagedPart> {
-        self.core.days.damage()
+        let mut damage = self.core.days.damage();
+        damage.extend_from_slice(&self.core.losses);
+        damage
     }
 
     fn lost(&self, series: &[SeriesNumber], range: TimeRange) -> Vec<DamagedPart> {
@@ -560,6 +602,53 @@ fn spawn(
         .name(name.to_owned())
         .spawn(move || run(&core));
     spawned.map_err(|error| PointStoreError::io(format!("thread {name}"), &error))
+}
+
+/// Writes the manifests of a store that has none, and marks it as complete.
+fn complete(disk: &dyn Disk, folder: &mut Folder, days: &Days, saved: Saved) -> Result<(), PointStoreError> {
+    let is_older = !folder.has_manifests();
+    let completed = days.record(saved).and_then(|()| folder.complete(disk));
+    match completed {
+        // Reads go on.
+        Err(error @ PointStoreError::Full(_)) => {
+            tracing::warn!(%error, "manifests are not written until the disk has space");
+            Ok(())
+        }
+        Ok(()) if is_older => {
+            tracing::info!(folder = %folder.path().display(), "the folder has manifests now, and a newer format");
+            Ok(())
+        }
+        completed => completed,
+    }
+}
+
+/// Adds to the error of a file that is damaged or missing what an operator can do.
+fn with_advice(error: PointStoreError) -> PointStoreError {
+    match error {
+        PointStoreError::Damaged { path, detail } => PointStoreError::Damaged {
+            path,
+            detail: format!("{detail}; restore a snapshot, or accept the loss with `tsdb store salvage`"),
+        },
+        error => error,
+    }
+}
+
+/// What a store is opened without. Lost points are probably newer than those in parts.
+fn losses(lost: &[PointStoreError], newest_ms: Option<i64>, now_ms: i64) -> Vec<DamagedPart> {
+    let first_ms = newest_ms.unwrap_or(0);
+    let range = TimeRange {
+        first_ms,
+        last_ms: now_ms.max(first_ms),
+    };
+    let loss = |error: &PointStoreError| match error {
+        PointStoreError::Damaged { path, detail } => (path.clone(), detail.clone()),
+        error => (PathBuf::new(), error.to_string()),
+    };
+    let losses = lost
+        .iter()
+        .map(loss)
+        .map(|(path, detail)| DamagedPart { path, range, detail });
+    losses.collect()
 }
 
 /// The error of a thread that ended before it replied.

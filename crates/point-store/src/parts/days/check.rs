@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Days;
 use super::day::DayList;
+use super::manifest::{self, DayManifest, StoreManifest};
 use super::name::DayNumber;
 use super::pace::Pacer;
 use super::policy::Candidate;
+use super::record::Saved;
 use super::tombstone::Deletion;
 use crate::PointStoreError;
 
@@ -109,13 +111,64 @@ impl Days {
                 checked.bytes += part.bytes();
                 self.note(&list, part.path(), part.part().verify(), &mut checked)?;
             }
+            let there = self.0.disk.list(&self.0.folder.join(list.day.to_string()));
+            for part in &list.parts {
+                let name = part.path().file_name().unwrap_or_default();
+                // A part that is open can be read after it was removed.
+                let is_missing =
+                    matches!(&there, Ok(there) if !there.iter().any(|entry| *entry.name == *name));
+                if is_missing {
+                    checked.files -= 1;
+                    let error = missing(part.path());
+                    self.note(&list, part.path(), Err(error), &mut checked)?;
+                }
+            }
             for tombstone in &list.tombstones {
                 let path = tombstone.file.path();
                 let read = Deletion::read(&*self.0.disk, path);
                 self.note(&list, path, read.map(drop), &mut checked)?;
             }
         }
+        self.check_manifests(&mut checked)?;
         Ok(checked)
+    }
+
+    /// Checks that manifests can be read, and writes those again that cannot.
+    fn check_manifests(&self, checked: &mut Checked) -> Result<(), PointStoreError> {
+        let shared = &*self.0;
+        let mut changes = shared.changes.lock();
+        let mut note = |path: &Path, read: Result<bool, PointStoreError>| {
+            let error = match read {
+                Ok(true) => return Ok(false),
+                Ok(false) => missing(path),
+                Err(error @ PointStoreError::Damaged { .. }) => error,
+                Err(error) => return Err(error),
+            };
+            tracing::warn!(%error, "a list of files is written again");
+            checked.damaged.push(error);
+            Ok(true)
+        };
+        let disk = &*shared.disk;
+        for day in self.all().iter().map(|list| list.day) {
+            let folder = shared.folder.join(day.to_string());
+            let read = DayManifest::read(disk, &folder).map(|read| read.is_some());
+            if !changes.dirty.contains(&day) && note(&manifest::path(&folder), read)? {
+                changes.dirty.insert(day);
+            }
+        }
+        let read = StoreManifest::read(disk, &shared.folder).map(|read| read.is_some());
+        if changes.stored.is_some() && note(&manifest::path(&shared.folder), read)? {
+            changes.stored = None;
+            drop(changes);
+            return self.record(Saved::default());
+        }
+        let has_dirty = !changes.dirty.is_empty();
+        drop(changes);
+        if has_dirty {
+            self.record(Saved::default())
+        } else {
+            Ok(())
+        }
     }
 
     /// Adds a finding of a file. Errors of a file that was dropped or set aside meanwhile are none.
@@ -139,5 +192,12 @@ impl Days {
         }
         checked.damaged.push(error);
         Ok(())
+    }
+}
+
+fn missing(path: &Path) -> PointStoreError {
+    PointStoreError::Damaged {
+        path: path.to_owned(),
+        detail: "the file is missing".to_owned(),
     }
 }

@@ -4,18 +4,27 @@
 //! ```text
 //!   17-31.part  damaged  ─► intact blocks ─► *.tmp, durable
 //!                        ─► record and link in set-aside/, durable
+//!                        ─► manifest, with both
 //!                        ─► *.tmp becomes 17-31.part; removed if no block is intact
+//!                        ─► manifest, with the new one
 //! ```
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::day::{DayList, DayPart, OwnedFile};
-use super::{Days, io_error};
-use crate::parts::part::Lost;
+use super::manifest::PartEntry;
+use super::{Changes, Days, if_present, io_error};
+use crate::parts::part::{Lost, MetricSet};
 use crate::parts::series::SeriesKey;
 use crate::{DamagedPart, PointStoreError, TimeRange};
+
+/// The intact blocks of a damaged part, in a file of their own.
+struct Intact {
+    file: OwnedFile,
+    metrics: MetricSet,
+}
 
 impl Days {
     /// Replaces a part of a list that an error says is damaged, or that is missing. Reads go on with what is intact.
@@ -79,15 +88,15 @@ impl Days {
                 .set_aside
                 .add(&*shared.disk, path, list.day, lost, detail)?;
         }
-        let replaced = match &intact {
-            Some(file) => shared.disk.rename(file.path(), path),
-            None => match shared.disk.remove(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                removed => removed,
-            },
-        };
-        replaced.map_err(|error| io_error(path, &error))?;
-        let opened = intact.map(|_| self.open_part(path, part.sequences, list.day.range(), u32::MAX));
+        self.list_replacement(&mut changes, list, part, intact.as_ref())?;
+        match &intact {
+            Some(Intact { file, .. }) => self.rename_over(file, path)?,
+            None => if_present(shared.disk.remove(path)).map_err(|error| io_error(path, &error))?,
+        }
+        let opened = intact.map(|Intact { metrics, .. }| {
+            let opened = self.open_part(path, part.sequences, list.day.range(), u32::MAX)?;
+            Ok::<_, PointStoreError>(DayPart { metrics, ..opened })
+        });
         let (new, opened) = match opened.transpose() {
             Ok(new) => (new, Ok(())),
             // The next start finds it.
@@ -98,8 +107,52 @@ impl Days {
                 list.parts.splice(position..=position, new.map(Arc::new));
             }
         });
-        drop(changes);
-        opened.and(self.sync_day(list.day))
+        // If it fails, the manifest has the file, and the next start opens it.
+        opened?;
+        self.record_day(&mut changes, list.day)
+    }
+
+    /// Lists what takes the place of a part beside it, or no longer the part if nothing does.
+    fn list_replacement(
+        &self,
+        changes: &mut Changes,
+        list: &DayList,
+        part: &Arc<DayPart>,
+        intact: Option<&Intact>,
+    ) -> Result<(), PointStoreError> {
+        self.sync_day(list.day)?;
+        let mut manifest = self.manifest(changes, list.day);
+        let place = manifest
+            .parts
+            .iter()
+            .position(|entry| entry.sequences == part.sequences);
+        if let Some(Intact { file, metrics }) = intact {
+            let new = self.open_part(file.path(), part.sequences, list.day.range(), u32::MAX)?;
+            let new = PartEntry {
+                metrics: metrics.clone(),
+                ..new.entry()
+            };
+            manifest.parts.insert(place.map_or(0, |place| place + 1), new);
+        } else if let Some(place) = place {
+            manifest.parts.remove(place);
+        }
+        let written = self.write_manifest(changes, list.day, &manifest);
+        // Until the replacement is complete.
+        changes.dirty.insert(list.day);
+        written
+    }
+
+    /// Renames a file over another one. If that fails, and was done nevertheless, it is no error: the content of the path
+    /// must be known.
+    fn rename_over(&self, file: &OwnedFile, path: &Path) -> Result<(), PointStoreError> {
+        let disk = &*self.0.disk;
+        let Err(error) = disk.rename(file.path(), path) else {
+            return Ok(());
+        };
+        match disk.open(file.path()) {
+            Err(missing) if missing.kind() == ErrorKind::NotFound => Ok(()),
+            _ => Err(io_error(path, &error)),
+        }
     }
 
     /// Writes the intact blocks of a part to a file, `None` if there are none, and returns what is lost.
@@ -107,11 +160,11 @@ impl Days {
         &self,
         list: &DayList,
         part: &DayPart,
-    ) -> Result<(Option<OwnedFile>, Vec<Lost>), PointStoreError> {
+    ) -> Result<(Option<Intact>, Vec<Lost>), PointStoreError> {
         let shared = &*self.0;
-        let whole = Lost::all(part.range().unwrap_or(list.day.range()));
+        let whole = part.entry().lost();
         match shared.disk.open(part.path()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((None, vec![whole])),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((None, whole)),
             opened => opened.map_err(|error| io_error(part.path(), &error))?,
         };
         let free = shared.disk.free_bytes(&shared.folder);
@@ -126,10 +179,10 @@ impl Days {
         let mut new = self.new_part(list.day)?;
         let lost = part.part().salvage(new.writer())?;
         if new.writer().is_empty() {
-            return Ok((None, vec![whole]));
+            return Ok((None, whole));
         }
-        let (_, file) = new.finish()?;
-        Ok((Some(file), lost))
+        let (_, file, metrics) = new.finish()?;
+        Ok((Some(Intact { file, metrics }), lost))
     }
 
     /// The files that were set aside.

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::manifest::{PartEntry, TombstoneEntry};
 use super::name::{DayFile, DayNumber, Sequences};
 use super::policy::Candidate;
 use super::tombstone::Deletion;
-use crate::parts::part::Part;
+use crate::parts::part::{MetricSet, Part};
 use crate::{SeriesNumber, TimeRange};
 use oxtsdb_storage_file::disk::Disk;
 
@@ -30,6 +31,8 @@ pub struct DayList {
 pub struct DayPart {
     pub(super) part: Arc<Part>,
     pub(super) sequences: Sequences,
+    /// Its metrics; if it was opened without a manifest, also those between the metrics of a page.
+    pub(super) metrics: MetricSet,
     pub(super) file: OwnedFile,
 }
 
@@ -38,6 +41,8 @@ pub struct DayPart {
 pub(super) struct Tombstone {
     pub(super) sequence: u64,
     pub(super) deletion: Arc<Deletion>,
+    /// The tombstone in the manifest of the day.
+    pub(super) entry: TombstoneEntry,
     pub(super) file: OwnedFile,
 }
 
@@ -74,7 +79,8 @@ impl DayList {
 
     /// Bytes of memory. Days that a tombstone covers count it each.
     pub(super) fn byte_len(&self) -> usize {
-        let parts = self.parts.iter().map(|part| part.part().byte_len());
+        let parts = self.parts.iter();
+        let parts = parts.map(|part| part.part().byte_len() + part.metrics.byte_len());
         let tombstones = self
             .tombstones
             .iter()
@@ -148,11 +154,35 @@ impl DayPart {
         (meta.points > 0).then_some(meta.range)
     }
 
+    /// The part in the day's manifest.
+    pub(super) fn entry(&self) -> PartEntry {
+        PartEntry {
+            sequences: self.sequences,
+            bytes: self.bytes(),
+            crc: self.part.crc(),
+            range: self.part.meta().range,
+            metrics: self.metrics.clone(),
+        }
+    }
+
     pub(super) fn candidate(&self, busy: bool) -> Candidate {
         Candidate {
             bytes: self.bytes(),
             busy,
         }
+    }
+}
+
+/// A tombstone in the manifest of a day, given its bytes and instants.
+pub(super) fn tombstone_entry(sequence: u64, bytes: u64, range: TimeRange, day: DayNumber) -> TombstoneEntry {
+    let of_day = day.range();
+    TombstoneEntry {
+        sequence,
+        bytes,
+        range: TimeRange {
+            first_ms: range.first_ms.max(of_day.first_ms),
+            last_ms: range.last_ms.min(of_day.last_ms),
+        },
     }
 }
 

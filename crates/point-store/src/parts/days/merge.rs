@@ -2,7 +2,7 @@
 //!
 //! A job reads its parts and tombstones as they were when it was chosen and writes a part whose sequences contain
 //! theirs: up to the last tombstone before the next part, so that tombstones which were applied do not apply again.
-//! The rename of the result is the commit; then its sources are removed. A job that fails, is stopped, or finds one of
+//! The rename of the result is the commit; then the manifest is replaced and its sources are removed. A job that fails, is stopped, or finds one of
 //! its parts gone (dropped or set aside) leaves everything as it was.
 
 use std::ops::Range;
@@ -15,7 +15,9 @@ use super::name::{DayNumber, Sequences};
 use super::pace::Pacer;
 use super::policy::Candidate;
 use super::{Days, NewPart};
-use crate::parts::part::{BLOCK_POINTS, BlockHead, Blocks, Columns, Decoder, Part, PartWriter, RawBlock};
+use crate::parts::part::{
+    BLOCK_POINTS, BlockHead, Blocks, Columns, Decoder, MetricSet, Part, PartWriter, RawBlock,
+};
 use crate::parts::series::SeriesKey;
 use crate::{PointStoreError, TimeRange};
 
@@ -135,16 +137,18 @@ impl Days {
         &self,
         day: DayNumber,
         inputs: &[Arc<DayPart>],
-        file: &OwnedFile,
+        (file, metrics): (&OwnedFile, MetricSet),
         sequences: Sequences,
     ) -> Result<Option<Arc<DayPart>>, PointStoreError> {
         let shared = &*self.0;
-        let changes = shared.changes.lock();
+        let mut changes = shared.changes.lock();
+        self.remove_leftovers(&mut changes)?;
         let list = shared.days.read().get(&day).map(|day| Arc::clone(&day.list));
         let Some(position) = list.and_then(|list| list.position(inputs)) else {
             return Ok(None);
         };
-        let part = self.rename_part(file, day, sequences)?;
+        let part = self.rename_part(&mut changes, file, day, sequences, metrics)?;
+        changes.dirty.insert(day);
         // Without it the sources must stay, and with them the tombstones.
         let synced = self.sync_day(day);
         let mut spent = Vec::new();
@@ -156,6 +160,9 @@ impl Days {
             }
         });
         synced?;
+        // Without it, the next start would miss the sources if the result was lost, and the tombstones.
+        let manifest = self.manifest(&changes, day);
+        self.write_manifest(&mut changes, day, &manifest)?;
         inputs.iter().for_each(|input| input.file.set_obsolete());
         spent.iter().for_each(|tombstone| tombstone.file.set_obsolete());
         drop(changes);
@@ -236,8 +243,10 @@ impl MergeJob {
             Err(error) if self.is_current() => return Err(self.days.set_aside(&self.list, error)?),
             Ok(false) | Err(_) => return Ok(Merged::Cancelled),
         }
-        let (day, file) = new.finish()?;
-        let part = self.days.replace(day, self.inputs(), &file, self.sequences())?;
+        let (day, file, metrics) = new.finish()?;
+        let part = self
+            .days
+            .replace(day, self.inputs(), (&file, metrics), self.sequences())?;
         Ok(part.map_or(Merged::Cancelled, |part| Merged::Done {
             read: self.bytes(),
             written: part.bytes(),

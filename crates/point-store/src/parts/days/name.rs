@@ -4,12 +4,15 @@
 //!   2026-11-22/                        a day, UTC
 //!     0000000017-0000000031.part       the points of sequences 17 to 31
 //!     0000000032.deleted               a tombstone for the parts before sequence 32
+//!     MANIFEST                         the files that must be there
 //!     *.tmp                            being written; removed when the store is opened
 //! ```
 //!
 //! Sequences ascend over all days, so the order of a day's parts is the order in which their points were written.
 
 use std::fmt;
+
+use super::manifest;
 
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -34,6 +37,8 @@ pub enum DayFile {
     Part(Sequences),
     /// A tombstone.
     Tombstone(u64),
+    /// The manifest.
+    Manifest,
     /// Left of something that was interrupted.
     Temporary,
 }
@@ -60,6 +65,16 @@ impl DayNumber {
         // Excludes what is not written like this, and days such as 2026-02-30.
         let parsed = Self(u32::try_from(number).ok()?);
         (parsed.to_string() == name).then_some(parsed)
+    }
+
+    /// The day of a number, counted from 1970-01-01.
+    pub(super) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number, counted from 1970-01-01.
+    pub(super) const fn number(self) -> u32 {
+        self.0
     }
 
     /// The next day.
@@ -113,6 +128,9 @@ impl DayFile {
         if name.ends_with(".tmp") {
             return Some(Self::Temporary);
         }
+        if name == manifest::NAME {
+            return Some(Self::Manifest);
+        }
         if let Some(sequences) = name.strip_suffix(".part") {
             let (first, last) = sequences.split_once('-')?;
             let (first, last) = (sequence(first)?, sequence(last)?);
@@ -127,6 +145,7 @@ impl fmt::Display for DayFile {
         match self {
             Self::Part(Sequences { first, last }) => write!(f, "{first:010}-{last:010}.part"),
             Self::Tombstone(sequence) => write!(f, "{sequence:010}.deleted"),
+            Self::Manifest => f.write_str(manifest::NAME),
             Self::Temporary => write!(f, ".tmp"),
         }
     }
@@ -210,6 +229,7 @@ mod tests {
             sequences(0, 0),
             sequences(17, 12_345_678_901),
             DayFile::Tombstone(5),
+            DayFile::Manifest,
         ] {
             assert_eq!(DayFile::parse(&file.to_string()), Some(file));
         }

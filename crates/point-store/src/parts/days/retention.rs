@@ -1,8 +1,10 @@
 //! Retention: days that are too old are dropped as a whole.
 //!
-//! A day's folder is renamed into `dropped/`, which is atomic, and then removed with its files. The next start removes
-//! what is left there.
+//! A day's folder is renamed into `dropped/`, which is atomic, and its files are removed. The folder itself is removed
+//! when the manifest of the store no longer has the day: until then it says that the day is not lost. So a full disk
+//! gets space before a manifest is written. The next start removes what is left there.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,30 +54,64 @@ impl Days {
         changes.dropped += 1;
         if_present(shared.disk.rename(&from, &to)).map_err(|error| io_error(&from, &error))?;
         shared.days.write().remove(&day);
+        changes.dirty.remove(&day);
+        changes.pending.retain(|(of, _)| *of != day);
+        changes.leftovers.retain(|(of, _)| *of != day);
         drop(changes);
         for folder in [&shared.folder, &dropped] {
             let synced = shared.disk.sync_dir(folder);
             synced.map_err(|error| io_error(folder, &error))?;
         }
+        empty_folder(&*shared.disk, &to)?;
+        self.record_store(&mut shared.changes.lock())?;
         if_present(shared.disk.remove_dir(&to)).map_err(|error| io_error(&to, &error))
     }
 }
 
-/// Removes the days of a store that were dropped before it was opened.
-pub(super) fn remove_dropped(disk: &dyn Disk, dropped: &Path) -> Result<(), PointStoreError> {
+/// Removes the files of the days that were dropped before a store was opened, and returns the days.
+pub(super) fn empty_dropped(disk: &dyn Disk, dropped: &Path) -> Result<BTreeSet<DayNumber>, PointStoreError> {
     let failed = |error| io_error(dropped, &error);
+    let mut days = BTreeSet::new();
     let entries = if_present(disk.list(dropped)).map_err(failed)?;
     if !entries.is_empty() {
         disk.sync_dir(dropped).map_err(failed)?;
     }
     for entry in entries {
-        let path = dropped.join(entry.name);
+        let path = dropped.join(&entry.name);
+        if entry.is_dir {
+            empty_folder(disk, &path)?;
+            let day = entry
+                .name
+                .split_once('_')
+                .map_or(entry.name.as_str(), |(day, _)| day);
+            days.extend(DayNumber::parse(day));
+        } else {
+            disk.remove(&path).map_err(failed)?;
+        }
+    }
+    Ok(days)
+}
+
+/// Removes the folders that [`empty_dropped`] has left.
+pub(super) fn remove_dropped(disk: &dyn Disk, dropped: &Path) -> Result<(), PointStoreError> {
+    let failed = |error| io_error(dropped, &error);
+    for entry in if_present(disk.list(dropped)).map_err(failed)? {
+        disk.remove_dir(&dropped.join(entry.name)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Removes what is in a folder, which may be absent.
+fn empty_folder(disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
+    let failed = |error| io_error(folder, &error);
+    for entry in if_present(disk.list(folder)).map_err(failed)? {
+        let path = folder.join(&entry.name);
         let removed = if entry.is_dir {
             disk.remove_dir(&path)
         } else {
             disk.remove(&path)
         };
-        removed.map_err(failed)?;
+        if_present(removed).map_err(failed)?;
     }
     Ok(())
 }

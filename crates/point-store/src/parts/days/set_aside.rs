@@ -115,6 +115,17 @@ impl SetAside {
         Ok(())
     }
 
+    /// Whether it is recorded already that a file of a day is lost with all of these points.
+    pub(super) fn has(&self, file: &Path, day: DayNumber, lost: &[Lost]) -> bool {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let path = self.folder.join(format!("{day}_{name}"));
+        let known = self.files.iter().find(|damage| damage.part.path == path);
+        known.is_some_and(|known| {
+            lost.iter()
+                .all(|lost| known.lost.iter().any(|known| known.contains(lost)))
+        })
+    }
+
     /// All damaged files.
     pub(super) fn files(&self) -> &[Damage] {
         &self.files

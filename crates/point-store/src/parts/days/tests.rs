@@ -70,7 +70,7 @@ impl Store {
     fn open(disk: SimulatedDisk) -> Result<Self, PointStoreError> {
         let folder = Folder::open(&disk, Path::new(FOLDER))?;
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let days = Days::open(shared, &folder, cache(), policy(), u32::MAX)?;
+        let days = Days::open(shared, &folder, cache(), policy(), u32::MAX, false)?;
         Ok(Self {
             disk,
             days,
@@ -152,12 +152,12 @@ impl Store {
         Arc::clone(&days[0])
     }
 
-    /// Names of all files and folders of files.
+    /// Names of all files and folders of files, without manifests.
     fn files(&self) -> Vec<String> {
         let files = self.disk.files().into_keys();
         let names = files.filter_map(|path| Some(path.strip_prefix("/points/")?.to_owned()));
         names
-            .filter(|name| !["STORE", "LOCK"].contains(&name.as_str()))
+            .filter(|name| !["STORE", "LOCK"].contains(&name.as_str()) && !name.ends_with("MANIFEST"))
             .collect()
     }
 

@@ -114,7 +114,13 @@ mod tests {
                 Ok(())
             };
             let folder = std::path::Path::new("/store/journal");
-            Journal::open(std::sync::Arc::new(disk.clone()), folder, apply).unwrap()
+            Journal::open(
+                std::sync::Arc::new(disk.clone()),
+                folder,
+                super::super::OPTIONS,
+                apply,
+            )
+            .unwrap()
         };
         let (mut journal, _) = open(&mut Vec::new());
         let batches = [EncodedBatch::of(&batch(0)), EncodedBatch::of(&batch(1))];

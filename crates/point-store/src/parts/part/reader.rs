@@ -10,7 +10,9 @@ use super::cache::{CachedPage, PageCache, PageKey};
 use super::columns::Columns;
 use super::decode::Decoder;
 use super::index::{Index, KeySpan, PagePlace};
+use super::metric_set::MetricSet;
 use super::page::{BlockPage, BlockPlace, Form, TimesPage};
+use super::writer::MOST_METRIC_RUNS;
 use super::{HEADER, MetricNumber, SeriesKey, TRAILER_BYTES, TRAILER_MAGIC};
 use crate::{BlockSummary, PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
 use oxtsdb_storage_file::disk::{Disk, ReadFile};
@@ -58,6 +60,8 @@ pub struct Part {
     pub(super) id: u64,
     pub(super) index: Index,
     meta: PartMeta,
+    /// The checksum of the index.
+    crc: u32,
     /// Series have lower numbers.
     series_end: u32,
 }
@@ -73,7 +77,7 @@ impl Part {
         let file = disk
             .open(path)
             .map_err(|error| PointStoreError::io(path.display(), &error))?;
-        let (index, meta) = read_index(&*file, path)?;
+        let (index, meta, crc) = read_index(&*file, path)?;
         let part = Self {
             disk: Arc::clone(disk),
             path: path.to_owned(),
@@ -81,6 +85,7 @@ impl Part {
             id: cache.next_part(),
             index,
             meta,
+            crc,
             series_end: u32::MAX,
         };
         part.cache.file(part.id, || Ok(file))?;
@@ -121,6 +126,21 @@ impl Part {
     /// What the part has.
     pub const fn meta(&self) -> &PartMeta {
         &self.meta
+    }
+
+    /// The checksum of the index, which has the checksums of all pages: two parts of equal checksums are the same.
+    pub const fn crc(&self) -> u32 {
+        self.crc
+    }
+
+    /// The metrics as the index has them: from the first to the last of each page, also those that are between.
+    pub fn metrics(&self) -> MetricSet {
+        let mut metrics = MetricSet::default();
+        for (_, entry) in &self.index.blocks {
+            metrics.push_run(entry.keys.first.metric.0, entry.keys.last.metric.0);
+        }
+        metrics.bound(MOST_METRIC_RUNS);
+        metrics
     }
 
     /// Bytes of memory without cached pages.
@@ -369,7 +389,7 @@ impl Part {
 
     /// Reads the index of the file again.
     pub(super) fn reread_index(&self) -> Result<PartMeta, PointStoreError> {
-        read_index(&*self.file()?, &self.path).map(|(_, meta)| meta)
+        read_index(&*self.file()?, &self.path).map(|(_, meta, _)| meta)
     }
 
     pub(super) fn damaged(&self, detail: &str) -> PointStoreError {
@@ -431,7 +451,7 @@ fn read_at(file: &dyn ReadFile, path: &Path, buffer: &mut [u8], offset: u64) -> 
 }
 
 /// Reads header, index and trailer.
-fn read_index(file: &dyn ReadFile, path: &Path) -> Result<(Index, PartMeta), PointStoreError> {
+fn read_index(file: &dyn ReadFile, path: &Path) -> Result<(Index, PartMeta, u32), PointStoreError> {
     let file_bytes = file
         .len()
         .map_err(|error| PointStoreError::io(path.display(), &error))?;
@@ -468,8 +488,11 @@ fn read_index(file: &dyn ReadFile, path: &Path) -> Result<(Index, PartMeta), Poi
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&index);
     hasher.update(&trailer[..12]);
-    if hasher.finalize() != u32::from_be_bytes(crc) {
+    let crc = u32::from_be_bytes(crc);
+    if hasher.finalize() != crc {
         return Err(damaged(path, "the index has a wrong checksum"));
     }
-    Index::parse(&index, offset, file_bytes).ok_or_else(|| damaged(path, "the index is invalid"))
+    let parsed = Index::parse(&index, offset, file_bytes);
+    let (index, meta) = parsed.ok_or_else(|| damaged(path, "the index is invalid"))?;
+    Ok((index, meta, crc))
 }

@@ -24,6 +24,13 @@ pub struct Lost {
 }
 
 impl Lost {
+    /// Whether all points of another range are in this one.
+    pub fn contains(&self, other: &Self) -> bool {
+        let has_instants =
+            self.range.first_ms <= other.range.first_ms && other.range.last_ms <= self.range.last_ms;
+        self.first <= other.first && other.last <= self.last && has_instants
+    }
+
     /// Points of any series.
     pub const fn all(range: TimeRange) -> Self {
         Self {

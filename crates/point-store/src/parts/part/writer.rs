@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::blocks::RawBlock;
 use super::columns::Columns;
 use super::index::IndexBuilder;
+use super::metric_set::MetricSet;
 use super::page::Form;
 use super::page_builder::{NewForm, NewTimes, PageBuilder};
 use super::reader::{Part, PartMeta};
@@ -18,6 +19,9 @@ use oxtsdb_storage_file::disk::{Disk, WriteFile};
 
 /// Encoded instants up to this size are not shared: a reference takes almost as much.
 const INLINE_BYTES: usize = 12;
+
+/// Runs of metrics that are told apart: bounds memory, and the list of a day's files.
+pub(super) const MOST_METRIC_RUNS: usize = 256;
 
 /// A part that is being written, at the path it was given. The caller removes the file if the writer is dropped
 /// before [`PartWriter::finish`], and renames it afterwards.
@@ -37,6 +41,7 @@ pub struct PartWriter {
     /// The instants of the block before, and how they are stored.
     times: Option<(Vec<i64>, NewTimes)>,
     meta: PartMeta,
+    metrics: MetricSet,
     body: Vec<u8>,
     distances: Vec<i64>,
     encoded_times: Vec<u8>,
@@ -74,6 +79,7 @@ impl PartWriter {
                 },
                 bytes: 0,
             },
+            metrics: MetricSet::default(),
             body: Vec::new(),
             distances: Vec::new(),
             encoded_times: Vec::new(),
@@ -91,6 +97,11 @@ impl PartWriter {
     /// Whether it has no points.
     pub const fn is_empty(&self) -> bool {
         self.last.is_none()
+    }
+
+    /// The metrics so far: of so many runs that the closest were joined, also those between them.
+    pub const fn metrics(&self) -> &MetricSet {
+        &self.metrics
     }
 
     /// Appends points of a series, ascending by instant. Series ascend; a series may be continued with later points,
@@ -217,6 +228,10 @@ impl PartWriter {
         if self.last.is_none_or(|(last, _)| last != key) {
             self.end_pending()?;
             self.meta.series += 1;
+            self.metrics.push(key.metric);
+            if self.metrics.runs() > 2 * MOST_METRIC_RUNS {
+                self.metrics.bound(MOST_METRIC_RUNS);
+            }
         }
         let range = &mut self.meta.range;
         *range = if self.last.is_none() {

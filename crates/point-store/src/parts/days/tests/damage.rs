@@ -31,7 +31,7 @@ fn sets_a_part_aside_that_is_damaged_at_open() {
     assert_eq!(store.visible(), Model::from([((0, 3000), 3)]));
     let damage = store.days.damage();
     assert_eq!(damage.len(), 1);
-    assert_eq!(damage[0].range, DayNumber::of(FIRST_DAY_MS).range());
+    assert_eq!(damage[0].range, span(1000, 2000));
     assert_eq!(
         damage[0].path,
         Path::new("/points/set-aside/2024-10-04_0000000000-0000000000.part")
@@ -58,7 +58,9 @@ fn sets_a_part_aside_that_is_not_of_its_day() {
     assert_eq!(store.visible(), Model::from([((0, 3000), 3)]));
     let damage = store.days.damage();
     assert!(
-        damage.len() == 1 && damage[0].detail.contains("not of its day"),
+        damage.len() == 2
+            && damage[0].detail == "the file is missing"
+            && damage[1].detail.contains("not of its day"),
         "{damage:?}"
     );
 }
@@ -68,7 +70,7 @@ fn sets_a_part_aside_with_series_that_are_unknown() {
     let Store { disk, days, _folder } = two_parts();
     drop((days, _folder));
     let folder = Folder::open(&disk, Path::new(FOLDER)).unwrap();
-    let days = Days::open(Arc::new(disk.clone()), &folder, cache(), policy(), 1).unwrap();
+    let days = Days::open(Arc::new(disk.clone()), &folder, cache(), policy(), 1, false).unwrap();
     let damage = days.damage();
     assert!(
         damage.len() == 1 && damage[0].detail.contains("series 1 is unknown"),

@@ -82,7 +82,13 @@ fn a_deletion_of_many_days_is_one_file() {
     let before = store.disk.written().get("tmp").copied().unwrap_or_default();
     store.delete(&[0], span(0, 2 * DAY_MS)).unwrap();
     let written = store.disk.written()["tmp"] - before;
-    assert!(written < 64, "{written} bytes");
+    let manifests = ["2024-10-04", "2024-10-05", "2024-10-06"].map(|day| format!("/points/{day}/MANIFEST"));
+    let files = store.disk.files();
+    let of_manifests: u64 = manifests.iter().map(|path| files[path]).sum();
+    assert!(
+        written - of_manifests < 64,
+        "{written} bytes, {of_manifests} of manifests"
+    );
     assert_eq!(store.visible(), Model::new());
     let store = Store::open(store.disk.power_loss()).unwrap();
     assert_eq!(store.visible(), Model::new());
@@ -171,11 +177,32 @@ fn the_next_start_completes_a_drop() {
     let before = probe.disk.operations();
     probe.days.drop_before(FIRST_DAY_MS + DAY_MS).unwrap();
     let operations = probe.disk.operations() - before;
-    store.disk.fail_after(operations - 2);
-    store.days.drop_before(FIRST_DAY_MS + DAY_MS).unwrap_err();
-    assert_eq!(store.files().len(), 2);
-    let store = Store::open(store.disk.kill()).unwrap();
-    assert_eq!(store.files().len(), 1);
+    let mut interrupted = 0;
+    for count in 0..operations {
+        let store = Store::open(store.disk.kill()).unwrap();
+        store.disk.fail_after(count);
+        store.days.drop_before(FIRST_DAY_MS + DAY_MS).unwrap_err();
+        interrupted += usize::from(store.files().iter().any(|path| path.starts_with("dropped/")));
+        for disk in [store.disk.kill(), store.disk.power_loss_seeded(count)] {
+            let store = Store::open(disk).unwrap();
+            assert_eq!(store.days.damage(), [], "{count}: the day was dropped, not lost");
+            store.days.drop_before(FIRST_DAY_MS + DAY_MS).unwrap();
+            assert_eq!(store.files().len(), 1, "{count}");
+            assert_eq!(store.visible(), Model::from([((0, DAY_MS), 2)]));
+        }
+    }
+    assert!(interrupted > 1);
+}
+
+#[test]
+fn drops_days_on_a_full_disk() {
+    let store = Store::new();
+    store.add(&[(0, 0, 1), (0, DAY_MS, 2)]).unwrap();
+    store.disk.create_dir(Path::new("/points/dropped")).unwrap();
+    store.disk.set_free_bytes(0);
+    store.days.drop_before(FIRST_DAY_MS + DAY_MS).unwrap();
+    let store = Store::open(store.disk.power_loss()).unwrap();
+    assert_eq!(store.days.damage(), []);
     assert_eq!(store.visible(), Model::from([((0, DAY_MS), 2)]));
 }
 
@@ -201,7 +228,15 @@ fn a_snapshot_has_the_points_of_its_instant() {
             .unwrap();
     }
     let folder = Folder::open(&disk, restored).unwrap();
-    let days = Days::open(Arc::new(disk.clone()), &folder, cache(), policy(), u32::MAX).unwrap();
+    let days = Days::open(
+        Arc::new(disk.clone()),
+        &folder,
+        cache(),
+        policy(),
+        u32::MAX,
+        false,
+    )
+    .unwrap();
     let restored = Store {
         disk,
         days,
@@ -224,12 +259,16 @@ fn a_snapshot_needs_an_empty_folder_and_leaves_none_half_full() {
     let before = store.disk.operations();
     store.days.snapshot(target).unwrap();
     let operations = store.disk.operations() - before;
-    let target = Path::new("/snapshots/3");
-    store
-        .disk
-        .fail_operation(operations - 3, std::io::ErrorKind::PermissionDenied);
-    store.days.snapshot(target).unwrap_err();
-    assert_eq!(store.disk.list(target).unwrap(), []);
+    for count in 0..operations {
+        let target = Path::new("/snapshots").join(format!("failed-{count}"));
+        store
+            .disk
+            .fail_operation(count, std::io::ErrorKind::PermissionDenied);
+        // Some find out whether there is a file.
+        if store.days.snapshot(&target).is_err() {
+            assert_eq!(store.disk.list(&target).unwrap_or_default(), [], "{count}");
+        }
+    }
 }
 
 #[test]

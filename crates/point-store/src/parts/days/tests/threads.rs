@@ -78,7 +78,7 @@ fn reads_and_snapshots_see_whole_parts_while_others_merge() {
                 .rename(&target.join(&day.name), &restored.join(&day.name))
                 .unwrap();
         }
-        let days = Days::open(disk, &folder, cache(), policy(), u32::MAX).unwrap();
+        let days = Days::open(disk, &folder, cache(), policy(), u32::MAX, false).unwrap();
         let mut points = Columns::default();
         days.read(key(1), TimeRange::ALL, &mut Decoder::default(), &mut points)
             .unwrap();
