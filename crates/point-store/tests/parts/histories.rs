@@ -10,30 +10,30 @@ use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 use crate::support::{batch, int, keys, numbers, read, small};
 
-const SERIES: u32 = 12;
+pub(crate) const SERIES: u32 = 12;
 
 /// What a read may find at an instant of a series: the last acknowledged state, or one of later attempts.
-type Model = BTreeMap<(SeriesNumber, i64), Vec<Option<Point>>>;
+pub(crate) type Model = BTreeMap<(SeriesNumber, i64), Vec<Option<Point>>>;
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405);
         (self.0 >> 33) % bound
     }
 
-    fn number(&mut self, bound: u64) -> i64 {
+    pub(crate) fn number(&mut self, bound: u64) -> i64 {
         i64::try_from(self.below(bound)).unwrap()
     }
 
     /// A point within three days.
-    fn point(&mut self) -> Point {
+    pub(crate) fn point(&mut self) -> Point {
         int(self.number(3) * 86_400 + self.number(200) * 10, self.number(1000))
     }
 }
 
-fn record(model: &mut Model, key: (SeriesNumber, i64), state: Option<Point>, acknowledged: bool) {
+pub(crate) fn record(model: &mut Model, key: (SeriesNumber, i64), state: Option<Point>, acknowledged: bool) {
     let allowed = model.entry(key).or_insert_with(|| vec![None]);
     if acknowledged {
         allowed.clear();
@@ -41,49 +41,58 @@ fn record(model: &mut Model, key: (SeriesNumber, i64), state: Option<Point>, ack
     allowed.push(state);
 }
 
+/// A random append, deletion or flush; whether it was acknowledged.
+pub(crate) async fn step(
+    store: &PartsStore,
+    series: &[SeriesNumber],
+    random: &mut Random,
+    model: &mut Model,
+) -> bool {
+    match random.below(20) {
+        0 => {
+            let from = usize::try_from(random.below(u64::from(SERIES))).unwrap();
+            let deleted = &series[from..(from + 3).min(series.len())];
+            let first_ms = random.point().time_ms;
+            let range = TimeRange {
+                first_ms,
+                last_ms: first_ms + random.number(86_400_000),
+            };
+            let done = store.delete(deleted, range).await.is_ok();
+            let keys: Vec<_> = model.keys().copied().collect();
+            for key in keys {
+                if deleted.contains(&key.0) && range.contains(key.1) {
+                    record(model, key, None, done);
+                }
+            }
+            done
+        }
+        1 => store.flush().await.is_ok(),
+        _ => {
+            let points: Vec<_> = (0..1 + random.below(120))
+                .map(|_| {
+                    let series = series[usize::try_from(random.below(u64::from(SERIES))).unwrap()];
+                    (series, random.point())
+                })
+                .collect();
+            let done = store.append(batch(&points)).await.is_ok();
+            for (series, point) in points {
+                record(model, (series, point.time_ms), Some(point), done);
+            }
+            done
+        }
+    }
+}
+
 /// Random operations until one fails, or for so many steps.
 async fn operate(store: &PartsStore, series: &[SeriesNumber], random: &mut Random, model: &mut Model) {
     for _ in 0..random.below(60) {
-        let acknowledged = match random.below(20) {
-            0 => {
-                let from = usize::try_from(random.below(u64::from(SERIES))).unwrap();
-                let deleted = &series[from..(from + 3).min(series.len())];
-                let first_ms = random.point().time_ms;
-                let range = TimeRange {
-                    first_ms,
-                    last_ms: first_ms + random.number(86_400_000),
-                };
-                let done = store.delete(deleted, range).await.is_ok();
-                let keys: Vec<_> = model.keys().copied().collect();
-                for key in keys {
-                    if deleted.contains(&key.0) && range.contains(key.1) {
-                        record(model, key, None, done);
-                    }
-                }
-                done
-            }
-            1 => store.flush().await.is_ok(),
-            _ => {
-                let points: Vec<_> = (0..1 + random.below(120))
-                    .map(|_| {
-                        let series = series[usize::try_from(random.below(u64::from(SERIES))).unwrap()];
-                        (series, random.point())
-                    })
-                    .collect();
-                let done = store.append(batch(&points)).await.is_ok();
-                for (series, point) in points {
-                    record(model, (series, point.time_ms), Some(point), done);
-                }
-                done
-            }
-        };
-        if !acknowledged {
+        if !step(store, series, random, model).await {
             return;
         }
     }
 }
 
-async fn check(store: &PartsStore, series: &[SeriesNumber], model: &Model, context: &str) {
+pub(crate) async fn check(store: &PartsStore, series: &[SeriesNumber], model: &Model, context: &str) {
     let mut found: BTreeMap<(SeriesNumber, i64), Point> = BTreeMap::new();
     for (series, points) in read(store, series, TimeRange::ALL).await.unwrap() {
         found.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
@@ -96,6 +105,7 @@ async fn check(store: &PartsStore, series: &[SeriesNumber], model: &Model, conte
         );
     }
     assert!(found.is_empty(), "{context}: was never written: {found:?}");
+    assert_eq!(store.damage(), [], "{context}: nothing is lost");
 }
 
 async fn history(seed: u64) {

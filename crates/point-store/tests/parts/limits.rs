@@ -188,3 +188,41 @@ async fn points_in_the_future_drop_no_others() {
     );
     assert_eq!(store.stats().dropped_days, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_does_not_get_fuller_with_each_attempt_to_flush() {
+    const DAYS: i64 = 40;
+    let disk = SimulatedDisk::new();
+    let store = PartsStore::open(small(Arc::new(disk.clone()))).unwrap();
+    let series = numbers(&store, &keys(1));
+    store
+        .append(batch(&[(series[0], int(-86_400, 0))]))
+        .await
+        .unwrap();
+    store.flush().await.unwrap();
+    let points: Vec<_> = (0..DAYS).map(|day| (series[0], int(day * 86_400, day))).collect();
+    store.append(batch(&points)).await.unwrap();
+    let parts = || disk.files().keys().filter(|path| path.ends_with(".part")).count();
+    // For the parts of some days.
+    disk.set_free_bytes(2500);
+    let mut counts = Vec::new();
+    for _ in 0..4 {
+        store.flush().await.unwrap_err();
+        counts.push(parts());
+    }
+    assert!(
+        counts[0] > 1 && counts.iter().all(|count| *count == counts[0]),
+        "{counts:?}"
+    );
+    disk.set_free_bytes(1 << 30);
+    while store.flush().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(parts(), usize::try_from(DAYS).unwrap() + 1, "one of each day");
+    let found = read(&store, &series, TimeRange::ALL).await.unwrap();
+    assert_eq!(found[0].1.len(), usize::try_from(DAYS).unwrap() + 1);
+    drop(store);
+    let store = PartsStore::open(small(Arc::new(disk.power_loss()))).unwrap();
+    assert_eq!(store.damage(), []);
+    assert_eq!(read(&store, &series, TimeRange::ALL).await.unwrap(), found);
+}

@@ -16,15 +16,25 @@ const DAY: i64 = 86_400;
 /// A step: its name, and whether an operation on a path is it.
 type Step = (&'static str, fn(&str, &str) -> bool);
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 10] = [
     ("frame of the journal written", |operation, path| {
         operation == "sync" && path.ends_with(".journal")
     }),
     ("part written", |operation, path| {
-        operation == "sync" && path.ends_with(".tmp") && path.starts_with("/store/20")
+        let is_part = path.ends_with(".tmp") && !path.ends_with("MANIFEST.tmp");
+        operation == "sync" && is_part && path.starts_with("/store/20")
     }),
     ("part renamed", |operation, path| {
         operation == "rename" && sequences(path).is_some_and(|(first, last)| first == last)
+    }),
+    ("manifest of a day written", |operation, path| {
+        operation == "sync" && path.starts_with("/store/20") && path.ends_with("/MANIFEST.tmp")
+    }),
+    ("manifest of a day replaced", |operation, path| {
+        operation == "rename" && path.starts_with("/store/20") && path.ends_with("/MANIFEST")
+    }),
+    ("manifest of the store replaced", |operation, path| {
+        operation == "rename" && path == "/store/MANIFEST"
     }),
     ("merge swapped", |operation, path| {
         operation == "rename" && sequences(path).is_some_and(|(first, last)| first < last)
@@ -57,8 +67,9 @@ fn open(disk: &SimulatedDisk, path: &str) -> Option<PartsStore> {
 
 /// Appends, flushes, makes a snapshot, and lets parts be merged and days be dropped, until the disk fails. Returns the
 /// number of points that were acknowledged, and of those that were submitted.
-async fn operate(disk: &SimulatedDisk) -> (i64, i64) {
+async fn operate(disk: &SimulatedDisk, step: Step, after: bool) -> (i64, i64) {
     let store = open(disk, "/store").unwrap();
+    disk.crash_at(step.1, after);
     let series = numbers(&store, &keys(1))[0];
     let deadline = Instant::now() + Duration::from_secs(30);
     for count in 0.. {
@@ -100,8 +111,7 @@ async fn values(store: &PartsStore) -> Vec<i64> {
 async fn crash(step: Step, after: bool, seed: Option<u64>) {
     let context = format!("{}, {}, {seed:?}", step.0, if after { "after" } else { "before" });
     let disk = SimulatedDisk::new();
-    disk.crash_at(step.1, after);
-    let (acknowledged, submitted) = operate(&disk).await;
+    let (acknowledged, submitted) = operate(&disk, step, after).await;
     assert!(disk.has_crashed(), "{context}");
     let disk = match seed {
         None => disk.kill(),
@@ -109,6 +119,7 @@ async fn crash(step: Step, after: bool, seed: Option<u64>) {
         Some(seed) => disk.power_loss_seeded(seed),
     };
     let store = open(&disk, "/store").unwrap();
+    assert_eq!(store.damage(), [], "{context}");
     let found = values(&store).await;
     let least: Vec<i64> = (1..acknowledged).collect();
     let most: Vec<i64> = (1..submitted).collect();
