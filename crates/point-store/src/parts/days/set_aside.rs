@@ -11,6 +11,8 @@
 //!     lost 0 17 0 42 1795305600000 1795309199999     metric and series, from and to; first and last instant
 //! ```
 //!
+//! A file that is missing has a record only; of a day that is missing as a whole it is `2026-11-22_folder.record`.
+//!
 //! Metrics and series are numbers. Without a line `lost`, points of any series are lost.
 //!
 //! The record is durable before the file is linked here, and the link before the day's file is replaced by one with
