@@ -53,8 +53,7 @@ impl FromStr for LogFormat {
 pub const DEFAULT_FILTER: &str = "info";
 
 /// Libraries that log much at level info; a filter can enable it.
-const QUIET: &str =
-    "opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
+const QUIET: &str = "opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
 
 /// Lines that wait to be written. More are dropped: a log that cannot be written must not hold up requests.
 const MAX_LINES: usize = 16_384;

@@ -91,8 +91,8 @@ impl JournalFiles {
         StorageError::io(self.path(number).display(), error)
     }
 
-    /// Creates a segment with its header and first frames and lists it, durably. It has its name only once it is complete:
-    /// it supersedes frames of the segment before.
+    /// Creates a segment with its header and lists it, durably. With first frames, which supersede frames of the segment
+    /// before, it has its name only once they are durable.
     pub(super) fn begin(
         &self,
         header: SegmentHeader,
@@ -101,13 +101,19 @@ impl JournalFiles {
     ) -> Result<Box<dyn WriteFile>, StorageError> {
         let number = header.number;
         let path = self.path(number);
-        let new = path.with_extension("journal.tmp");
+        let new = if frames.is_empty() {
+            path.clone()
+        } else {
+            path.with_extension("journal.tmp")
+        };
         let encoded = [&header.encode(magic), frames].concat();
         let mut segments = self.segments.lock();
         let begun = self.disk.create(&new).and_then(|mut file| {
             file.write(&encoded)?;
             file.sync()?;
-            self.disk.rename(&new, &path)?;
+            if new != path {
+                self.disk.rename(&new, &path)?;
+            }
             self.disk.sync_dir(&self.folder)?;
             Ok(file)
         });
