@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+use futures::{StreamExt as _, stream};
 use oxtsdb_point_store::PointStore as _;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_storage_file::disk::simulated::{Fault, SimulatedDisk};
@@ -68,13 +69,14 @@ fn count(disk: &SimulatedDisk, fault: Fault, error: ErrorKind, counts: &mut Coun
     }
 }
 
-/// A history of a seed in which operation `number` fails. Returns how many operations there were.
-async fn history(seed: u64, number: u64, fault: Fault, error: ErrorKind, counts: &mut Counts) -> u64 {
+/// A history of a seed in which operation `number` fails. Returns how many operations there were, and which failed.
+async fn history(seed: u64, number: u64, fault: Fault, error: ErrorKind) -> (u64, Counts) {
     let context = format!("seed {seed}, operation {number}, {fault:?}, {error:?}");
     let mut random = Random(seed);
     let mut model = Model::new();
     let mut disk = SimulatedDisk::new();
     let mut operations = 0;
+    let mut counts = Counts::new();
     for round in 0..2 {
         let number = if round == 0 {
             number
@@ -87,7 +89,7 @@ async fn history(seed: u64, number: u64, fault: Fault, error: ErrorKind, counts:
         if round == 0 {
             operations = disk.operations() - before;
         }
-        count(&disk, fault, error, counts);
+        count(&disk, fault, error, &mut counts);
         disk = crash(&disk, &mut random);
         let store = open(&disk).unwrap_or_else(|error| panic!("{context}, round {round}: {error}"));
         let series = numbers(&store, &keys(SERIES));
@@ -95,8 +97,11 @@ async fn history(seed: u64, number: u64, fault: Fault, error: ErrorKind, counts:
         drop(store);
         disk = disk.kill();
     }
-    operations
+    (operations, counts)
 }
+
+/// Histories at a time: most of their time they wait for a flush that is repeated.
+const CONCURRENT: usize = 16;
 
 /// `OXTSDB_FAULTS=100000` for a longer run, `OXTSDB_FAULT_SEED` for another one.
 #[tokio::test(flavor = "multi_thread")]
@@ -113,14 +118,23 @@ async fn each_operation_fails_once() {
     // All operations of a history, or as many of one as there are histories.
     let mut seed = first;
     while histories < most {
-        let operations = history(seed, u64::MAX >> 1, Fault::Before, ErrorKind::Other, &mut counts).await;
+        let (operations, _) = history(seed, u64::MAX >> 1, Fault::Before, ErrorKind::Other).await;
         let cases = operations * kinds.len() as u64;
         let stride = (cases / (most - histories)).max(1);
         // No divisor of the number of kinds.
         let stride = stride + u64::from(stride > 1 && stride.is_multiple_of(2));
-        for case in (0..cases).step_by(usize::try_from(stride).unwrap()) {
-            let (fault, error) = kinds[usize::try_from(case % kinds.len() as u64).unwrap()];
-            history(seed, case / kinds.len() as u64, fault, error, &mut counts).await;
+        let cases = (0..cases).step_by(usize::try_from(stride).unwrap());
+        let kinds = kinds.clone();
+        let mut running = stream::iter(cases)
+            .map(move |case| {
+                let (fault, error) = kinds[usize::try_from(case % kinds.len() as u64).unwrap()];
+                tokio::spawn(history(seed, case / kinds.len() as u64, fault, error))
+            })
+            .buffer_unordered(CONCURRENT);
+        while let Some(ended) = running.next().await {
+            for (failed, count) in ended.unwrap().1 {
+                *counts.entry(failed).or_default() += count;
+            }
             histories += 1;
         }
         seed += 1;
