@@ -26,6 +26,7 @@ pub use settings::GrpcSettings;
 
 use crate::admin::Readiness;
 use crate::connections::{ConnectionCounts, ListenerOptions};
+use crate::probe::StoreHealth;
 use crate::tls::Alpn;
 use crate::{Shutdown, StoreProbe};
 
@@ -169,15 +170,14 @@ async fn follow(
         return std::future::pending().await;
     };
     let table = probe.table().to_string();
-    readiness.set_store(&table, true);
+    readiness.set_store(&table, StoreHealth::Serves);
     let mut watch = probe.watch();
     loop {
-        let serves = watch.change().await;
-        readiness.set_store(&table, serves);
-        let status = if serves {
-            ServingStatus::Serving
-        } else {
-            ServingStatus::NotServing
+        let changed = watch.change().await;
+        readiness.set_store(&table, changed.clone());
+        let status = match changed {
+            StoreHealth::Serves | StoreHealth::RejectsWrites(_) => ServingStatus::Serving,
+            StoreHealth::Fails(_) => ServingStatus::NotServing,
         };
         set_all(health, names, status).await;
     }

@@ -146,6 +146,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let (shutdown, trigger) = args.program.shutdown();
         let admin = Admin::default();
         admin.readiness.observe(&shutdown);
+        admin.readiness.set_data_dir(&args.store.data_dir);
         admin.metrics.collect_memory(&memory);
         admin.metrics.requests().observe_by(&args.telemetry);
         admin.describe(|facts| self.describe(&share, facts));

@@ -36,7 +36,7 @@ pub use grpc::{GrpcOptions, GrpcServer, GrpcSettings, descriptor_set};
 pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;
 pub use oxtsdb_access::PeerCertificates;
-pub use probe::StoreProbe;
+pub use probe::{StoreHealth, StoreProbe};
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use store_error::code_of_store_error;
 pub use tls::{Tls, TlsSettings};

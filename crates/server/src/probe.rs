@@ -17,6 +17,19 @@ pub struct StoreProbe {
     table: TableName,
 }
 
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreHealth {
+    /// It serves reads and writes.
+    Serves,
+    /// It serves reads and rejects writes, because the disk is full. It counts as available: an operator has to free
+    /// space, and no other server could accept the writes.
+    RejectsWrites(StoreError),
+    /// It cannot serve, or does not respond in time. So does a store whose writes fail for another reason, although it may
+    /// serve reads.
+    Fails(StoreError),
+}
+
 /// Time between checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,32 +48,29 @@ impl StoreProbe {
         Self { store, table }
     }
 
-    /// Checks once.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot serve, or does not respond within 3 seconds. A full disk is not an error: stored rows
-    /// can be read, and writers get an error. Neither is damage that the store has set aside
-    /// ([`StoreProbe::damage`]): it serves all other rows.
-    pub async fn check(&self) -> Result<(), StoreError> {
+    /// Checks once. Damage that the store has set aside ([`StoreProbe::damage`]) is healthy: it serves all other rows.
+    pub async fn check(&self) -> StoreHealth {
         let check = async {
-            match self.store.check_health().await {
-                Ok(()) | Err(StoreError::Full { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            let full = match self.store.check_health().await {
+                Ok(()) => None,
+                Err(error @ StoreError::Full { .. }) => Some(error),
+                Err(error) => return StoreHealth::Fails(error),
+            };
             let columns = ColumnSelection::default();
             match self.store.get(&self.table, ROW, &columns).await {
                 // The row itself is damaged.
-                Err(StoreError::Corrupt { .. }) if !self.store.damage().is_empty() => Ok(()),
-                read => read.map(drop),
+                Err(StoreError::Corrupt { .. }) if !self.store.damage().is_empty() => {}
+                Err(error) => return StoreHealth::Fails(error),
+                Ok(_) => {}
             }
+            full.map_or(StoreHealth::Serves, StoreHealth::RejectsWrites)
         };
-        match tokio::time::timeout(CHECK_TIMEOUT, check).await {
-            Ok(checked) => checked,
-            Err(_elapsed) => Err(StoreError::TimedOut {
+        let checked = tokio::time::timeout(CHECK_TIMEOUT, check).await;
+        checked.unwrap_or_else(|_elapsed| {
+            StoreHealth::Fails(StoreError::TimedOut {
                 detail: format!("no response to a health check in {} s", CHECK_TIMEOUT.as_secs()),
-            }),
-        }
+            })
+        })
     }
 
     /// The table that it reads from.
@@ -82,6 +92,7 @@ impl StoreProbe {
             probe: self,
             ticks,
             failures: 0,
+            health: StoreHealth::Serves,
         }
     }
 }
@@ -93,29 +104,45 @@ pub(crate) struct Watch {
     ticks: Interval,
     /// Consecutive failures.
     failures: u32,
+    health: StoreHealth,
 }
 
 impl Watch {
-    /// Waits for a change and returns whether the store can serve: not after two consecutive failures, again
-    /// with the next success.
-    pub(crate) async fn change(&mut self) -> bool {
+    /// Waits for a change and returns it: the store fails after two consecutive failed checks, and serves again with the
+    /// next success. Another error is a change, too, and is not logged.
+    pub(crate) async fn change(&mut self) -> &StoreHealth {
         loop {
             self.ticks.tick().await;
-            match self.probe.check().await {
-                Ok(()) => {
-                    if std::mem::take(&mut self.failures) >= MAX_FAILURES {
-                        info!("the store serves again");
-                        return true;
-                    }
+            let health = self.probe.check().await;
+            if matches!(health, StoreHealth::Fails(_)) {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures < MAX_FAILURES {
+                    continue;
                 }
-                Err(error) => {
-                    self.failures = self.failures.saturating_add(1);
-                    if self.failures == MAX_FAILURES {
-                        warn!(%error, "the store cannot serve: health is NOT_SERVING until it can");
-                        return false;
-                    }
-                }
+            } else {
+                self.failures = 0;
             }
+            if health != self.health {
+                log(self.probe.table(), &self.health, &health);
+                self.health = health;
+                return &self.health;
+            }
+        }
+    }
+}
+
+/// Logs a change, unless only the error is another one: a store that tries again may name another file each time.
+fn log(table: &TableName, before: &StoreHealth, now: &StoreHealth) {
+    if std::mem::discriminant(before) == std::mem::discriminant(now) {
+        return;
+    }
+    match now {
+        StoreHealth::Serves => info!(%table, "the store serves again"),
+        StoreHealth::RejectsWrites(error) => {
+            warn!(%table, %error, "the store rejects writes and serves reads: health is SERVING");
+        }
+        StoreHealth::Fails(error) => {
+            warn!(%table, %error, "the store cannot serve: health is NOT_SERVING until it can");
         }
     }
 }

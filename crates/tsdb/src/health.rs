@@ -10,8 +10,8 @@ use crate::target::DataTarget;
 
 /// Check the health of a server, for container probes
 ///
-/// Prints the status: SERVING, NOT_SERVING, UNKNOWN or SERVICE_UNKNOWN. Exit status: 0 if it is
-/// SERVING, else 1.
+/// Prints the status: SERVING, NOT_SERVING, UNKNOWN or SERVICE_UNKNOWN. The contract of health has no reason: `/readyz` of
+/// the admin listener and `tsdb doctor` have it. Exit status: 0 if it is SERVING, else 1.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
     #[command(flatten)]

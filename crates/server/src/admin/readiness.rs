@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use oxtsdb_row_store::StoreError;
 use parking_lot::Mutex;
 
 use crate::Shutdown;
+use crate::probe::StoreHealth;
 
 /// Whether the process can serve. Clones share it.
 ///
@@ -20,8 +23,10 @@ pub struct Readiness(Arc<State>);
 struct State {
     has_started: AtomicBool,
     shutdown: Mutex<Option<Shutdown>>,
-    /// By the names of stores: whether they can serve.
-    stores: Mutex<BTreeMap<String, bool>>,
+    /// By their tables: the last health of stores.
+    stores: Mutex<BTreeMap<String, StoreHealth>>,
+    /// The data folder and a separator: reasons name files from there, because the admin listener has no rights.
+    data_dir: Mutex<Option<String>>,
     notes: Mutex<Notes>,
 }
 
@@ -48,9 +53,15 @@ impl Readiness {
         self.0.has_started.store(true, Ordering::Release);
     }
 
-    /// Records whether a store can serve.
-    pub(crate) fn set_store(&self, name: &str, serves: bool) {
-        self.0.stores.lock().insert(name.to_owned(), serves);
+    /// Reasons name files by their paths in this folder.
+    pub(crate) fn set_data_dir(&self, data_dir: &Path) {
+        // With a separator at its end.
+        *self.0.data_dir.lock() = Some(data_dir.join("").display().to_string());
+    }
+
+    /// Records the health of the store of a table.
+    pub(crate) fn set_store(&self, table: &str, health: StoreHealth) {
+        self.0.stores.lock().insert(table.to_owned(), health);
     }
 
     /// Adds a source of notes: what an operator has to repair although the process serves. It must not block.
@@ -60,7 +71,27 @@ impl Readiness {
 
     /// What an operator has to repair although the process serves.
     pub fn notes(&self) -> Vec<String> {
-        self.0.notes.lock().0.iter().flat_map(|notes| notes()).collect()
+        let mut notes: Vec<String> = self.0.notes.lock().0.iter().flat_map(|notes| notes()).collect();
+        let stores = self.0.stores.lock();
+        notes.extend(stores.iter().filter_map(|(table, health)| match health {
+            StoreHealth::RejectsWrites(error) => {
+                let error = self.shown(error);
+                Some(format!(
+                    "the store of table {table} rejects writes and serves reads: {error}"
+                ))
+            }
+            StoreHealth::Serves | StoreHealth::Fails(_) => None,
+        }));
+        notes
+    }
+
+    /// The text of an error, without the data folder.
+    fn shown(&self, error: &StoreError) -> String {
+        let text = error.to_string();
+        match &*self.0.data_dir.lock() {
+            Some(data_dir) => text.replace(data_dir, ""),
+            None => text,
+        }
     }
 
     /// Why the process cannot serve; empty if it can.
@@ -73,9 +104,10 @@ impl Readiness {
             reasons.push("draining: the process ends".to_owned());
         }
         let stores = self.0.stores.lock();
-        let failed = stores.iter().filter(|(_, serves)| !**serves);
-        reasons
-            .extend(failed.map(|(name, _)| format!("the store of table {name} cannot serve, see the log")));
+        reasons.extend(stores.iter().filter_map(|(table, health)| match health {
+            StoreHealth::Fails(error) => Some(format!("the store of table {table}: {}", self.shown(error))),
+            StoreHealth::Serves | StoreHealth::RejectsWrites(_) => None,
+        }));
         reasons
     }
 }
@@ -93,18 +125,31 @@ mod tests {
         readiness.observe(&shutdown);
         assert_eq!(readiness.reasons(), ["starting: stores are opened and checked"]);
         readiness.started();
-        readiness.set_store("tsdb", true);
+        readiness.set_store("tsdb", StoreHealth::Serves);
         readiness.add_notes(|| vec!["metrics assign nothing".to_owned()]);
         assert!(readiness.reasons().is_empty());
         assert_eq!(readiness.notes(), ["metrics assign nothing"]);
-        readiness.set_store("tsdb", false);
-        readiness.set_store("tsdb-uid", true);
+        let failed = StoreError::Io {
+            place: "/d/uid/journal/0000000003.journal".to_owned(),
+            detail: "Input/output error (os error 5)".to_owned(),
+        };
+        readiness.set_data_dir(Path::new("/d"));
+        readiness.set_store("tsdb-uid", StoreHealth::Fails(failed));
         assert_eq!(
             readiness.reasons(),
-            ["the store of table tsdb cannot serve, see the log"]
+            ["the store of table tsdb-uid: uid/journal/0000000003.journal: Input/output error (os error 5)"]
         );
-        readiness.set_store("tsdb", true);
+        let full = StoreError::Full {
+            place: "/d/uid".to_owned(),
+        };
+        readiness.set_store("tsdb-uid", StoreHealth::RejectsWrites(full));
         assert!(readiness.reasons().is_empty());
+        assert_eq!(
+            readiness.notes()[1..],
+            ["the store of table tsdb-uid rejects writes and serves reads: no space left to write to uid"]
+        );
+        readiness.set_store("tsdb-uid", StoreHealth::Serves);
+        assert_eq!(readiness.notes().len(), 1);
         trigger.shut_down().await;
         assert_eq!(readiness.reasons(), ["draining: the process ends"]);
     }

@@ -48,9 +48,12 @@ async fn an_outage_and_its_end_are_told_once_each() {
     let mut watch = probe(&outage).await.watch();
     for _ in 0..3 {
         outage.refuses.store(true, Ordering::Relaxed);
-        assert!(!watch.change().await, "it serves no more");
+        let error = StoreError::Unavailable {
+            detail: "refused by the test".to_owned(),
+        };
+        assert_eq!(*watch.change().await, StoreHealth::Fails(error));
         outage.refuses.store(false, Ordering::Relaxed);
-        assert!(watch.change().await, "it serves again");
+        assert_eq!(*watch.change().await, StoreHealth::Serves);
     }
 }
 
@@ -60,7 +63,11 @@ async fn a_store_that_does_not_answer_is_told_in_time() {
     let mut watch = probe(&outage).await.watch();
     outage.is_silent.store(true, Ordering::Relaxed);
     let began = Instant::now();
-    assert!(!watch.change().await);
+    let health = watch.change().await;
+    assert!(
+        matches!(health, StoreHealth::Fails(StoreError::TimedOut { .. })),
+        "{health:?}"
+    );
     assert!(
         began.elapsed() <= (CHECK_TIMEOUT + INTERVAL) * MAX_FAILURES,
         "{:?}",
@@ -93,11 +100,11 @@ async fn a_store_serves_with_damage_set_aside() {
         .unwrap();
     store.close().await.unwrap();
     // All rows are damaged.
-    let record = "oxtsdb damage, format 1\n-\t-\ttable-1-0\toffset 0: test\n";
+    let record = "oxtsdb damage, format 2\n-\t-\ttable-1-0\toffset 0: test\n";
     std::fs::write(folder.path().join("DAMAGE"), record).unwrap();
 
     let probe = StoreProbe::new(Arc::new(open()), table);
-    probe.check().await.unwrap();
+    assert_eq!(probe.check().await, StoreHealth::Serves);
     let damage = probe.damage();
     assert_eq!(damage.len(), 1, "{damage:?}");
     assert_eq!(
