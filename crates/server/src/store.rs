@@ -4,7 +4,9 @@
 //! expiry of a table, so a missing table ends the start with an error that has the command to create it. Tables
 //! that OpenTSDB does not have are created there too.
 
+mod generation;
 mod hbase;
+mod open;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +19,9 @@ use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore, TableDef};
 use tracing::info;
 
+pub use generation::Generation;
 pub use hbase::{Gateways, HbaseSettings};
+pub use open::open_folder;
 pub use tables::{StoreTable, TablesError};
 
 use crate::StoreProbe;
@@ -218,9 +222,10 @@ async fn open_embedded(
     part: &StorePart,
     memory: &FixedShare,
 ) -> anyhow::Result<Arc<dyn RowStore>> {
-    let folder = data_dir.join(part.folder);
-    let config = CellConfig::new(&folder).with_memory(memory.of(part.memory_bytes));
-    let store = CellStore::open(config).with_context(|| format!("open the store in {}", folder.display()))?;
+    let memory_bytes = memory.of(part.memory_bytes);
+    let store = open_folder(data_dir, part.folder, |folder| {
+        CellStore::open(CellConfig::new(folder).with_memory(memory_bytes))
+    })?;
     part.make_tables(&store).await?;
     Ok(Arc::new(store))
 }

@@ -1,0 +1,104 @@
+//! Opening a folder of an embedded store for serving.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use oxtsdb_row_store::StoreError;
+use oxtsdb_storage_file::disk::real::RealDisk;
+use tracing::warn;
+
+use super::Generation;
+
+/// Opens the folder `name` of a data folder with `open`, between the check of its [`Generation`] and the next one.
+///
+/// # Errors
+///
+/// The folder is gone, an older copy or damaged: the error has the file and the commands that help. Those of `open`.
+pub fn open_folder<S, E: Into<StoreError>>(
+    data_dir: &Path,
+    name: &str,
+    open: impl FnOnce(PathBuf) -> Result<S, E>,
+) -> anyhow::Result<S> {
+    let folder = data_dir.join(name);
+    let generation = Generation::new(data_dir, name);
+    let opened = || {
+        // Before a store is created in the place of one that is gone.
+        generation.check(&RealDisk)?;
+        let store = open(folder.clone()).map_err(Into::into)?;
+        // No other process has the folder now.
+        match generation.advance(&RealDisk) {
+            // A full disk must not end a start: reads are served. The numbers stay consistent.
+            Err(error @ StoreError::Full { .. }) => {
+                warn!(%error, "the generation of a folder cannot be written");
+            }
+            advanced => advanced?,
+        }
+        Ok(store)
+    };
+    opened()
+        .map_err(|error| match error {
+            StoreError::Corrupt { .. } => anyhow::anyhow!("{error}; {}", advice(data_dir)),
+            error => error.into(),
+        })
+        .with_context(|| format!("open the store in {}", folder.display()))
+}
+
+/// What an operator can do about damage that prevents the start.
+fn advice(data_dir: &Path) -> String {
+    format!(
+        "restore a snapshot to a new data folder (`tsdb restore`), or accept the loss with \
+         `tsdb store salvage --data-dir {}`",
+        data_dir.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use oxtsdb_row_store::cells::{CellConfig, CellStore};
+
+    use super::*;
+
+    fn open(data_dir: &Path) -> anyhow::Result<CellStore> {
+        open_folder(data_dir, "uid", |folder| CellStore::open(CellConfig::new(folder)))
+    }
+
+    #[test]
+    fn a_damaged_or_absent_folder_is_rejected_with_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = folder.path();
+        drop(open(data_dir).unwrap());
+        drop(open(data_dir).unwrap());
+        let uid = data_dir.join("uid");
+        let advice = format!(
+            "restore a snapshot to a new data folder (`tsdb restore`), or accept the loss with `tsdb store salvage \
+             --data-dir {}`",
+            data_dir.display()
+        );
+
+        let list = uid.join("journal/SEGMENTS");
+        let bytes = fs::read(&list).unwrap();
+        fs::remove_file(&list).unwrap();
+        let error = format!("{:#}", open(data_dir).unwrap_err());
+        assert!(error.contains(&list.display().to_string()), "{error}");
+        assert!(error.ends_with(&advice), "{error}");
+        fs::write(&list, bytes).unwrap();
+        drop(open(data_dir).unwrap());
+
+        fs::remove_dir_all(&uid).unwrap();
+        let error = format!("{:#}", open(data_dir).unwrap_err());
+        assert!(error.contains("the folder is missing"), "{error}");
+        assert!(error.ends_with(&advice), "{error}");
+        assert!(!uid.exists(), "nothing is created in its place");
+    }
+
+    #[test]
+    fn a_folder_in_use_is_rejected_without_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        let _store = open(folder.path()).unwrap();
+        let error = format!("{:#}", open(folder.path()).unwrap_err());
+        assert!(error.contains("in use by process"), "{error}");
+        assert!(!error.contains("salvage"), "{error}");
+    }
+}
