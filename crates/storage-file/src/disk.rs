@@ -3,8 +3,10 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`real`] | the system's files |
+//! | [`overlay`] | changes that are kept in memory, over the files of another disk |
 //! | `simulated` | a file system in memory that loses power, fails at any operation and flips bits, for tests |
 
+pub mod overlay;
 pub mod real;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
