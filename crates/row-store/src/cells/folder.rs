@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 use oxtsdb_storage_file::StorageError;
 use oxtsdb_storage_file::disk::Disk;
-use oxtsdb_storage_file::folder::{self, Format, replace};
+use oxtsdb_storage_file::folder::{self, Format, read_all, replace};
 
+use super::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::StoreError;
 
 const FORMAT: Format = Format {
@@ -32,8 +33,26 @@ const FORMAT: Format = Format {
 pub(super) struct Folder(folder::Folder);
 
 impl Folder {
-    /// Creates the folder if necessary, locks it and checks its format.
-    pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    /// Creates the folder if necessary, locks it and checks its format. With `losses`, a missing or damaged `STORE` of a
+    /// folder that has the other files of this format is written again, and added to them.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        losses: Option<&mut Vec<StoreError>>,
+    ) -> Result<Self, StoreError> {
+        let opened = Self::open_marked(disk, path);
+        match (opened, losses) {
+            (Err(error @ StoreError::Corrupt { .. }), Some(losses)) if has_files(disk, path) => {
+                mark_copy(disk, path)?;
+                tracing::error!(%error, "the format of the store is taken from its other files");
+                losses.push(error);
+                Self::open_marked(disk, path)
+            }
+            (opened, _) => opened,
+        }
+    }
+
+    fn open_marked(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
         folder::Folder::open(disk, path, FORMAT)
             .map(Self)
             .map_err(|error| match error {
@@ -67,6 +86,13 @@ impl Folder {
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
+}
+
+/// Whether a folder has a manifest of this format, and nothing of the one before.
+fn has_files(disk: &dyn Disk, path: &Path) -> bool {
+    let is_readable = |bytes: Vec<u8>| Manifest::decode(&bytes).is_ok();
+    let manifest = read_all(disk, &manifest(path), MAX_MANIFEST_BYTES);
+    manifest.is_ok_and(is_readable) && disk.list(&path.join("cells")).is_err()
 }
 
 /// Makes a copy of a store a store.

@@ -21,6 +21,9 @@ const MAGIC: [u8; 8] = *b"oxtsdbcm";
 const VERSION: u32 = 1;
 const HEADER: usize = 16;
 
+/// A longer manifest is not read.
+pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+
 /// The content of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {

@@ -62,24 +62,37 @@ pub(super) struct Subrange {
 }
 
 impl SetAside {
-    /// Reads the record of a store's folder; without one there is no damage.
+    /// Reads the record of a store's folder; without one there is no damage. With `losses`, a damaged record is emptied, and
+    /// added to them.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         store: &Path,
         catalog: Arc<Catalog>,
         rows_of: fn(Gap) -> Gap,
+        losses: Option<&mut Vec<StoreError>>,
     ) -> Result<Self, StoreError> {
         let record = folder::damage(store);
-        let entries = match read_all(&*disk, &record, MAX_RECORD_BYTES) {
-            Ok(text) => String::from_utf8(text)
-                .ok()
-                .and_then(|text| decode(&text))
-                .ok_or_else(|| StoreError::Corrupt {
+        let text = match read_all(&*disk, &record, MAX_RECORD_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => encode(&[]).into_bytes(),
+            Err(error) => return Err(io_error(&record, &error)),
+        };
+        let entries = String::from_utf8(text).ok().and_then(|text| decode(&text));
+        let entries = match (entries, losses) {
+            (Some(entries), _) => entries,
+            (None, losses) => {
+                let error = StoreError::Corrupt {
                     place: record.display().to_string(),
                     detail: format!("expected `{LABEL}` and lines of start, stop, file and damage"),
-                })?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(io_error(&record, &error)),
+                };
+                let Some(losses) = losses else {
+                    return Err(error);
+                };
+                replace_file(&*disk, &record, encode(&[]).as_bytes())?;
+                tracing::error!(%error, "the record of damage is emptied: reads of its rows do not fail any more");
+                losses.push(error);
+                Vec::new()
+            }
         };
         let set_aside = Self {
             disk,

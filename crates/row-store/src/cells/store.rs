@@ -56,6 +56,8 @@ pub(super) struct Core {
     /// A flush or merge ended, failed, or has something to do; or the store stops.
     pub(super) background_changed: Condvar,
     pub(super) stopping: AtomicBool,
+    /// What opening has accepted.
+    losses: Vec<StoreError>,
     // Dropped last, since it holds the lock.
     pub(super) folder: Folder,
 }
@@ -74,16 +76,24 @@ impl Core {
     /// Opens the files of a store. Its threads are still to be started.
     pub(super) fn open(config: CellConfig) -> Result<(Self, Journal), StoreError> {
         let disk = config.disk;
-        let mut folder = Folder::open(&*disk, &config.path)?;
+        let mut losses = Vec::new();
+        let mut accepted = config.accept_losses.then_some(&mut losses);
+        let mut folder = Folder::open(&*disk, &config.path, accepted.as_deref_mut())?;
         let path = folder.path().to_owned();
         let catalog = Arc::new(Catalog::open(Arc::clone(&disk), folder::definitions(&path))?);
         let time = StoreTime::new(config.clock);
-        let set_aside = SetAside::open(Arc::clone(&disk), &path, Arc::clone(&catalog), key::rows_of)?;
+        let set_aside = SetAside::open(
+            Arc::clone(&disk),
+            &path,
+            Arc::clone(&catalog),
+            key::rows_of,
+            accepted.as_deref_mut(),
+        )?;
         let tree = Tree::open(
             Arc::clone(&disk),
             path.clone(),
             folder.is_new(),
-            config.accept_losses,
+            accepted,
             config.cache_bytes,
             set_aside,
         )?;
@@ -109,6 +119,7 @@ impl Core {
         if recovered.frames > 0 {
             tracing::info!(commits = recovered.frames, folder = %path.display(), "replayed the journal of cells");
         }
+        losses.extend(recovered.losses.into_iter().map(StoreError::from));
         check_definitions(&tree, &catalog, &path)?;
         let last_ms = tree.get(&TIME_KEY)?;
         if let Some(last_ms) = last_ms.and_then(|bytes| bytes.as_ref().try_into().ok()) {
@@ -125,6 +136,7 @@ impl Core {
             background: Mutex::default(),
             background_changed: Condvar::new(),
             stopping: AtomicBool::new(false),
+            losses,
             folder,
         };
         Ok((core, journal))
@@ -247,6 +259,16 @@ impl CellStore {
                 place: "flush".to_owned(),
                 detail: error.to_string(),
             })?
+    }
+
+    /// What opening the store has accepted, because [`CellConfig::accept_losses`] is set; rows that are known to be lost are
+    /// in [`RowStore::damage`](crate::RowStore::damage).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] if the store is closed.
+    pub fn losses(&self) -> Result<Vec<StoreError>, StoreError> {
+        Ok(self.opened()?.0.losses.clone())
     }
 
     /// Statistics for metrics.

@@ -26,7 +26,7 @@ use oxtsdb_storage_file::folder::{create_dir_durably, read_all};
 use parking_lot::{Mutex, RwLock};
 
 use super::folder::{self, io_error, replace_file};
-use super::manifest::{Listed, Manifest};
+use super::manifest::{Listed, MAX_MANIFEST_BYTES, Manifest};
 use super::memtable::Memtable;
 use super::merge::{Merge, Source};
 use super::set_aside::{Gap, SetAside};
@@ -36,8 +36,6 @@ use super::table::{
 };
 use crate::StoreError;
 
-/// A longer manifest is not read.
-const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 /// How often a read begins again because it found damage.
 const MAX_SALVAGES: usize = 100;
 
@@ -113,23 +111,25 @@ pub(super) struct Snapshot {
 }
 
 impl Tree {
-    /// Opens the tables of a store's folder. Missing and damaged ones are recorded in `set_aside`.
+    /// Opens the tables of a store's folder. Missing and damaged ones are recorded in `set_aside`. With `losses`, a missing
+    /// or damaged manifest is made from the tables, and added to them.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         path: PathBuf,
         is_new: bool,
-        accept_losses: bool,
+        losses: Option<&mut Vec<StoreError>>,
         cache_bytes: u64,
         set_aside: SetAside,
     ) -> Result<Self, StoreError> {
         let folder = folder::tables(&path);
         create_dir_durably(&*disk, &folder).map_err(|error| io_error(&folder, &error))?;
-        let manifest = match read_manifest(&*disk, &path, is_new) {
-            Err(error @ StoreError::Corrupt { .. }) if accept_losses => {
+        let manifest = match (read_manifest(&*disk, &path, is_new), losses) {
+            (Err(error @ StoreError::Corrupt { .. }), Some(losses)) => {
                 tracing::error!(%error, "the manifest is made from the files that are there");
+                losses.push(error);
                 None
             }
-            manifest => manifest?,
+            (manifest, _) => manifest?,
         };
         let found = remove_obsolete(&*disk, &folder)?;
         let store = match &manifest {
@@ -538,10 +538,7 @@ fn read_manifest(
     };
     Err(StoreError::Corrupt {
         place: file.display().to_string(),
-        detail: format!(
-            "{detail}; without it, nothing says which files are lost: `tsdb store salvage` makes it from the files \
-             that are there"
-        ),
+        detail: format!("{detail}; without it, nothing says which files are lost"),
     })
 }
 

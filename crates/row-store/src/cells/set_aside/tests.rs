@@ -21,7 +21,7 @@ fn set_aside(folder: &Path) -> (SetAside, Vec<Arc<Table>>) {
             .unwrap();
     }
     let tables = catalog.by_id().into_values().collect();
-    let set_aside = SetAside::open(disk, folder, Arc::new(catalog), |gap| gap);
+    let set_aside = SetAside::open(disk, folder, Arc::new(catalog), |gap| gap, None);
     (set_aside.unwrap(), tables)
 }
 
@@ -56,7 +56,7 @@ fn damage_record_survives_reopening() {
     std::fs::write(folder.path().join("DAMAGE"), "something else").unwrap();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let catalog = Arc::new(Catalog::open(Arc::clone(&disk), folder.path().join("TABLES")).unwrap());
-    let error = SetAside::open(disk, folder.path(), catalog, |gap| gap).unwrap_err();
+    let error = SetAside::open(disk, folder.path(), catalog, |gap| gap, None).unwrap_err();
     assert!(
         matches!(&error, StoreError::Corrupt { place, .. } if place.ends_with("DAMAGE")),
         "{error}"
