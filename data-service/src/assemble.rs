@@ -204,7 +204,8 @@ pub fn points_part(
 ) -> Option<PointsPart> {
     let limit_bytes = memory.limit_bytes();
     Some(PointsPart {
-        folder: store.points_folder(part)?,
+        data_dir: store.embedded_dir()?.to_owned(),
+        part: part.folder,
         snapshot_dir: settings.point_store.snapshot_dir(&store.data_dir),
         names: None,
         head_bytes: share.of(settings.point_store.head_bytes(limit_bytes)),
@@ -241,8 +242,7 @@ pub async fn assemble(
                 settings.tables.meta_table_name()?,
             );
             let rollups = settings.rollups.rollups()?;
-            let folder = points.folder.parent().unwrap_or(&points.folder);
-            let folder = folder.display().to_string();
+            let folder = points.folder().display().to_string();
             let (store, points, admin) = points
                 .open(
                     store,

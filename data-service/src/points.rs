@@ -3,7 +3,7 @@
 
 mod rollups;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -17,6 +17,7 @@ use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
+use oxtsdb_server::store::open_folder;
 use oxtsdb_storage_file::disk::real::RealDisk;
 
 use crate::settings::{DataSettings, PointStoreSettings, WriteForm};
@@ -31,6 +32,9 @@ const MIN_ROLLUP_FILES: usize = 8;
 /// that a read of a few decodes all of a series there.
 const MAX_ROLLUP_HEAD: u64 = 32 << 20;
 
+/// The folder of points.
+pub(crate) const POINTS: &str = "points";
+
 /// The folder of rollups beside that of points; each table has one in it.
 pub(crate) const ROLLUPS: &str = "rollups";
 
@@ -41,8 +45,10 @@ const UID: &str = "uid";
 /// Where points are stored, if not in rows, and how much memory they take.
 #[derive(Clone, Debug)]
 pub struct PointsPart {
-    /// The folder.
-    pub folder: PathBuf,
+    /// The data folder.
+    pub data_dir: PathBuf,
+    /// The folder in it that has the stores of points and of rollups.
+    pub part: &'static str,
     /// Memory of points that are in no part.
     pub head_bytes: u64,
     /// Memory of pages of parts.
@@ -63,6 +69,11 @@ impl PointsPart {
         }
     }
 
+    /// The folder that has the stores of points and of rollups.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.data_dir.join(self.part)
+    }
+
     /// Opens the points as rows of `table`, and those of rollups as rows of their tables; other cells and tables are in
     /// `rows`.
     ///
@@ -77,13 +88,13 @@ impl PointsPart {
         rollups: Option<&Rollups>,
         settings: &PointStoreSettings,
     ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage, StoreAdmin)> {
-        let parent = self.folder.parent().unwrap_or(&self.folder);
-        let disk_bytes = fs4::total_space(parent).with_context(|| parent.display().to_string())?;
-        let rollup_folder = parent.join(ROLLUPS);
-        let tables = rollups::tables(&rollup_folder, rollups, &table)
-            .with_context(|| format!("list the rollups in {}", rollup_folder.display()))?;
+        let parent = self.folder();
+        let disk_bytes = fs4::total_space(&parent).with_context(|| parent.display().to_string())?;
+        let rollup_folder = format!("{}/{ROLLUPS}", self.part);
+        let tables = rollups::tables(&self.data_dir, &rollup_folder, rollups, &table)
+            .with_context(|| format!("list the rollups in {}", parent.join(ROLLUPS).display()))?;
         let shares = Shares::of((self.head_bytes, self.cache_bytes), tables.len());
-        let config = |folder: &Path, share: &Share| PartsConfig {
+        let config = |share: &Share| PartsConfig {
             widths: layout.widths,
             open_files: share.open_files,
             reserve_bytes: settings.reserve_bytes(disk_bytes),
@@ -92,17 +103,18 @@ impl PointsPart {
             journal_bytes: settings.journal_bytes(share.head_bytes),
             flush_after: settings.flush_after(),
             merge_bytes_per_second: settings.merge_bytes_per_second(),
-            ..PartsConfig::new(folder, Arc::new(RealDisk))
+            ..PartsConfig::new(PathBuf::new(), Arc::new(RealDisk))
         };
-        let points = open_parts(PartsConfig {
+        let points_config = PartsConfig {
             retention: settings.retention()?,
-            ..config(&self.folder, &shares.points)
-        });
+            ..config(&shares.points)
+        };
+        let points = self.open_parts(format!("{}/{POINTS}", self.part), points_config);
         let points = points.await?;
         let mut rollups = Vec::with_capacity(tables.len());
         for table in tables {
-            let folder = rollup_folder.join(table.to_string());
-            let store = open_parts(config(&folder, &shares.of_rollups)).await?;
+            let folder = format!("{rollup_folder}/{table}");
+            let store = self.open_parts(folder, config(&shares.of_rollups)).await?;
             rollups.push((table, store));
         }
         let snapshot_dir = std::path::absolute(&self.snapshot_dir)?;
@@ -126,6 +138,19 @@ impl PointsPart {
             rollups,
         };
         Ok((Arc::new(table), points, admin))
+    }
+}
+
+impl PointsPart {
+    /// Opens a store in a folder of the data folder.
+    async fn open_parts(&self, folder: String, config: PartsConfig) -> anyhow::Result<Arc<PartsStore>> {
+        let data_dir = self.data_dir.clone();
+        let open = move || {
+            open_folder(&data_dir, &folder, |path| {
+                PartsStore::open(PartsConfig { path, ..config })
+            })
+        };
+        Ok(Arc::new(tokio::task::spawn_blocking(open).await??))
     }
 }
 
@@ -166,13 +191,6 @@ impl Shares {
             },
         }
     }
-}
-
-async fn open_parts(config: PartsConfig) -> anyhow::Result<Arc<PartsStore>> {
-    let folder = config.path.clone();
-    let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
-    let store = opened.with_context(|| format!("open the points in {}", folder.display()))?;
-    Ok(Arc::new(store))
 }
 
 /// The points in the rows of a store, in the form that `settings` select. Must be called within a Tokio runtime.

@@ -30,13 +30,12 @@ use oxtsdb_storage_file::disk::real::RealDisk;
 use oxtsdb_storage_file::folder::create_dir_durably;
 use tokio::sync::Mutex;
 
-use crate::points::ROLLUPS;
+use crate::points::{POINTS, ROLLUPS};
 
 pub use self::restore::{RestoreError, Restored, restore};
 
-/// The store of points in a data folder, and its place in that of a service.
+/// The folder of the service in a data folder.
 const DATA: &str = "data";
-const POINTS: &str = "points";
 
 /// The embedded store of a data service. Clones share it.
 #[derive(Clone, Debug)]

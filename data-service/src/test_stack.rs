@@ -55,8 +55,11 @@ impl TestStack {
     /// As [`TestStack::with`], with points in columns.
     pub(crate) async fn with_points_and(settings: DataSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let part = "data";
+        std::fs::create_dir(folder.path().join(part)).unwrap();
         let points = PointsPart {
-            folder: folder.path().join("points"),
+            data_dir: folder.path().to_owned(),
+            part,
             head_bytes: 8 << 20,
             cache_bytes: 8 << 20,
             snapshot_dir: std::env::temp_dir(),

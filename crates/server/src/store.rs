@@ -105,10 +105,9 @@ impl StoreSettings {
         }
     }
 
-    /// The folder of the points of a part's embedded store; `None` for HBase, which has them in its rows.
-    pub fn points_folder(&self, part: &StorePart) -> Option<PathBuf> {
-        let folder = || self.data_dir.join(part.folder).join("points");
-        (self.store == StoreKind::Embedded).then(folder)
+    /// The data folder of embedded stores; `None` for HBase.
+    pub fn embedded_dir(&self) -> Option<&Path> {
+        (self.store == StoreKind::Embedded).then_some(&*self.data_dir)
     }
 
     /// The kind of the store, as its setting has it.

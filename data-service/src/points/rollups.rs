@@ -12,25 +12,30 @@ use oxtsdb_point_store::parts::PartsStore;
 use oxtsdb_query::{RollupPoints, Rollups};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
+use oxtsdb_server::store::Generation;
 
-/// The tables whose rollups are in stores of their own: those of the setting, and those that have a store already. The
-/// tables of the default interval have points.
+/// The tables whose rollups are in stores of their own: those of the setting, and those that have or had a store already:
+/// opening one that is gone is rejected. The tables of the default interval have points.
 pub(super) fn tables(
-    folder: &Path,
+    data_dir: &Path,
+    folder: &str,
     rollups: Option<&Rollups>,
     points: &TableName,
 ) -> io::Result<BTreeSet<TableName>> {
     let mut tables = BTreeSet::new();
-    match fs::read_dir(folder) {
+    let parsed = |name: &str| name.parse::<TableName>().ok();
+    match fs::read_dir(data_dir.join(folder)) {
         Ok(entries) => {
             for entry in entries {
                 let name = entry?.file_name();
-                tables.extend(name.to_str().and_then(|name| name.parse::<TableName>().ok()));
+                tables.extend(name.to_str().and_then(parsed));
             }
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
+    let known = Generation::known(data_dir, folder)?;
+    tables.extend(known.iter().filter_map(|name| parsed(name)));
     if let Some(rollups) = rollups {
         let of = |is_default: bool| {
             let intervals = rollups.config().intervals().iter();

@@ -83,6 +83,11 @@ impl Generation {
         Ok(names)
     }
 
+    /// Whether the folder has been opened: there is a file beside it.
+    pub fn exists(&self) -> bool {
+        self.beside.exists()
+    }
+
     /// Compares the numbers.
     ///
     /// # Errors
