@@ -9,9 +9,8 @@ use crate::{
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
-/// Every command except `serve`, `tables`, `restore`, `export`, `compare` and `import --into` is a client of running
-/// servers. Exit status: 0 done; 1 failed, or
-/// something was not found or was rejected; 2 wrong usage.
+/// Every command except `serve`, `tables`, `restore`, `store salvage`, `export`, `compare` and `import --into` is a client
+/// of running servers. Exit status: 0 done; 1 failed, or something was not found or was rejected; 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "tsdb", version, max_term_width = 110)]
 pub(crate) struct Cli {

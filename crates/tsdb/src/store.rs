@@ -1,4 +1,6 @@
-//! `tsdb store`: checks and figures of the embedded store.
+//! `tsdb store`: checks, figures and salvage of the embedded store.
+
+mod salvage;
 
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ use crate::target::DataTarget;
 use crate::uid::progress;
 use crate::uid::top::{name, table};
 
-/// Check the embedded store, or print its figures
+/// Check the embedded store, print its figures, or accept its losses
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
@@ -24,6 +26,7 @@ pub(crate) struct StoreArgs {
 enum StoreCommand {
     Check(CheckArgs),
     Stats(StatsArgs),
+    Salvage(salvage::SalvageArgs),
 }
 
 /// Read all files of points and check their checksums, while the store is used
@@ -70,6 +73,7 @@ pub(crate) async fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         StoreCommand::Check(args) => check(args).await,
         StoreCommand::Stats(args) => stats(args).await,
+        StoreCommand::Salvage(args) => salvage::run(args).await,
     }
 }
 
