@@ -334,6 +334,7 @@ async fn compare_batch(
     let request = LookupUidsRequest {
         names: names.collect(),
         bypass_cache: true,
+        ..LookupUidsRequest::default()
     };
     match client.lookup_uids(request).await {
         Ok(response) => {
@@ -362,6 +363,7 @@ async fn compare_batch(
     let request = LookupNamesRequest {
         uids: uids.collect(),
         bypass_cache: true,
+        ..LookupNamesRequest::default()
     };
     match client.lookup_names(request).await {
         Ok(response) => {

@@ -52,7 +52,7 @@ impl FromStr for LogFormat {
 /// The default filter of services.
 pub const DEFAULT_FILTER: &str = "info";
 
-/// The engine of the row store logs every flush at level info; a filter can enable it.
+/// Libraries that log much at level info; a filter can enable it.
 const QUIET: &str = "opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
 
 /// Lines that wait to be written. More are dropped: a log that cannot be written must not hold up requests.
