@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use oxtsdb_point_store::PointStore as _;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_point_store::{DamagedPart, PointStore as _};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore as _, StoreError};
 use oxtsdb_schema::{UidWidth, UidWidths};
@@ -176,14 +176,17 @@ async fn points(
 ) -> Result<(), StoreError> {
     let store = PartsStore::open(PartsConfig {
         widths,
+        accept_losses: true,
         ..PartsConfig::new(folder, Arc::clone(disk))
     })?;
     store.flush().await?;
+    let text = |part: &DamagedPart| format!("{}: {}", part.path.display(), part.detail);
+    let losses: Vec<String> = store.losses().iter().map(text).collect();
     let damage = store.damage();
-    let damage = damage
-        .iter()
-        .map(|part| format!("{}: {}", part.path.display(), part.detail));
+    // It has the losses, too.
+    let damage = damage.iter().map(text).filter(|damage| !losses.contains(damage));
     found.damage.extend(damage);
+    found.losses.extend(losses);
     generation.reset(&**disk)?;
     store.close().await?;
     Ok(())
