@@ -142,6 +142,17 @@ fn recover(uid: std::net::SocketAddr, data: std::net::SocketAddr, more: &[&str])
     Ok(output)
 }
 
+/// Accepts the loss of a data folder.
+fn salvage(data_dir: &Path) -> anyhow::Result<String> {
+    let output = Command::new(program_path("tsdb")?)
+        .args(["store", "salvage", "--yes", "--data-dir"])
+        .arg(data_dir)
+        .output()?;
+    let text = String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{text}");
+    Ok(text)
+}
+
 /// Stops a server, and starts another one on its folder after a change.
 async fn restarted(
     mut server: Tsdb,
@@ -211,6 +222,12 @@ async fn a_removed_folder_of_uids_ends_the_start_until_it_is_accepted() -> anyho
     server.terminate().await?;
     fs::remove_dir_all(data_dir.join("uid"))?;
     let error = Tsdb::failed_start(options()).await?;
+    for part in ["data/uid: the folder is missing", "`tsdb store salvage"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let accepted = salvage(&data_dir)?;
+    assert!(accepted.contains("--accept-uid-table"), "{accepted}");
+    let error = Tsdb::failed_start(options()).await?;
     for part in [
         "folder uid",
         "--accept-uid-table",
@@ -263,7 +280,15 @@ async fn an_older_copy_of_the_folder_assigns_nothing_until_it_is_recovered() -> 
         "mem".to_owned(),
     ])?;
     let names_text = listed.1;
-    let server = restarted(server, &data_dir, || replace(&uid, &older)).await?;
+    let mut server = server;
+    server.terminate().await?;
+    replace(&uid, &older)?;
+    let error = Tsdb::failed_start(Options::default().data_dir(&data_dir)).await?;
+    for part in ["data/uid: the folder is an older copy", "`tsdb store salvage"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    salvage(&data_dir)?;
+    let server = Tsdb::start_with(Options::default().data_dir(&data_dir)).await?;
     fs::create_dir_all(names.parent().context("a folder")?)?;
     fs::write(&names, names_text)?;
 
