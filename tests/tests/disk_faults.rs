@@ -221,6 +221,7 @@ impl Target {
         let request = GetOrCreateUidsRequest {
             names: vec![name],
             explicit: true,
+            in_use: None,
         };
         let response = timeout(PATIENCE, self.tsdb.uids().get_or_create_uids(request)).await;
         let response = match response.context("a new name: no response")? {
