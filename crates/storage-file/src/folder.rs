@@ -54,7 +54,7 @@ impl Folder {
     /// # Errors
     ///
     /// [`StorageError::Unavailable`] if another process, or another store of this one, has the folder;
-    /// [`StorageError::Format`] for another format; [`StorageError::Damaged`] without file `STORE`; those of the disk.
+    /// [`StorageError::Format`] for another format; [`StorageError::Damaged`] without a valid file `STORE`; those of the disk.
     pub fn open(disk: &dyn Disk, path: &Path, format: Format) -> Result<Self, StorageError> {
         create_dir_durably(disk, path).map_err(|error| StorageError::io(path.display(), &error))?;
         let lock = lock(disk, path)?;
@@ -156,11 +156,15 @@ fn version_of(path: &Path, bytes: &[u8], format: Format) -> Result<(u32, bool), 
         Some(version) if (format.oldest..=format.version).contains(&version) => {
             Ok((version, complete.is_some()))
         }
-        _ => Err(StorageError::Format {
+        Some(version) => Err(StorageError::Format {
             path: path.to_owned(),
-            found: format!("`{}`", version.unwrap_or(text)),
+            found: format!("`{version}`"),
             supported: format.version,
         }),
+        None => {
+            let detail = format!("expected `{}` and a number, not `{text}`", format.label);
+            Err(StorageError::damaged(&path.join("STORE"), detail))
+        }
     }
 }
 

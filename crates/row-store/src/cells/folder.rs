@@ -63,12 +63,6 @@ impl Folder {
                         path.display()
                     ),
                 },
-                StorageError::Format { path, found, .. } if found.trim_matches('`').parse::<u32>().is_err() => {
-                    StoreError::Corrupt {
-                        place: path.join("STORE").display().to_string(),
-                        detail: format!("expected `{}` and a number, not {found}", FORMAT.label),
-                    }
-                }
                 error => error.into(),
             })
     }

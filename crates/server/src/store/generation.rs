@@ -1,24 +1,26 @@
 //! Generations: the folder of a store that is gone, or older as a whole, is noticed.
 //!
 //! A store notices that files of its folder are missing by the other files there. If the whole folder is removed, or
-//! replaced by an older copy, nothing in it says so. Therefore the number of its last opening is in two places:
+//! replaced by an older copy, nothing in it says so; nor does a journal that is an older copy as a whole. Therefore the
+//! number of the last opening is in three places, which are written in this order:
 //!
 //! ```text
-//!   <data folder>/uid.generation           `oxtsdb generation 7`     of folder data/points: data-points.generation
+//!   <data folder>/uid/journal/GENERATION   `oxtsdb generation 7`
 //!   <data folder>/uid/GENERATION           `oxtsdb generation 7`
+//!   <data folder>/uid.generation           `oxtsdb generation 7`     of folder data/points: data-points.generation
 //! ```
 //!
-//! | In the folder | Beside it | Opening for serving |
+//! | In a folder | In a later place | Opening for serving |
 //! |---|---|---|
 //! | absent | absent | begins with 1: the folder is new, restored from a snapshot, or of a version without generations |
 //! | n | absent | continues: the folder was moved here, or its first opening was interrupted |
-//! | n | at most n | continues: the number beside it is written last, and is behind after a crash or on a full disk |
+//! | n | at most n | continues: later places are behind after a crash or on a full disk |
 //! | n | more than n | is rejected: an older copy |
-//! | absent | n | is rejected: the folder is gone, or was restored without its data folder |
-//! | damaged | damaged | is rejected, if either is |
+//! | absent | n | is rejected: the folder is gone, or was restored without the others |
+//! | damaged | damaged | is rejected, if any is |
 //!
-//! A copy of the last opening but one is accepted if the process ended between the two writes. Each process has numbers
-//! for its own folders only, so that services with one data folder do not interfere.
+//! A copy of the last opening but one is accepted if the process ended between two writes. Each process has numbers for
+//! its own folders only, so that services with one data folder do not interfere.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -32,7 +34,7 @@ use oxtsdb_storage_file::folder::{read_all, replace};
 /// The text before the number.
 const LABEL: &str = "oxtsdb generation ";
 
-/// The name of the file in the folder.
+/// The name of the files in folders.
 const INSIDE: &str = "GENERATION";
 
 /// The end of the name of the file beside the folder.
@@ -44,8 +46,8 @@ const MAX_BYTES: u64 = 64;
 /// The generation of a store's folder.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    folder: PathBuf,
-    inside: PathBuf,
+    /// The journal and the folder.
+    folders: [PathBuf; 2],
     beside: PathBuf,
 }
 
@@ -54,9 +56,8 @@ impl Generation {
     pub fn new(data_dir: &Path, name: &str) -> Self {
         let folder = data_dir.join(name);
         Self {
-            inside: folder.join(INSIDE),
             beside: data_dir.join(name.replace('/', "-") + SUFFIX),
-            folder,
+            folders: [folder.join("journal"), folder],
         }
     }
 
@@ -107,59 +108,74 @@ impl Generation {
         self.write(disk, last + 1)
     }
 
-    /// Writes a number that follows both, whatever they are: the folder is the one to serve from now on. It must be open.
+    /// Writes a number that follows all, whatever they are: the folder is the one to serve from now on. It must be open.
     ///
     /// # Errors
     ///
     /// Those of the disk.
     pub fn reset(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        let known = [&self.inside, &self.beside].map(|file| number(disk, file));
-        let last = known
+        let known = self
+            .places()
             .into_iter()
-            .filter_map(|number| number.ok().flatten())
-            .max()
-            .unwrap_or(0);
+            .filter_map(|file| number(disk, &file).ok()?);
+        let last = known.max().unwrap_or(0);
         self.write(disk, last + 1)
+    }
+
+    /// The files, in the order in which they are written.
+    fn places(&self) -> [PathBuf; 3] {
+        let [journal, folder] = &self.folders;
+        [journal.join(INSIDE), folder.join(INSIDE), self.beside.clone()]
     }
 
     /// The number of the last opening; 0 if there was none.
     fn read(&self, disk: &dyn Disk) -> Result<u64, StoreError> {
-        // In this order, since a process that opens the folder now writes them in the other one.
-        let beside = number(disk, &self.beside)?;
-        let inside = number(disk, &self.inside)?;
-        let corrupt = |detail: String| StoreError::Corrupt {
-            place: self.folder.display().to_string(),
-            detail,
-        };
-        let file = self.beside.display();
-        match (inside, beside) {
-            (None, None) => Ok(0),
-            (Some(inside), None) => Ok(inside),
-            (Some(inside), Some(beside)) if inside >= beside => Ok(inside),
-            (Some(inside), Some(beside)) => Err(corrupt(format!(
-                "the folder is an older copy: it has generation {inside}, {file} says {beside}"
-            ))),
-            (None, Some(beside)) => {
-                let detail = match disk.list(&self.folder) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => "the folder is missing".to_owned(),
-                    Ok(entries) if entries.is_empty() => "the folder is empty".to_owned(),
-                    _ => {
-                        format!("the folder has no file {INSIDE}, so it is not the one that was served last")
-                    }
-                };
-                Err(corrupt(format!("{detail}, and {file} says generation {beside}")))
-            }
-        }
+        let [journal_file, folder_file, beside_file] = self.places();
+        // The last one first, since a process that opens the folder now writes them in the other order.
+        let beside = number(disk, &beside_file)?;
+        let folder = number(disk, &folder_file)?;
+        let journal = number(disk, &journal_file)?;
+        let [journal_path, folder_path] = &self.folders;
+        // The whole folder before its journal.
+        check(disk, folder_path, folder, &beside_file, beside)?;
+        check(disk, journal_path, journal, &folder_file, folder)?;
+        Ok(journal.unwrap_or(0))
     }
 
     fn write(&self, disk: &dyn Disk, number: u64) -> Result<(), StoreError> {
-        // The one in the folder first: it must not be the smaller one.
-        for file in [&self.inside, &self.beside] {
+        for file in self.places() {
             let text = format!("{LABEL}{number}\n");
-            replace(disk, file, text.as_bytes()).map_err(|error| StorageError::io(file.display(), &error))?;
+            replace(disk, &file, text.as_bytes())
+                .map_err(|error| StorageError::io(file.display(), &error))?;
         }
         Ok(())
     }
+}
+
+/// Fails if the number of a folder is smaller than the one in a file that is written later.
+fn check(
+    disk: &dyn Disk,
+    folder: &Path,
+    number: Option<u64>,
+    later_file: &Path,
+    later: Option<u64>,
+) -> Result<(), StoreError> {
+    let Some(later) = later else {
+        return Ok(());
+    };
+    let detail = match number {
+        Some(number) if number >= later => return Ok(()),
+        Some(number) => format!("the folder is an older copy, of generation {number}"),
+        None => match disk.list(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => "the folder is missing".to_owned(),
+            Ok(entries) if entries.is_empty() => "the folder is empty".to_owned(),
+            _ => format!("the folder has no file {INSIDE}, so it is not the one that was served last"),
+        },
+    };
+    Err(StoreError::Corrupt {
+        place: folder.display().to_string(),
+        detail: format!("{detail}, and {} says generation {later}", later_file.display()),
+    })
 }
 
 /// The number in a file; `None` without the file.
@@ -188,6 +204,13 @@ mod tests {
 
     use super::*;
 
+    /// The places, in the order in which they are written.
+    const PLACES: [&str; 3] = [
+        "data/points/journal/GENERATION",
+        "data/points/GENERATION",
+        "data-points.generation",
+    ];
+
     struct Fixture {
         data_dir: tempfile::TempDir,
         generation: Generation,
@@ -196,15 +219,18 @@ mod tests {
     impl Fixture {
         fn new() -> Self {
             let data_dir = tempfile::tempdir().unwrap();
-            fs::create_dir_all(data_dir.path().join("data/points")).unwrap();
+            fs::create_dir_all(data_dir.path().join("data/points/journal")).unwrap();
             let generation = Generation::new(data_dir.path(), "data/points");
             Self { data_dir, generation }
         }
 
-        fn set(&self, inside: Option<&str>, beside: Option<&str>) {
-            let files = ["data/points/GENERATION", "data-points.generation"];
-            for (file, number) in files.into_iter().zip([inside, beside]) {
-                let file = self.data_dir.path().join(file);
+        fn path(&self, name: &str) -> PathBuf {
+            self.data_dir.path().join(name)
+        }
+
+        fn set(&self, numbers: [Option<u64>; 3]) {
+            for (place, number) in PLACES.into_iter().zip(numbers) {
+                let file = self.path(place);
                 match number {
                     Some(number) => fs::write(file, format!("oxtsdb generation {number}\n")).unwrap(),
                     None => drop(fs::remove_file(file)),
@@ -212,32 +238,34 @@ mod tests {
             }
         }
 
-        fn error(&self) -> String {
+        /// Fails with the folder and the reason.
+        fn rejects(&self, folder: &str, reason: &str) {
             let error = self.generation.check(&RealDisk).unwrap_err();
-            assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-            error.to_string()
+            let StoreError::Corrupt { place, detail } = &error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(*place, self.path(folder).display().to_string(), "{error}");
+            assert!(detail.contains(reason), "{error}");
         }
     }
 
     #[test]
     fn accepts_the_folder_that_was_served_last() {
         let fixture = Fixture::new();
-        for (inside, beside, next) in [
-            (None, None, "1"),
-            (Some("4"), None, "5"),
-            (Some("4"), Some("4"), "5"),
-            (Some("5"), Some("4"), "6"),
-            (Some("9"), Some("4"), "10"),
+        for (numbers, next) in [
+            ([None, None, None], 1),
+            ([Some(1), None, None], 2),
+            ([Some(1), Some(1), None], 2),
+            ([Some(4), Some(4), Some(4)], 5),
+            ([Some(5), Some(4), Some(4)], 6),
+            ([Some(5), Some(5), Some(4)], 6),
+            ([Some(9), Some(9), Some(4)], 10),
         ] {
-            fixture.set(inside, beside);
+            fixture.set(numbers);
             fixture.generation.advance(&RealDisk).unwrap();
-            for file in ["data/points/GENERATION", "data-points.generation"] {
-                let text = fs::read_to_string(fixture.data_dir.path().join(file)).unwrap();
-                assert_eq!(
-                    text,
-                    format!("oxtsdb generation {next}\n"),
-                    "{inside:?}, {beside:?}"
-                );
+            for place in PLACES {
+                let text = fs::read_to_string(fixture.path(place)).unwrap();
+                assert_eq!(text, format!("oxtsdb generation {next}\n"), "{numbers:?}");
             }
         }
     }
@@ -245,27 +273,22 @@ mod tests {
     #[test]
     fn rejects_older_and_absent_folders_until_a_reset() {
         let fixture = Fixture::new();
-        let folder = fixture.data_dir.path().join("data/points");
-        let beside = fixture.data_dir.path().join("data-points.generation");
-        let (folder_name, beside_name) = (folder.display().to_string(), beside.display().to_string());
-        fixture.set(Some("3"), Some("4"));
-        let error = fixture.error();
-        assert!(error.contains("older copy: it has generation 3"), "{error}");
-        assert!(
-            error.contains(&folder_name) && error.contains(&beside_name),
-            "{error}"
-        );
-        fixture.set(None, Some("4"));
-        assert!(fixture.error().contains("the folder is empty"));
-        fs::write(folder.join("STORE"), "").unwrap();
-        assert!(fixture.error().contains("has no file GENERATION"));
-        fs::remove_dir_all(&folder).unwrap();
-        assert!(fixture.error().contains("the folder is missing"));
-
-        fs::create_dir(&folder).unwrap();
+        let (folder, journal) = ("data/points", "data/points/journal");
+        fixture.set([Some(3), Some(3), Some(4)]);
+        fixture.rejects(folder, "an older copy, of generation 3");
+        fixture.set([Some(3), Some(4), Some(4)]);
+        fixture.rejects(journal, "an older copy, of generation 3");
+        fixture.set([None, Some(4), Some(4)]);
+        fixture.rejects(journal, "the folder is empty");
+        fixture.set([None, None, Some(4)]);
+        fixture.rejects(folder, "has no file GENERATION");
+        fs::remove_dir_all(fixture.path(folder)).unwrap();
+        fixture.rejects(folder, "the folder is missing");
+        fs::create_dir_all(fixture.path(journal)).unwrap();
         fixture.generation.reset(&RealDisk).unwrap();
         fixture.generation.check(&RealDisk).unwrap();
-        assert_eq!(fs::read_to_string(&beside).unwrap(), "oxtsdb generation 5\n");
+        let text = fs::read_to_string(fixture.path(PLACES[2])).unwrap();
+        assert_eq!(text, "oxtsdb generation 5\n");
     }
 
     #[test]
@@ -278,12 +301,10 @@ mod tests {
             "1\n",
             &"9".repeat(100),
         ] {
-            for file in ["data/points/GENERATION", "data-points.generation"] {
-                fixture.set(Some("4"), Some("4"));
-                let file = fixture.data_dir.path().join(file);
-                fs::write(&file, text).unwrap();
-                let error = fixture.error();
-                assert!(error.contains(&file.display().to_string()), "{error}");
+            for place in PLACES {
+                fixture.set([Some(4); 3]);
+                fs::write(fixture.path(place), text).unwrap();
+                fixture.rejects(place, "expected `oxtsdb generation ` and a number");
             }
         }
         fixture.generation.reset(&RealDisk).unwrap();
@@ -298,13 +319,11 @@ mod tests {
             "data-rollups-x",
             "uid.generation",
         ] {
-            fs::write(fixture.data_dir.path().join(file), "").unwrap();
+            fs::write(fixture.path(file), "").unwrap();
         }
         let known = Generation::known(fixture.data_dir.path(), "data/rollups").unwrap();
         assert_eq!(known, ["tsdb-rollup-1h"]);
-        assert_eq!(
-            Generation::known(Path::new("/no/such/folder"), "data/rollups").unwrap(),
-            [""; 0]
-        );
+        let known = Generation::known(Path::new("/no/such/folder"), "data/rollups").unwrap();
+        assert_eq!(known, [""; 0]);
     }
 }

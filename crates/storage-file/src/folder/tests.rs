@@ -61,8 +61,6 @@ fn rejects_other_formats() {
     for (content, found) in [
         ("oxtsdb point store, format 2\n", "`2`"),
         ("oxtsdb point store, format 0\n", "`0`"),
-        ("oxtsdb row store, format 1\n", "`oxtsdb row store, format 1`"),
-        ("", "``"),
     ] {
         replace(&disk, &marker(), content.as_bytes()).unwrap();
         assert_eq!(
@@ -73,6 +71,23 @@ fn rejects_other_formats() {
                 supported: 1
             }
         );
+    }
+}
+
+#[test]
+fn rejects_a_damaged_format() {
+    let disk = SimulatedDisk::new();
+    drop(open(&disk).unwrap());
+    for content in [
+        "oxtsdb row store, format 1",
+        "oxtsdb point s",
+        "oxtsdb point store, format ",
+        "",
+    ] {
+        replace(&disk, &marker(), content.as_bytes()).unwrap();
+        let text = content.trim_end();
+        let detail = format!("expected `oxtsdb point store, format ` and a number, not `{text}`");
+        assert_eq!(open(&disk).unwrap_err(), StorageError::damaged(&marker(), detail));
     }
 }
 

@@ -312,7 +312,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = folder.path();
         fill(data_dir).await;
-        fs::write(data_dir.join("uid/GENERATION"), "oxtsdb generation 0\n").unwrap();
+        for file in ["uid/GENERATION", "uid/journal/GENERATION"] {
+            fs::write(data_dir.join(file), "oxtsdb generation 0\n").unwrap();
+        }
         open(data_dir).unwrap_err();
         assert!(!salvaged(data_dir, false).await);
         assert!(salvaged(data_dir, true).await);
