@@ -181,9 +181,9 @@ impl Days {
         let listed = self.list_day(&mut changes, &folder)?;
         let found = opening.read_manifest(&*shared.disk, day, &folder, &listed)?;
         let is_listed = found.is_some();
-        // Without a manifest, that of the store has all days' parts as of the last flush.
+        // The manifest of the store has all days' parts as of the last flush: the day may be an older copy, with its manifest.
         let stored = opening.stored.as_ref().and_then(|stored| stored.days.get(&day));
-        let stored = stored.filter(|_| !is_listed).cloned();
+        let stored = stored.cloned();
         let manifest = found.unwrap_or_default();
         for part in &manifest.parts {
             changes.next_sequence = changes.next_sequence.max(part.sequences.last.saturating_add(1));
@@ -300,9 +300,13 @@ impl Days {
             .iter()
             .flat_map(|stored| stored.parts.iter().map(move |sequences| (stored, sequences)))
         {
-            if !listed.parts.contains(sequences) && !is_covered(list, sequences) {
+            let path = path_of(*sequences);
+            if !listed.parts.contains(sequences)
+                && !is_covered(list, sequences)
+                && !changes.set_aside.knows(&path, day)
+            {
                 let lost = stored.metrics.lost(day.range());
-                self.note_missing(changes, day, &path_of(*sequences), lost, MISSING)?;
+                self.note_missing(changes, day, &path, lost, MISSING)?;
             }
         }
         Ok(())

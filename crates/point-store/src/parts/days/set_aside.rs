@@ -117,6 +117,11 @@ impl SetAside {
         Ok(())
     }
 
+    /// Whether there is a record of a file of a day.
+    pub(super) fn knows(&self, file: &Path, day: DayNumber) -> bool {
+        self.has(file, day, &[])
+    }
+
     /// Whether it is recorded already that a file of a day is lost with all of these points.
     pub(super) fn has(&self, file: &Path, day: DayNumber, lost: &[Lost]) -> bool {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
