@@ -1,5 +1,6 @@
 //! Each file and folder of the embedded store removed, emptied, cut, or replaced by an older copy: the start is refused, or the
-//! server serves and names the loss. In no case does a name get the number of another, or a metric the points of another.
+//! server serves and names the loss. After a start that was refused, `tsdb store salvage` accepts the loss, or says that it cannot;
+//! then the server serves the rest. In no case does a name get the number of another, or a metric the points of another.
 //!
 //! The cases are the files that are there, whatever the layout of the stores is. `OXTSDB_LOST_FILES` sets how many
 //! of the cases are run, drawn at random; with more than there are, all of them.
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 use futures::StreamExt as _;
@@ -16,7 +18,7 @@ use oxtsdb_proto::data::v1::store_admin_service_client::StoreAdminServiceClient;
 use oxtsdb_proto::data::v1::{CheckStoreRequest, GetStoreStatsRequest};
 use oxtsdb_tests::http::{Http, HttpResponse};
 use oxtsdb_tests::ledger::{self, Ledger, Metric};
-use oxtsdb_tests::{Options, Tsdb, random, sizes};
+use oxtsdb_tests::{Options, Tsdb, program_path, random, sizes};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use tempfile::TempDir;
@@ -236,35 +238,45 @@ impl Folders {
         copy(&self.whole(), &data_dir)?;
         case.apply(&data_dir, &self.older())?;
         let options = Options::default().data_dir(&data_dir);
+        let mut wrong = Vec::new();
+        let mut refused_start = None;
         let mut tsdb = match Tsdb::try_start(options).await? {
             Ok(tsdb) => tsdb,
             Err(log) => {
                 let error = log.lines().find_map(|line| line.strip_prefix("tsdb: "));
                 let error = error.with_context(|| format!("no error:\n{log}"))?;
-                let mut wrong = Vec::new();
                 if !case.is_named_by(error, &data_dir) {
-                    wrong.push("the error of the start names another file");
+                    wrong.push("the error of the start names another file".to_owned());
                 }
                 // The commands and flags that help.
                 if !["`tsdb ", " --", "restore", "remove"]
                     .iter()
                     .any(|word| error.contains(word))
                 {
-                    wrong.push("the error of the start does not say what to do");
+                    wrong.push("the error of the start does not say what to do".to_owned());
                 }
-                let wrong: Vec<String> = wrong.into_iter().map(str::to_owned).collect();
                 let shown = error.replace(&folder.path().display().to_string(), "…");
-                return Ok(Outcome {
-                    what: format!("start refused: {shown}"),
-                    wrong,
-                });
+                let shown = format!("start refused: {shown}");
+                match salvage(&data_dir).await? {
+                    Ok(tsdb) => {
+                        refused_start = Some(shown);
+                        tsdb
+                    }
+                    Err(output) => {
+                        let output = output.replace(&folder.path().display().to_string(), "…");
+                        let what = format!("{shown}; NOT SALVAGED: {}", output.trim().replace('\n', " / "));
+                        return Ok(Outcome { what, wrong });
+                    }
+                }
             }
         };
         let before = self.ledger.compare(&tsdb).await?;
         // New names, with points, and points of names of before.
         let mut ledger = self.ledger.clone();
         let mut refused = None;
-        let known = (0..3).map(|number| ("m", number));
+        // A name that was lost by an accepted loss becomes another one if it is used again.
+        let known = (0..3).filter(|_| refused_start.is_none());
+        let known = known.map(|number| ("m", number));
         let new = (100..110).map(|number| ("new", number));
         for (prefix, number) in known.chain(new) {
             if let Err(refusal) = add(&tsdb.http(), &mut ledger, prefix, number, &[4]).await? {
@@ -276,11 +288,11 @@ impl Folders {
         let mut reports = reports(&mut tsdb).await?;
         reports.extend(after.unreadable.iter().cloned());
         let named_by = reports.iter().find(|text| case.is_named_by(text, &data_dir));
-        let mut wrong = Vec::new();
         if !after.is_only_loss() {
             wrong.push("served as if it were right".to_owned());
         }
-        if named_by.is_none() && !(before.is_empty() && after.is_empty()) {
+        let is_named = named_by.is_some() || refused_start.is_some();
+        if !is_named && !(before.is_empty() && after.is_empty()) {
             wrong.push("no report names the loss".to_owned());
         }
         let what = match (before.is_empty(), after.is_empty(), refused) {
@@ -292,6 +304,10 @@ impl Folders {
             Some(report) => format!("{what}; reported: {report}"),
             None => what,
         };
+        let what = match refused_start {
+            Some(refused) => format!("{refused}; salvaged: {what}"),
+            None => what,
+        };
         let what = what.replace(&folder.path().display().to_string(), "…");
         Ok(Outcome { what, wrong })
     }
@@ -301,6 +317,34 @@ impl Folders {
 struct Outcome {
     what: String,
     wrong: Vec<String>,
+}
+
+/// Accepts the loss, as the error of the start says, and starts a server. Returns the output of a salvage that fails.
+async fn salvage(data_dir: &Path) -> anyhow::Result<Result<Tsdb, String>> {
+    let output = Command::new(program_path("tsdb")?)
+        .args(["store", "salvage", "--yes", "--data-dir"])
+        .arg(data_dir)
+        .output()?;
+    if !output.status.success() {
+        return Ok(Err(
+            String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?
+        ));
+    }
+    let options = || Options::default().data_dir(data_dir);
+    let log = match Tsdb::try_start(options()).await? {
+        Ok(tsdb) => return Ok(Ok(tsdb)),
+        Err(log) => log,
+    };
+    // The names are gone as a whole.
+    ensure!(
+        log.contains("--accept-uid-table"),
+        "refused after a salvage:\n{log}"
+    );
+    let accepting = options().flags(["--accept-uid-table".to_owned()]);
+    let started = Tsdb::try_start(accepting).await?;
+    Ok(Ok(started.map_err(|log| {
+        anyhow::anyhow!("refused after a salvage:\n{log}")
+    })?))
 }
 
 /// Writes points and an annotation, and assigns a name. The server may refuse each; returns the first refusal.
