@@ -30,8 +30,10 @@ const FOLDER: &str = "/store";
 const ROWS: u64 = 12;
 const NAMES: u64 = 40;
 
-/// The newest value of each cell of row, qualifier.
-type State = BTreeMap<(Vec<u8>, u8), Vec<u8>>;
+/// Row and qualifier.
+type Cell = (Vec<u8>, u8);
+/// The newest value of each cell.
+type State = BTreeMap<Cell, Vec<u8>>;
 
 struct Random(u64);
 
@@ -54,11 +56,11 @@ impl Random {
 #[derive(Clone, Debug)]
 enum Call {
     /// Puts and deletes of some rows: a value, or none to delete the cell.
-    Write(Vec<((Vec<u8>, u8), Option<Vec<u8>>)>),
+    Write(Vec<(Cell, Option<Vec<u8>>)>),
     DeleteRow(Vec<u8>),
     Increment(Vec<u8>, i64),
     Append(Vec<u8>, Vec<u8>),
-    CheckAndPut((Vec<u8>, u8), Option<Vec<u8>>, Vec<u8>),
+    CheckAndPut(Cell, Option<Vec<u8>>, Vec<u8>),
     /// Assigns the number behind the counter's to a name, if the counter is as expected and the name has none.
     Assign {
         name: Vec<u8>,

@@ -20,7 +20,7 @@ const COMMIT_BYTES: usize = 8;
 /// Changes by key and commit.
 #[derive(Debug, Default)]
 pub(super) struct Memtable {
-    entries: SkipMap<Box<[u8]>, Option<Bytes>>,
+    entries: SkipMap<Key, Option<Bytes>>,
     bytes: AtomicU64,
     /// The last commit.
     last: AtomicU64,
@@ -105,16 +105,18 @@ impl Memtable {
     }
 }
 
-type Bounds = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
+type Key = Box<[u8]>;
+type Bounds = (Bound<Key>, Bound<Key>);
+type Entries<'a> = Range<'a, Key, Bounds, Key, Option<Bytes>>;
 
 /// A place in a memtable.
 pub(super) struct MemtableCursor<'a> {
-    entries: Range<'a, Box<[u8]>, Bounds, Box<[u8]>, Option<Bytes>>,
+    entries: Entries<'a>,
     commit: u64,
     reverse: bool,
-    current: Option<Entry<'a, Box<[u8]>, Option<Bytes>>>,
+    current: Option<Entry<'a, Key, Option<Bytes>>>,
     /// The entry that a reverse cursor has read behind the current key.
-    behind: Option<Entry<'a, Box<[u8]>, Option<Bytes>>>,
+    behind: Option<Entry<'a, Key, Option<Bytes>>>,
 }
 
 impl MemtableCursor<'_> {

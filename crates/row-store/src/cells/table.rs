@@ -32,8 +32,6 @@ pub(super) mod name;
 mod properties;
 mod reader;
 mod salvage;
-#[cfg(test)]
-mod tests;
 mod writer;
 
 pub(super) use name::CommitRange;

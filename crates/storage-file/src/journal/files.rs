@@ -178,10 +178,12 @@ impl JournalFiles {
     pub fn remove_through(&self, number: u64) -> Result<(), StorageError> {
         let mut segments = self.segments.lock();
         let mut kept = segments.files.clone();
-        let removed: Vec<u64> = kept
-            .extract_if(..=number, |_, _| true)
-            .map(|(number, _)| number)
-            .collect();
+        let mut removed = Vec::new();
+        while let Some(first) = kept.first_entry()
+            && *first.key() <= number
+        {
+            removed.push(first.remove_entry().0);
+        }
         if removed.is_empty() {
             return Ok(());
         }

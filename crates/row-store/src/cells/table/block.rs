@@ -73,6 +73,9 @@ impl BlockWriter {
 #[derive(Debug)]
 pub(crate) struct Undecodable;
 
+/// A key, and its value unless it was removed.
+pub(crate) type KeyValue = (Vec<u8>, Option<Bytes>);
+
 /// A block of entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
@@ -175,7 +178,7 @@ impl Block {
     }
 
     /// All entries.
-    pub(crate) fn entries(&self) -> Result<Vec<(Vec<u8>, Option<Bytes>)>, Undecodable> {
+    pub(crate) fn entries(&self) -> Result<Vec<KeyValue>, Undecodable> {
         let mut entries = Vec::new();
         let mut cursor = self.first();
         while cursor.advance()? {

@@ -10,7 +10,7 @@ use oxtsdb_storage_file::disk::{Disk, ReadFile};
 use oxtsdb_storage_file::varint::Reader;
 use parking_lot::{Mutex, RwLock};
 
-use super::block::{Block, BlockCursor, Undecodable};
+use super::block::{Block, BlockCursor, KeyValue, Undecodable};
 use super::cache::{BlockCache, CachedBlock};
 use super::frame::{self, Kind};
 use super::salvage::{self, Known};
@@ -224,7 +224,7 @@ impl Table {
         }
         let (sections, properties) = places.ok_or_else(damaged)?;
         let index = Block::decode(self.read_block(sections, Kind::SectionIndex)?)?;
-        let section = |(first_key, value): (Vec<u8>, Option<Bytes>)| {
+        let section = |(first_key, value): KeyValue| {
             let value = value?;
             let mut reader = Reader(&value);
             Some(Section {
@@ -340,7 +340,7 @@ impl Table {
         };
         let read = || {
             let index = Block::decode(self.read_block(section.index, Kind::BlockIndex)?)?;
-            let block = |(first_key, value): (Vec<u8>, Option<Bytes>)| {
+            let block = |(first_key, value): KeyValue| {
                 let place = read_place(&mut Reader(&value?))?;
                 let first_key = first_key.into();
                 Some(BlockRef { first_key, place })
@@ -512,7 +512,7 @@ pub(super) fn is_damage(error: &io::Error) -> bool {
 enum Entries {
     Forward(BlockCursor),
     /// The last entry is the next one.
-    Reverse(Vec<(Vec<u8>, Option<Bytes>)>),
+    Reverse(Vec<KeyValue>),
 }
 
 /// A place in a table.
