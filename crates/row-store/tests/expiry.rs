@@ -81,3 +81,40 @@ async fn compactions_remove_expired_cells_only() {
     let left = bytes_left(Some(Duration::from_secs(10))).await;
     assert!(left < 100_000, "{left} bytes");
 }
+
+/// A delete followed by a version that has expired already: the older value in a table file stays hidden.
+#[tokio::test]
+async fn an_expired_version_after_a_delete_hides_older_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = CellConfig::new(folder.path());
+    config.clock = Clock::new(|| START_MS);
+    let store = CellStore::open(config).unwrap();
+    let table: TableName = "t".parse().unwrap();
+    let family = FamilyDef {
+        name: "f".to_owned(),
+        max_versions: 2,
+        ttl: Some(Duration::from_secs(10)),
+    };
+    let def = TableDef {
+        name: table.clone(),
+        families: vec![family],
+    };
+    store.create_table(&def).await.unwrap();
+    let mut batch = WriteBatch::new(table.clone());
+    let f = batch.family("f");
+    batch.row(b"r").put(f, b"q", b"old");
+    store.write(batch).await.unwrap();
+    store.flush().await.unwrap();
+    let mut batch = WriteBatch::new(table.clone());
+    let f = batch.family("f");
+    batch
+        .row(b"r")
+        .delete_family(f)
+        .put_at(f, b"q", START_MS - 10_001, b"expired");
+    store.write(batch).await.unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(
+        store.get(&table, b"r", &ColumnSelection::All).await.unwrap(),
+        None
+    );
+}

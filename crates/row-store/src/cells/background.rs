@@ -108,10 +108,11 @@ fn write_table(
         if core.stopping.load(Ordering::Relaxed) {
             return Err(closed().into());
         }
-        let value = merge.value();
+        let mut value = merge.value();
         let expiring = value.and_then(|value| expiry.column(merge.key(), value));
         match expiring {
-            // Older values of the key have no newer versions, so none can come back.
+            // As a removed key, it hides the key in older tables: a delete may have been followed by an old version.
+            Some((_, true)) if merge.keeps_removed() => value = None,
             Some((_, true)) => continue,
             Some((column, false)) => writer.note_expiring(column),
             None => {}

@@ -119,6 +119,11 @@ impl<'a> Merge<'a> {
         }
     }
 
+    /// Whether removed keys are returned, too.
+    pub(super) const fn keeps_removed(&self) -> bool {
+        self.keeps_removed
+    }
+
     /// The current key.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
