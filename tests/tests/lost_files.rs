@@ -292,7 +292,8 @@ impl Folders {
             wrong.push("served as if it were right".to_owned());
         }
         let is_named = named_by.is_some() || refused_start.is_some();
-        if !is_named && !(before.is_empty() && after.is_empty()) {
+        let has_loss = !before.is_empty() || !after.is_empty();
+        if has_loss && !is_named {
             wrong.push("no report names the loss".to_owned());
         }
         let what = match (before.is_empty(), after.is_empty(), refused) {
