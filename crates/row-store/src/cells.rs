@@ -29,8 +29,8 @@
 //! # Damage
 //!
 //! A damaged block of a table costs its keys: its range is recorded, and everything else is read, merged and served; see
-//! `tree`. A table that is absent is noticed by the manifest and costs its range of keys. Damage of the journal, of the
-//! manifest or of the definitions prevents opening, unless [`CellConfig::accept_losses`] is set.
+//! `tree`. A table that is absent is noticed by the manifest and costs its range of keys. Damage of the journal or
+//! of the manifest prevents opening, unless [`CellConfig::accept_losses`] is set; damage of the definitions always does.
 
 mod background;
 mod catalog;
