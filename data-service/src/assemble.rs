@@ -20,7 +20,7 @@ use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::{RowKeyLayout, data_table};
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreSettings, StoreTable};
-use oxtsdb_server::{FrontEnd, Host, Shutdown};
+use oxtsdb_server::{FrontEnd, GrpcServer, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
@@ -55,6 +55,9 @@ const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Bytes of a request with repairs: a repair has the cells of a row, before and after.
 const MAX_REPAIR_BYTES: usize = 32 << 20;
+
+/// Bytes of a request with names, ranges and rules.
+const MAX_LOOKUP_BYTES: usize = 4 << 20;
 
 /// The data service: the parts that its front ends are built from.
 #[derive(Debug)]
@@ -92,6 +95,25 @@ impl DataService {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
+    /// Adds the gRPC services to a server.
+    #[must_use]
+    pub fn add_to(&self, server: GrpcServer) -> GrpcServer {
+        let max_message_bytes = self.handler.max_message_bytes();
+        server
+            .service(self.server(), max_message_bytes)
+            .service(self.annotation_server(), max_message_bytes)
+            .service(self.admin_server(), self.max_admin_message_bytes())
+            .service(self.reference_server(), MAX_LOOKUP_BYTES)
+            .service(self.series_server(), MAX_LOOKUP_BYTES)
+            .service(self.series_meta_server(), max_message_bytes)
+            .service(self.store_admin_server(), MAX_LOOKUP_BYTES)
+            .service(self.tree_server(), MAX_LOOKUP_BYTES)
+    }
+
+    fn max_admin_message_bytes(&self) -> usize {
+        MAX_REPAIR_BYTES.max(self.handler.max_message_bytes())
+    }
+
     /// HTTP and telnet on one port, with their connections among those of the process.
     pub fn http_and_telnet(&self, settings: &DataSettings, host: &Host) -> FrontEnd {
         let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
@@ -110,13 +132,13 @@ impl DataService {
     /// `oxtsdb.data.v1.DataAdminService`.
     pub fn admin_server(&self) -> DataAdminServiceServer<DataServiceHandler> {
         DataAdminServiceServer::new(self.handler.clone())
-            .max_decoding_message_size(MAX_REPAIR_BYTES.max(self.handler.max_message_bytes()))
+            .max_decoding_message_size(self.max_admin_message_bytes())
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
     /// `oxtsdb.data.v1.SeriesService`.
     pub fn series_server(&self) -> SeriesServiceServer<DataServiceHandler> {
-        SeriesServiceServer::new(self.handler.clone())
+        SeriesServiceServer::new(self.handler.clone()).max_decoding_message_size(MAX_LOOKUP_BYTES)
     }
 
     /// `oxtsdb.data.v1.SeriesMetaService`.
@@ -133,17 +155,18 @@ impl DataService {
 
     /// `oxtsdb.data.v1.ReferenceService`.
     pub fn reference_server(&self) -> ReferenceServiceServer<ReferenceServiceHandler> {
-        ReferenceServiceServer::new(self.references.clone())
+        ReferenceServiceServer::new(self.references.clone()).max_decoding_message_size(MAX_LOOKUP_BYTES)
     }
 
     /// `oxtsdb.data.v1.StoreAdminService`.
     pub fn store_admin_server(&self) -> StoreAdminServiceServer<StoreAdminHandler> {
-        StoreAdminServiceServer::new(self.store_admin.clone())
+        StoreAdminServiceServer::new(self.store_admin.clone()).max_decoding_message_size(MAX_LOOKUP_BYTES)
     }
 
     /// `oxtsdb.data.v1.TreeService`.
     pub fn tree_server(&self) -> TreeServiceServer<TreeServiceHandler> {
         TreeServiceServer::new(TreeServiceHandler::new(self.trees.clone(), self.engine.clone()))
+            .max_decoding_message_size(MAX_LOOKUP_BYTES)
     }
 }
 

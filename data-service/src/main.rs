@@ -117,15 +117,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 true => error.context(format!("--uid-endpoint {}", cli.uid_endpoint)),
                 false => error,
             })?;
-            let grpc = GrpcServer::new()
-                .service(service.server())
-                .service(service.annotation_server())
-                .service(service.admin_server())
-                .service(service.reference_server())
-                .service(service.series_server())
-                .service(service.series_meta_server())
-                .service(service.store_admin_server())
-                .service(service.tree_server())
+            let grpc = service
+                .add_to(GrpcServer::new())
                 .depends_on(part.probe(&service.store));
             service.report_to(&host.admin);
             host.close_at_end(Arc::clone(&service.store));

@@ -230,7 +230,7 @@ async fn a_deleted_name_that_is_written_again_is_found() {
     for service in &services {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = GrpcServer::new().service(service.server());
+        let server = service.add_to(GrpcServer::new());
         let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
         tokio::spawn(server.serve(listener, GrpcOptions::default(), shutdown));
         clients.push(DataClient::connect(&format!("http://{address}")).unwrap());
@@ -284,7 +284,7 @@ async fn filters_by_name_follow_renames() {
     let service = data_service(&store, &[&replica]).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = GrpcServer::new().service(service.server());
+    let server = service.add_to(GrpcServer::new());
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     tokio::spawn(server.serve(listener, GrpcOptions::default(), shutdown));
     let client = DataClient::connect(&format!("http://{address}")).unwrap();

@@ -9,15 +9,18 @@
 //!
 //! The tests run one at a time: they assert how long responses take.
 //!
-//! `OXTSDB_LIMITS_FULL=1` runs `soak` for five minutes with 4,000 connections and 1,000 concurrent
+//! `OXTSDB_LIMITS_FULL=1` makes the attacks larger, and runs `soak` for five minutes with 4,000 connections and 1,000 concurrent
 //! queries. `OXTSDB_LIMITS_WITHOUT_FLAGS=1` omits the flags that these tests set, to run them against an
 //! older server that lacks them.
 
+mod announced;
 mod concurrency;
 mod damage;
 mod descriptors;
 mod dripping;
 mod files;
+mod floods;
+mod large_bodies;
 mod protocol;
 mod requests;
 mod slow_readers;

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tonic::transport::Channel;
 
-use crate::support::{LIMIT_MIB, MOST_BYTES, RESPONSE_TIMEOUT, Target, limited, new_flag};
+use crate::support::{LIMIT_MIB, MOST_BYTES, RESPONSE_TIMEOUT, Target, is_full, limited, new_flag};
 use oxtsdb_tests::write_requests::columns_request;
 
 /// Points of a write.
@@ -51,7 +51,7 @@ struct Size {
 
 impl Size {
     fn from_environment() -> Self {
-        let full = std::env::var_os("OXTSDB_LIMITS_FULL").is_some();
+        let full = is_full();
         let load = |series, points| Load {
             step_ms: 10_000,
             ..Load::new("soak", series, points)

@@ -51,6 +51,11 @@ pub(crate) fn new_flag(name: &str, value: impl std::fmt::Display) -> Option<Stri
     (!without).then(|| format!("{name}={value}"))
 }
 
+/// Whether the attacks have their full size.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("OXTSDB_LIMITS_FULL").is_some()
+}
+
 /// Options with the memory limit.
 pub(crate) fn limited() -> Options {
     Options::default().flags(new_flag("--memory-limit-mib", LIMIT_MIB))

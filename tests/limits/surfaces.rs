@@ -13,7 +13,7 @@ use oxtsdb_tests::raw_http::{RawHttp, RawResponse};
 use oxtsdb_tests::refusal;
 use tokio::time::timeout;
 
-use crate::support::{BESIDE_QUERIES, MOST_BYTES, RESPONSE_TIMEOUT, Target};
+use crate::support::{BESIDE_QUERIES, MOST_BYTES, RESPONSE_TIMEOUT, Target, is_full};
 
 /// Bytes of a body: a little less than the limit of 16 MiB.
 const BYTES: usize = (16 << 20) - 1024;
@@ -79,8 +79,7 @@ fn check(response: &RawResponse) -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_over_many_series_stay_within_the_memory_limit() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
-    let is_full = std::env::var_os("OXTSDB_LIMITS_FULL").is_some();
-    let load = Load::new("many.series", if is_full { 1_000_000 } else { 30_000 }, 1);
+    let load = Load::new("many.series", if is_full() { 1_000_000 } else { 30_000 }, 1);
     load.write(&target.tsdb).await?;
     let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     for path in [

@@ -28,8 +28,8 @@ use self::convert::PageToken;
 use crate::error::UidServiceError;
 use crate::uids::{Freshness, Purpose, Uids};
 
-/// Maximum bytes of a request: 4096 names of nearly 4 KiB each.
-const MAX_REQUEST_BYTES: usize = 16 << 20;
+/// Maximum bytes of a request: 4096 names of nearly 4 KiB each, repairs of long names, and documents.
+pub(crate) const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 /// Default count of names on a page of suggestions.
 const PAGE_SIZE_DEFAULT: usize = 25;

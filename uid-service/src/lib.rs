@@ -55,6 +55,7 @@ use oxtsdb_server::store::{StorePart, StoreTable};
 use oxtsdb_server::{Admin, GrpcServer, Shutdown};
 use tonic::service::Routes;
 
+use crate::grpc::MAX_REQUEST_BYTES;
 pub use crate::grpc::reclaim::UidReclaimServiceHandler;
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
 use crate::in_use::KindState;
@@ -133,10 +134,10 @@ impl UidService {
     #[must_use]
     pub fn add_to(self, server: GrpcServer) -> GrpcServer {
         server
-            .service(self.uids)
-            .service(self.meta)
-            .service(self.admin)
-            .service(self.reclaim)
+            .service(self.uids, MAX_REQUEST_BYTES)
+            .service(self.meta, MAX_REQUEST_BYTES)
+            .service(self.admin, MAX_REQUEST_BYTES)
+            .service(self.reclaim, MAX_REQUEST_BYTES)
     }
 
     /// The services, for clients of the same process.

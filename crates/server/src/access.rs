@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use http::{Request, Response};
+use http::Request;
 use oxtsdb_access::{AccessControl, AccessOptions, Mode, PeerCertificates, TokenOptions};
 use tonic::body::Body;
-use tower::Service;
 
-use crate::middleware::{Middleware, ResponseFuture};
+use crate::middleware::{CallService, Middleware, ResponseFuture};
 use crate::settings::{SettingError, in_range};
 use crate::telemetry;
 
@@ -135,7 +134,7 @@ pub(crate) struct AccessMiddleware(pub(crate) AccessControl);
 impl Middleware for AccessMiddleware {
     fn call<S>(&self, inner: &mut S, mut request: Request<Body>) -> ResponseFuture<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<Body>>,
+        S: CallService,
         S::Future: Send + 'static,
         S::Error: Send,
     {

@@ -6,12 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use http::{Extensions, HeaderMap, Request, Response};
+use http::{Extensions, HeaderMap, Request};
 use oxtsdb_proto::deadline;
 use tonic::body::Body;
-use tower::Service;
 
-use crate::middleware::{Middleware, ResponseFuture};
+use crate::middleware::{CallService, Middleware, ResponseFuture};
 
 /// The instant until which the client waits for a call; in the extensions of its request.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,7 @@ pub(crate) struct DeadlineMiddleware {
 impl Middleware for DeadlineMiddleware {
     fn call<S>(&self, inner: &mut S, mut request: Request<Body>) -> ResponseFuture<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<Body>>,
+        S: CallService,
         S::Future: Send + 'static,
         S::Error: Send,
     {
@@ -82,7 +81,8 @@ fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use tower::Layer as _;
+    use http::Response;
+    use tower::{Layer as _, Service as _};
 
     use super::*;
     use crate::middleware::MiddlewareLayer;

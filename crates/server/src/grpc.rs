@@ -1,6 +1,8 @@
 //! The gRPC server, with health and reflection.
 
+mod calls;
 mod connection;
+mod frames;
 mod metrics;
 mod options;
 mod reflection;
@@ -27,6 +29,7 @@ pub use settings::GrpcSettings;
 use crate::admin::Readiness;
 use crate::connections::{ConnectionCounts, ListenerOptions};
 use crate::probe::StoreHealth;
+use crate::request_memory::MessageLimits;
 use crate::tls::Alpn;
 use crate::{Shutdown, StoreProbe};
 
@@ -34,7 +37,8 @@ use crate::{Shutdown, StoreProbe};
 #[derive(Debug)]
 pub struct GrpcServer {
     routes: RoutesBuilder,
-    names: Vec<&'static str>,
+    /// The services, with the most bytes of a message to each.
+    services: Vec<(&'static str, usize)>,
     health: HealthReporter,
     probe: Option<StoreProbe>,
 }
@@ -53,15 +57,16 @@ impl GrpcServer {
         routes.add_service(health_service);
         Self {
             routes,
-            names: Vec::new(),
+            services: Vec::new(),
             health,
             probe: None,
         }
     }
 
-    /// Adds a service. It is NOT_SERVING until the server runs, or [`GrpcServer::health`] reports it.
+    /// Adds a service. It is NOT_SERVING until the server runs, or [`GrpcServer::health`] reports it. A message of more
+    /// than `max_message_bytes` is rejected when it is announced.
     #[must_use]
-    pub fn service<S>(mut self, service: S) -> Self
+    pub fn service<S>(mut self, service: S, max_message_bytes: usize) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
             + NamedService
@@ -72,7 +77,7 @@ impl GrpcServer {
         S::Future: Send + 'static,
     {
         self.routes.add_service(service);
-        self.names.push(S::NAME);
+        self.services.push((S::NAME, max_message_bytes));
         self
     }
 
@@ -104,10 +109,11 @@ impl GrpcServer {
     ) -> anyhow::Result<()> {
         let Self {
             mut routes,
-            names,
+            services,
             health,
             probe,
         } = self;
+        let names: Vec<_> = services.iter().map(|(name, _)| *name).collect();
         reflection::add(&mut routes, &names)?;
         let address = listener.local_addr().context("address of the gRPC listener")?;
         set_all(&health, &names, ServingStatus::Serving).await;
@@ -148,6 +154,7 @@ impl GrpcServer {
         );
         let server = Arc::new(connection::Server::new(
             routes.routes(),
+            MessageLimits::new(services),
             options,
             shutdown.clone(),
         ));

@@ -162,7 +162,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let host = Host {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,
-                memory: Some(memory.clone()),
+                memory: memory.clone(),
                 admin: admin.clone(),
                 access: access.clone(),
                 drain_limit: args.program.drain_limit(),

@@ -5,14 +5,13 @@
 //! calls that never reached their handler. Handlers of streams receive tonic's error from the stream and
 //! convert it with [`message_error`].
 
-use http::{Request, Response};
+use http::Request;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use tower::Service;
 
-use crate::middleware::{Middleware, ResponseFuture};
+use crate::middleware::{CallService, Middleware, ResponseFuture};
 
 /// The prefix of tonic's text for a large message; sizes in bytes follow: `found 20 bytes, the limit is:
 /// 10 bytes`.
@@ -80,7 +79,7 @@ pub(crate) struct MessageErrors;
 impl Middleware for MessageErrors {
     fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<Body>>,
+        S: CallService,
         S::Future: Send + 'static,
         S::Error: Send,
     {
@@ -168,7 +167,7 @@ mod tests {
             );
             assert_eq!(
                 status.message(),
-                "message has 5242885 bytes, at most 4194304 are allowed"
+                "message has 5242885 bytes, at most 4096 are allowed"
             );
         }
         let known = client.check(HealthCheckRequest::default()).await;

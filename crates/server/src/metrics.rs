@@ -166,6 +166,12 @@ fn report_connections(figures: &mut Figures<'_>, listeners: &[Listener]) {
         of(|counts| &counts.displaced),
     );
     figures.counter_by(
+        "connections_flooded",
+        "Connections that were closed for a flood of HTTP/2's control frames",
+        "listener",
+        of(|counts| &counts.flooded),
+    );
+    figures.counter_by(
         "tls_handshakes_failed",
         "Handshakes of TLS that failed",
         "listener",

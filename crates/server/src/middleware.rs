@@ -10,12 +10,26 @@ use tower::{Layer, Service};
 /// The response to a call.
 pub(crate) type ResponseFuture<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
 
+/// The services behind a [`Middleware`].
+pub(crate) trait CallService:
+    Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static
+{
+}
+
+impl<S> CallService for S where S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static {}
+
+/// Takes a service that is ready, for a call that begins later, and leaves a clone in its place.
+pub(crate) fn replace_by_clone<S: Clone>(service: &mut S) -> S {
+    let clone = service.clone();
+    std::mem::replace(service, clone)
+}
+
 /// What is done to a call before and after the services behind it.
 pub(crate) trait Middleware: Clone {
     /// Passes a call on to `inner`.
     fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<Body>>,
+        S: CallService,
         S::Future: Send + 'static,
         S::Error: Send;
 }
@@ -45,7 +59,7 @@ pub(crate) struct MiddlewareService<M, S> {
 impl<M, S> Service<Request<Body>> for MiddlewareService<M, S>
 where
     M: Middleware,
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: CallService,
     S::Future: Send + 'static,
     S::Error: Send,
 {

@@ -10,51 +10,41 @@
 //!                                                    pulls message 2
 //! ```
 //!
+//! tonic's decoder reserves the announced length of a message when it sees the message's header. It therefore gets
+//! the header together with the complete message, and a message that is announced with more bytes than its service takes
+//! is rejected at once. The handler of a single request begins when the request is complete.
+//!
 //! The codec reserves the decoded form of a single request, decompressed and element by element. Messages of
 //! a stream are decoded where its handler pulls them: their decoded form is estimated, and handlers
 //! reserve what they derive from it. Small requests are not charged, so that health checks and the list of
-//! queries work when memory is exhausted.
+//! queries work when memory is exhausted; the limit of calls bounds them ([`calls`](crate::grpc)).
 
-use std::collections::HashSet;
+mod framing;
+mod messages;
+
+use std::collections::{HashMap, HashSet};
 use std::future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use http::Request;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::decode_memory::{self, Meter};
 use oxtsdb_proto::error;
 use oxtsdb_resources::memory::LIMIT_SETTING;
-use oxtsdb_resources::{MemoryAccount, MemoryError, MemoryPool, Reservation};
+use oxtsdb_resources::{ClientId, MemoryAccount, MemoryError, MemoryPool, Reservation};
 use parking_lot::Mutex;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic::body::Body;
+use tonic::transport::server::TcpConnectInfo;
 use tonic::{Code, Status};
-use tower::Service;
 
-use crate::middleware::{Middleware, ResponseFuture};
+use self::messages::Messages;
+use crate::middleware::{CallService, Middleware, ResponseFuture, replace_by_clone};
 
-/// How long a request waits for memory.
-const WAIT_LIMIT: Duration = Duration::from_secs(1);
-
-/// The charge of a byte of a stream: itself, and four for the decoded form, which suits columns; the codec
-/// bounds messages that need more.
-const STREAM_FACTOR: u64 = 5;
-
-/// The charge of a compressed byte. Points compress to an eighth.
-const COMPRESSED_FACTOR: u64 = 8 * STREAM_FACTOR;
-
-/// Bytes of a single request that are not charged, on the wire and decoded.
-const FREE_BYTES: u64 = 1024;
+/// Bytes of the decoded form of a single request that are not charged.
 const FREE_DECODED_BYTES: u64 = 8 << 10;
-
-/// Bytes before each message: whether it is compressed, and its length.
-const HEADER_BYTES: usize = 5;
 
 /// The paths of calls with a single request message.
 static SINGLE_REQUESTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -93,35 +83,63 @@ fn pool_of<'a>(account: &'a MemoryAccount, path: &str) -> &'a MemoryPool {
     }
 }
 
+fn client_of(request: &Request<Body>) -> ClientId {
+    let info = request.extensions().get::<TcpConnectInfo>();
+    let peer = info.and_then(TcpConnectInfo::remote_addr);
+    peer.map_or(ClientId::Local, ClientId::of)
+}
+
+/// The most bytes of a message, by service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MessageLimits(Arc<HashMap<&'static str, usize>>);
+
+/// Of services without a limit of their own: health and reflection, and those that do not exist. They take names, and
+/// callers need no rights for some of them.
+const OTHER_MESSAGE_BYTES: usize = 4 << 10;
+
+impl MessageLimits {
+    pub(crate) fn new(limits: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
+        Self(Arc::new(limits.into_iter().collect()))
+    }
+
+    /// Of a call's path, `/service/method`.
+    fn of(&self, path: &str) -> u64 {
+        let service = path.strip_prefix('/').and_then(|path| path.rsplit_once('/'));
+        let limit = service.and_then(|(service, _)| self.0.get(service));
+        u64::try_from(*limit.unwrap_or(&OTHER_MESSAGE_BYTES)).unwrap_or(u64::MAX)
+    }
+}
+
 /// Reserves the memory of requests; see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMemory {
-    /// `None`: requests are not counted.
-    pub(crate) account: Option<MemoryAccount>,
+    pub(crate) account: MemoryAccount,
+    pub(crate) limits: MessageLimits,
 }
 
 impl Middleware for RequestMemory {
     fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<Body>>,
+        S: CallService,
         S::Future: Send + 'static,
         S::Error: Send,
     {
-        let Some(account) = &self.account else {
-            return Box::pin(inner.call(request));
-        };
-        let pool = pool_of(account, request.uri().path());
-        let is_single = SINGLE_REQUESTS.contains(request.uri().path());
+        let path = request.uri().path();
+        let pool = pool_of(&self.account, path).of_client(client_of(&request));
+        let is_single = SINGLE_REQUESTS.contains(path);
+        let limit = self.limits.of(path);
         let charge = Arc::new(Mutex::new(pool.empty_reservation()));
-        let held = is_single.then(|| Arc::clone(&charge));
-        let pool = pool.clone();
-        let request = request.map(|body| Body::new(Charged::new(body, pool, charge, is_single)));
-        let response = inner.call(request);
-        let Some(held) = held else {
-            return Box::pin(response);
-        };
+        let (head, body) = request.into_parts();
+        let mut messages = Messages::new(body, pool, Arc::clone(&charge), is_single, limit);
+        if !is_single {
+            return Box::pin(inner.call(Request::from_parts(head, Body::new(messages))));
+        }
+        // The service that is ready.
+        let mut inner = replace_by_clone(inner);
         Box::pin(async move {
-            let meter: Arc<dyn Meter> = Arc::new(Decoded(held));
+            future::poll_fn(|cx| messages.poll_message(cx)).await;
+            let response = inner.call(Request::from_parts(head, Body::new(messages)));
+            let meter: Arc<dyn Meter> = Arc::new(Decoded(charge));
             let mut response = pin!(response);
             future::poll_fn(|cx| decode_memory::metered(&meter, || response.as_mut().poll(cx))).await
         })
@@ -136,103 +154,6 @@ impl Meter for Decoded {
         let bytes = bytes.saturating_sub(FREE_DECODED_BYTES);
         let grown = self.0.lock().try_grow(bytes);
         grown.map_err(|error| no_memory(&error))
-    }
-}
-
-type Waiting = Pin<Box<dyn Future<Output = Result<Reservation, MemoryError>> + Send>>;
-
-/// The body of a request, which reserves memory as it arrives.
-struct Charged {
-    body: Body,
-    pool: MemoryPool,
-    charge: Arc<Mutex<Reservation>>,
-    is_single: bool,
-    /// What is left of the bytes that are not charged.
-    free_bytes: u64,
-    framing: Framing,
-    /// A frame that has arrived and waits for memory.
-    waiting: Option<(Frame<Bytes>, Waiting)>,
-}
-
-impl Charged {
-    fn new(body: Body, pool: MemoryPool, charge: Arc<Mutex<Reservation>>, is_single: bool) -> Self {
-        Self {
-            body,
-            pool,
-            charge,
-            is_single,
-            free_bytes: FREE_BYTES,
-            framing: Framing::new(is_single),
-            waiting: None,
-        }
-    }
-
-    /// Reserves memory for bytes that have arrived, or starts to wait for it.
-    fn charge(&mut self, frame: Frame<Bytes>) -> Result<Option<Frame<Bytes>>, MemoryError> {
-        let Some(data) = frame.data_ref() else {
-            return Ok(Some(frame));
-        };
-        let mut charge = self.framing.advance(data);
-        let free_bytes = if self.is_single { FREE_BYTES } else { 0 };
-        // A message that exceeds the pool can never be admitted: neither waiting nor a retry helps.
-        self.pool
-            .check_fits(self.framing.message_charge().saturating_sub(free_bytes))?;
-        if self.is_single {
-            let free = charge.min(self.free_bytes);
-            self.free_bytes -= free;
-            charge -= free;
-        }
-        if charge == 0 || self.charge.lock().try_grow(charge).is_ok() {
-            return Ok(Some(frame));
-        }
-        let pool = self.pool.clone();
-        let waiting = async move { pool.reserve(charge, WAIT_LIMIT).await };
-        self.waiting = Some((frame, Box::pin(waiting)));
-        Ok(None)
-    }
-}
-
-impl HttpBody for Charged {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let this = &mut *self;
-        if let Some((_, waiting)) = &mut this.waiting {
-            let reserved = ready!(waiting.as_mut().poll(cx));
-            let frame = this.waiting.take().map(|(frame, _)| frame);
-            return Poll::Ready(match reserved {
-                Ok(reserved) => {
-                    this.charge.lock().merge(reserved);
-                    frame.map(Ok)
-                }
-                Err(error) => Some(Err(no_memory(&error))),
-            });
-        }
-        if !this.is_single {
-            // The handler has pulled all messages that are whole.
-            this.charge.lock().shrink_to(this.framing.unfinished_charge);
-        }
-        match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
-            Some(Ok(frame)) => match this.charge(frame) {
-                Ok(Some(frame)) => Poll::Ready(Some(Ok(frame))),
-                Ok(None) => self.poll_frame(cx),
-                Err(error) => Poll::Ready(Some(Err(no_memory(&error)))),
-            },
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            None => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -251,79 +172,6 @@ fn no_memory(error: &MemoryError) -> Status {
         ("setting", LIMIT_SETTING),
     ];
     error::status(code, reason, message, &metadata)
-}
-
-/// The position in gRPC's framing of messages.
-#[derive(Debug)]
-struct Framing {
-    /// The charge of a byte, plain and compressed.
-    factors: [u64; 2],
-    header: [u8; HEADER_BYTES],
-    /// Bytes of the header that have arrived.
-    header_bytes: usize,
-    /// Bytes of the message that have not arrived.
-    missing: u64,
-    /// The charge of the incomplete message so far.
-    unfinished_charge: u64,
-}
-
-impl Framing {
-    fn new(is_single: bool) -> Self {
-        Self {
-            factors: if is_single {
-                [1, 1]
-            } else {
-                [STREAM_FACTOR, COMPRESSED_FACTOR]
-            },
-            header: [0; HEADER_BYTES],
-            header_bytes: 0,
-            missing: 0,
-            unfinished_charge: 0,
-        }
-    }
-
-    /// The charge of a byte of the message.
-    const fn factor(&self) -> u64 {
-        let ([plain, compressed], [is_compressed, ..]) = (self.factors, self.header);
-        if is_compressed == 0 { plain } else { compressed }
-    }
-
-    /// The charge of the incomplete message once it is complete.
-    const fn message_charge(&self) -> u64 {
-        self.unfinished_charge + self.missing * self.factor()
-    }
-
-    /// The charge of these bytes.
-    fn advance(&mut self, mut bytes: &[u8]) -> u64 {
-        let mut charge = 0;
-        while !bytes.is_empty() {
-            if self.header_bytes < HEADER_BYTES {
-                let (header, rest) = bytes.split_at(bytes.len().min(HEADER_BYTES - self.header_bytes));
-                for byte in header {
-                    if let Some(place) = self.header.get_mut(self.header_bytes) {
-                        *place = *byte;
-                    }
-                    self.header_bytes += 1;
-                }
-                bytes = rest;
-                let [_, length @ ..] = self.header;
-                self.missing = u32::from_be_bytes(length).into();
-            } else {
-                let arrived = u64::try_from(bytes.len()).unwrap_or(u64::MAX).min(self.missing);
-                let (_, rest) = bytes.split_at(usize::try_from(arrived).unwrap_or(bytes.len()));
-                bytes = rest;
-                self.missing -= arrived;
-                let factor = self.factor();
-                charge += arrived * factor;
-                self.unfinished_charge += arrived * factor;
-            }
-            if self.header_bytes == HEADER_BYTES && self.missing == 0 {
-                self.header_bytes = 0;
-                self.unfinished_charge = 0;
-            }
-        }
-        charge
-    }
 }
 
 #[cfg(test)]

@@ -132,15 +132,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             data_service.report_to(&host.admin);
             host.close_at_end(Arc::clone(&data_service.store));
             let data_probe = data_part.probe(&data_service.store);
-            let data = GrpcServer::new()
-                .service(data_service.server())
-                .service(data_service.annotation_server())
-                .service(data_service.admin_server())
-                .service(data_service.reference_server())
-                .service(data_service.series_server())
-                .service(data_service.series_meta_server())
-                .service(data_service.store_admin_server())
-                .service(data_service.tree_server());
+            let data = data_service.add_to(GrpcServer::new());
             let uid = uid_service.add_to(GrpcServer::new());
             Ok([
                 data_service.http_and_telnet(&data_settings, host),

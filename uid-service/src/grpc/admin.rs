@@ -15,14 +15,11 @@ use oxtsdb_server::code_of_store_error;
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status};
 
-use super::{convert, status};
+use super::{MAX_REQUEST_BYTES, convert, status};
 use crate::error::UidServiceError;
 use crate::fsck::repair::{Applied, RepairError};
 use crate::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
 use crate::table::{ID, NAME};
-
-/// Maximum bytes of a request: repairs of long names and documents.
-const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 /// Maximum count of repairs of a request.
 const MAX_REPAIRS: usize = 1024;

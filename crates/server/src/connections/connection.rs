@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tracing::warn;
+
 use super::registry::Place;
 use super::state::{NO_HEAD, Protocol, State};
 
@@ -14,7 +16,7 @@ pub struct Connection {
     state: Arc<State>,
     peer: SocketAddr,
     client_timeout: Duration,
-    _place: Arc<Place>,
+    place: Arc<Place>,
 }
 
 impl Connection {
@@ -23,7 +25,7 @@ impl Connection {
             state,
             peer,
             client_timeout,
-            _place: Arc::new(place),
+            place: Arc::new(place),
         }
     }
 
@@ -86,6 +88,18 @@ impl Connection {
     /// [`Connection::closing`]: a request may have begun meanwhile, which it completes first.
     pub fn is_idle(&self) -> bool {
         self.state.idle_since_ms().is_some()
+    }
+
+    /// Counts and logs that the connection is closed for a flood of control frames.
+    pub(crate) fn count_flood(&self) {
+        let counts = &self.place.counts;
+        if let Some(connections) = counts.flooded_logged.lock().count(&counts.flooded) {
+            warn!(
+                peer = %self.peer,
+                connections,
+                "connections are closed: their clients send HTTP/2 control frames without calls"
+            );
+        }
     }
 
     pub(super) fn state(&self) -> &Arc<State> {

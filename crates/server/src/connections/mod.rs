@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use oxtsdb_resources::client_address;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -231,7 +232,7 @@ impl Listener {
     }
 
     fn try_admit(&self, peer: SocketAddr) -> Result<Connection, Full> {
-        let address = fairness::address_of(peer);
+        let address = client_address(peer);
         let mut open = self.shared.open.lock();
         let own = self.counts.open.load(Ordering::Relaxed);
         let is_own_limit = own >= self.options.limit as u64;

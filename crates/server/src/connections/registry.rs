@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Entry;
 use super::state::{State, millis};
 
 #[derive(Debug)]
@@ -38,6 +39,9 @@ pub struct ConnectionCounts {
     pub evicted: AtomicU64,
     /// Closed while busy, to admit one of an address with fewer connections.
     pub displaced: AtomicU64,
+    /// Closed for a flood of HTTP/2's control frames.
+    pub flooded: AtomicU64,
+    pub(super) flooded_logged: Mutex<Entry>,
     /// Handshakes of TLS that failed.
     pub tls_failed: AtomicU64,
     /// Clients without TLS on a port with it, or the reverse.

@@ -430,7 +430,7 @@ async fn a_connection_without_a_request_yet_is_not_evicted_for_a_larger_address(
 
 #[test]
 fn hosts_of_an_ipv6_network_have_one_share() {
-    let of = |address: &str| fairness::address_of(SocketAddr::new(address.parse().unwrap(), 1));
+    let of = |address: &str| oxtsdb_resources::client_address(SocketAddr::new(address.parse().unwrap(), 1));
     assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::9"));
     assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));
     assert_eq!(of("::ffff:10.1.2.3"), of("10.1.2.3"));

@@ -1,11 +1,13 @@
 //! An HTTP/2 connection of the gRPC server.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::{Either, ready};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -19,6 +21,8 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tracing::debug;
 
+use super::calls::Calls;
+use super::frames::{Flood, WatchedFrames};
 use super::metrics::CallMetrics;
 use super::options::GrpcOptions;
 use super::response::Responses;
@@ -28,7 +32,7 @@ use crate::connections::{ClientStream, Connection};
 use crate::deadline::DeadlineMiddleware;
 use crate::message_errors::MessageErrors;
 use crate::middleware::MiddlewareLayer;
-use crate::request_memory::RequestMemory;
+use crate::request_memory::{MessageLimits, RequestMemory};
 
 /// Bytes of a response in HTTP/2's send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
@@ -42,13 +46,20 @@ pub(super) struct Server {
     connection_grace: Option<Duration>,
     client_timeout: Duration,
     /// The pool of responses.
-    memory: Option<MemoryPool>,
+    memory: MemoryPool,
+    calls: Arc<Calls>,
     shutdown: Shutdown,
 }
 
 impl Server {
-    pub(super) fn new(routes: Routes, options: GrpcOptions, shutdown: Shutdown) -> Self {
-        let memory = options.memory.as_ref().map(|memory| memory.query().clone());
+    pub(super) fn new(
+        routes: Routes,
+        limits: MessageLimits,
+        options: GrpcOptions,
+        shutdown: Shutdown,
+    ) -> Self {
+        let memory = options.memory.query().clone();
+        let calls = Calls::new(options.max_calls());
         let requests = options.admin.metrics.requests().clone();
         let service = ServiceBuilder::new()
             .layer(MiddlewareLayer(CallMetrics { requests }))
@@ -59,6 +70,7 @@ impl Server {
             .layer(MiddlewareLayer(MessageErrors))
             .layer(MiddlewareLayer(RequestMemory {
                 account: options.memory,
+                limits,
             }))
             .service(routes.prepare());
         let mut http = http2::Builder::new(TokioExecutor::new());
@@ -77,6 +89,7 @@ impl Server {
             connection_grace: options.connection_grace,
             client_timeout: options.client_timeout,
             memory,
+            calls,
             shutdown,
         }
     }
@@ -97,9 +110,17 @@ impl Server {
         let end = self.shutdown.of_connection();
         let service = {
             let (service, connection, end) = (self.service.clone(), connection.clone(), end.clone());
-            let responses = responses.clone();
+            let (responses, calls) = (responses.clone(), self.calls.connection());
             hyper::service::service_fn(move |request: Request<Incoming>| {
                 let (guard, responses) = (connection.request(), responses.clone());
+                let call = match calls.begin() {
+                    Ok(call) => call,
+                    Err(status) => {
+                        let response = status.into_http();
+                        let response = response.map(|body: Body| responses.track(body, guard, None));
+                        return Either::Left(ready(Ok(response)));
+                    }
+                };
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(info.clone());
                 request.extensions_mut().insert(end.clone());
@@ -107,12 +128,15 @@ impl Server {
                     request.extensions_mut().insert(certificates.clone());
                 }
                 let response = service.clone().oneshot(request);
-                response.map(|response| {
-                    response.map(move |response| response.map(|body| responses.track(body, guard)))
-                })
+                Either::Right(response.map(|response| {
+                    response
+                        .map(move |response| response.map(|body| responses.track(body, guard, Some(call))))
+                }))
             })
         };
-        let serving = self.http.serve_connection(TokioIo::new(stream), service);
+        let serving = self
+            .http
+            .serve_connection(TokioIo::new(WatchedFrames::new(stream)), service);
         let mut serving = std::pin::pin!(serving);
         let (mut is_ending, mut is_closing) = (false, false);
         let aged = async {
@@ -141,7 +165,12 @@ impl Server {
         loop {
             tokio::select! {
                 biased;
-                served = serving.as_mut() => return served.map_err(io::Error::other),
+                served = serving.as_mut() => return served.map_err(|error| {
+                    if is_flood(&error) {
+                        connection.count_flood();
+                    }
+                    io::Error::other(error)
+                }),
                 () = connection.closing(), if !is_closing => {
                     is_closing = true;
                     serving.as_mut().graceful_shutdown();
@@ -167,6 +196,19 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether a connection was closed for its control frames.
+fn is_flood(error: &hyper::Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if error.is::<Flood>() || inner.is_some_and(|inner| inner.is::<Flood>()) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Completes after a time; never, if there is none.

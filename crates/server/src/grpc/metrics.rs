@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::Either;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use hyper::body::{Frame, SizeHint};
 use oxtsdb_proto::error;
 use prost::Message as _;
@@ -19,10 +19,9 @@ use tonic::body::Body;
 use tonic::transport::server::TcpConnectInfo;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use tower::Service;
 
 use crate::metrics::{Protocol, RequestTimer, Requests};
-use crate::middleware::{Middleware, ResponseFuture};
+use crate::middleware::{CallService, Middleware, ResponseFuture};
 
 /// Methods that are not in the contract, which clients can make up.
 const OTHER: &str = "other";
@@ -66,7 +65,7 @@ pub(super) struct CallMetrics {
 impl Middleware for CallMetrics {
     fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<Body>>,
+        S: CallService,
         S::Future: Send + 'static,
         S::Error: Send,
     {
@@ -203,8 +202,9 @@ impl hyper::body::Body for CountedBody {
 
 #[cfg(test)]
 mod tests {
+    use http::Response;
     use http_body_util::BodyExt as _;
-    use tower::Layer as _;
+    use tower::{Layer as _, Service as _};
 
     use super::*;
     use crate::metrics::Metrics;
@@ -213,7 +213,7 @@ mod tests {
     /// The lines of counters after a call that gets a response.
     async fn counted(path: &str, response: Response<Body>, reads: bool) -> Vec<String> {
         let metrics = Metrics::default();
-        let response = std::sync::Mutex::new(Some(response));
+        let response = std::sync::Arc::new(std::sync::Mutex::new(Some(response)));
         let service = tower::service_fn(move |_request: Request<Body>| {
             let response = response.lock().unwrap().take().unwrap();
             async move { Ok::<_, std::convert::Infallible>(response) }

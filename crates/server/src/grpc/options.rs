@@ -23,8 +23,8 @@ pub struct GrpcOptions {
     pub max_concurrent_streams: u32,
     /// A client that reads less than 64 KiB of pending data in this time is disconnected.
     pub client_timeout: Duration,
-    /// The account in which requests reserve memory as they arrive; `None`: they are not counted.
-    pub memory: Option<MemoryAccount>,
+    /// The account in which requests reserve memory as they arrive.
+    pub memory: MemoryAccount,
     /// The age at which a connection receives GOAWAY, give or take a tenth, so that load balancers redistribute
     /// clients; `None`: no limit.
     pub max_connection_age: Option<Duration>,
@@ -60,7 +60,7 @@ impl Default for GrpcOptions {
             max_connections: 1024,
             max_concurrent_streams: 256,
             client_timeout: CLIENT_TIMEOUT,
-            memory: None,
+            memory: MemoryAccount::unlimited(),
             max_connection_age: Some(Duration::from_secs(600)),
             connection_grace: Some(Duration::from_secs(300)),
             keep_alive_interval: Duration::from_secs(30),
@@ -72,5 +72,16 @@ impl Default for GrpcOptions {
             name: "grpc",
             drain_limit: Duration::from_secs(30),
         }
+    }
+}
+
+/// The memory limit for each call in progress: a call without a message takes about 8 KiB, and connections can exceed
+/// the limit of calls eightfold, see [`calls`](super::calls).
+const LIMIT_BYTES_PER_CALL: u64 = 256 << 10;
+
+impl GrpcOptions {
+    /// Calls in progress at a time, at which connections get their shares.
+    pub(super) fn max_calls(&self) -> usize {
+        usize::try_from(self.memory.limit_bytes() / LIMIT_BYTES_PER_CALL).unwrap_or(usize::MAX)
     }
 }

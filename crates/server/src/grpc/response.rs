@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use super::calls::Call;
 use crate::connections::RequestGuard;
 
 /// Bytes that are passed to HTTP/2 at a time.
@@ -32,7 +33,7 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) struct Responses {
     open: Arc<Mutex<OpenResponses>>,
     client_timeout: Duration,
-    memory: Option<MemoryPool>,
+    memory: MemoryPool,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ struct Open {
     /// The reservation of `rest`.
     charge: Option<Reservation>,
     /// The request is in progress until the response is complete or aborted.
-    guard: Option<RequestGuard>,
+    guard: Option<(RequestGuard, Option<Call>)>,
     /// When the last piece was passed to HTTP/2; `None` after it has polled for more.
     last_sent: Option<Instant>,
 }
@@ -65,7 +66,7 @@ pub(super) struct ResponseBody {
 }
 
 impl Responses {
-    pub(super) fn new(client_timeout: Duration, memory: Option<MemoryPool>) -> Self {
+    pub(super) fn new(client_timeout: Duration, memory: MemoryPool) -> Self {
         Self {
             open: Arc::default(),
             client_timeout,
@@ -78,13 +79,13 @@ impl Responses {
         (self.client_timeout / 4).max(Duration::from_millis(100))
     }
 
-    /// Wraps the body of a response to a request.
-    pub(super) fn track(&self, body: Body, guard: RequestGuard) -> ResponseBody {
+    /// Wraps the body of a response to a request, and to a call if one has begun.
+    pub(super) fn track(&self, body: Body, guard: RequestGuard, call: Option<Call>) -> ResponseBody {
         let open = Arc::new(Mutex::new(Open {
             body: Some(body),
             rest: Bytes::new(),
             charge: None,
-            guard: Some(guard),
+            guard: Some((guard, call)),
             last_sent: None,
         }));
         let mut responses = self.open.lock();
@@ -175,8 +176,7 @@ impl hyper::body::Body for ResponseBody {
         open.last_sent = Some(Instant::now());
         Poll::Ready(Some(Ok(match frame.into_data() {
             Ok(data) if data.len() > PIECE_BYTES => {
-                let memory = self.responses.memory.as_ref();
-                open.charge = memory.map(|memory| memory.charge(data.len() as u64));
+                open.charge = Some(self.responses.memory.charge(data.len() as u64));
                 open.rest = data;
                 Frame::data(open.piece())
             }
@@ -214,7 +214,7 @@ mod tests {
     use crate::connections::Connection;
 
     fn responses(pool: &MemoryPool) -> Responses {
-        Responses::new(Duration::from_millis(50), Some(pool.clone()))
+        Responses::new(Duration::from_millis(50), pool.clone())
     }
 
     #[tokio::test]
@@ -222,7 +222,7 @@ mod tests {
         let pool = MemoryPool::new("query", 10 << 20);
         let message = Bytes::from(vec![7; 1 << 20]);
         let connection = Connection::for_tests().await;
-        let body = responses(&pool).track(Body::new(Full::new(message.clone())), connection.request());
+        let body = responses(&pool).track(Body::new(Full::new(message.clone())), connection.request(), None);
         let mut body = body.into_data_stream();
         let first = body.next().await.unwrap().unwrap();
         assert_eq!(first.len(), PIECE_BYTES);
@@ -241,7 +241,7 @@ mod tests {
         let responses = responses(&pool);
         let connection = Connection::for_tests().await;
         let message = Bytes::from(vec![7; 1 << 20]);
-        let mut body = responses.track(Body::new(Full::new(message)), connection.request());
+        let mut body = responses.track(Body::new(Full::new(message)), connection.request(), None);
         assert!(body.frame().await.is_some());
         responses.abort_stalled();
         assert!(!connection.is_idle(), "before the time-out");
@@ -261,7 +261,7 @@ mod tests {
         let connection = Connection::for_tests().await;
         let pending = futures::stream::pending::<Result<Frame<Bytes>, Status>>();
         let body = Body::new(http_body_util::StreamBody::new(pending));
-        let mut body = responses.track(body, connection.request());
+        let mut body = responses.track(body, connection.request(), None);
         let polled = tokio::time::timeout(Duration::from_millis(60), body.frame()).await;
         assert!(polled.is_err());
         responses.abort_stalled();

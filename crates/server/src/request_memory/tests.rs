@@ -1,16 +1,22 @@
 use std::convert::Infallible;
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
+use http::Response;
 use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use tokio::sync::mpsc;
 use tonic_types::StatusExt as _;
 use tower::{Layer as _, ServiceExt as _};
 
+use super::messages::{FREE_BYTES, STREAM_FACTOR};
 use super::*;
 use crate::middleware::MiddlewareLayer;
+
+/// The most bytes of a message.
+const MOST: u64 = 16 << 20;
 
 const WRITE: &str = "/oxtsdb.data.v1.DataService/Write";
 const WRITE_STREAM: &str = "/oxtsdb.data.v1.DataService/WriteStream";
@@ -33,14 +39,18 @@ fn body() -> (mpsc::UnboundedSender<Bytes>, Body) {
     (sender, Body::new(StreamBody::new(frames.boxed())))
 }
 
-fn charged(body: Body, pool: &MemoryPool, is_single: bool) -> Charged {
+fn messages(body: Body, pool: &MemoryPool, is_single: bool) -> Messages {
     let charge = Arc::new(Mutex::new(pool.empty_reservation()));
-    Charged::new(body, pool.clone(), charge, is_single)
+    Messages::new(body, pool.clone(), charge, is_single, MOST)
 }
 
-async fn next(body: &mut Charged) -> Result<usize, Status> {
+async fn next(body: &mut Messages) -> Result<usize, Status> {
     let frame = body.frame().await.expect("there is more")?;
     Ok(frame.into_data().expect("data").len())
+}
+
+fn error_of(frame: Option<Result<Frame<Bytes>, Status>>) -> Status {
+    frame.expect("an error").expect_err("an error")
 }
 
 #[test]
@@ -50,50 +60,148 @@ fn calls_with_one_request_are_known() {
     assert!(!SINGLE_REQUESTS.contains(WRITE_STREAM));
 }
 
+/// tonic reserves the announced length when it sees the header.
 #[tokio::test]
-async fn bytes_are_charged_as_they_arrive_and_not_before() {
-    let pool = MemoryPool::new("ingest", 1 << 20);
-    let (sender, body) = body();
-    let mut body = charged(body, &pool, true);
-    let whole = message(10_000);
-    sender.send(whole.slice(..5)).unwrap();
-    next(&mut body).await.unwrap();
-    assert_eq!(
-        pool.usage().used_bytes,
-        0,
-        "10,000 bytes are announced, none has come"
-    );
-    sender.send(whole.slice(5..4_005)).unwrap();
-    next(&mut body).await.unwrap();
-    assert_eq!(pool.usage().used_bytes, 4_000 - FREE_BYTES);
-    drop(body);
-    assert_eq!(pool.usage().used_bytes, 0);
+async fn the_decoder_gets_a_message_once_it_is_complete() {
+    for is_single in [true, false] {
+        let pool = MemoryPool::new("ingest", 1 << 20);
+        let (sender, body) = body();
+        let mut body = messages(body, &pool, is_single);
+        let whole = message(10_000);
+        let charge = |bytes: u64| {
+            if is_single {
+                bytes - FREE_BYTES
+            } else {
+                bytes * STREAM_FACTOR
+            }
+        };
+        sender.send(whole.slice(..5)).unwrap();
+        assert!(futures::poll!(body.frame()).is_pending());
+        assert_eq!(
+            pool.usage().used_bytes,
+            0,
+            "10,000 bytes are announced, none has come"
+        );
+        sender.send(whole.slice(5..4_005)).unwrap();
+        assert!(futures::poll!(body.frame()).is_pending());
+        assert_eq!(pool.usage().used_bytes, charge(4_000));
+        sender.send(whole.slice(4_005..)).unwrap();
+        let mut received = BytesMut::new();
+        while received.len() < whole.len() {
+            let frame = body.frame().await.unwrap().unwrap();
+            received.extend_from_slice(&frame.into_data().unwrap());
+        }
+        assert_eq!(received, whole);
+        assert_eq!(pool.usage().used_bytes, charge(10_000));
+        drop(body);
+        assert_eq!(pool.usage().used_bytes, 0);
+    }
 }
 
 #[tokio::test]
 async fn a_message_of_a_stream_is_released_when_the_next_one_is_pulled() {
     let pool = MemoryPool::new("ingest", 1 << 20);
     let (sender, body) = body();
-    let mut body = charged(body, &pool, false);
+    let mut body = messages(body, &pool, false);
     let (first, second) = (message(1_000), message(2_000));
     // The end of the first message and half of the second one lie in one frame.
     let mut bytes = BytesMut::from(&first[500..]);
     bytes.extend_from_slice(&second[..1_005]);
-    for part in [first.slice(..500), bytes.freeze(), second.slice(1_005..)] {
-        sender.send(part).unwrap();
-    }
-    next(&mut body).await.unwrap();
-    assert_eq!(pool.usage().used_bytes, 495 * STREAM_FACTOR);
-    next(&mut body).await.unwrap();
+    sender.send(first.slice(..500)).unwrap();
+    sender.send(bytes.freeze()).unwrap();
+    assert_eq!(next(&mut body).await.unwrap(), 500);
     assert_eq!(pool.usage().used_bytes, 2_000 * STREAM_FACTOR);
-    next(&mut body).await.unwrap();
+    assert_eq!(next(&mut body).await.unwrap(), 505);
+    assert!(futures::poll!(body.frame()).is_pending());
     assert_eq!(
         pool.usage().used_bytes,
-        2_000 * STREAM_FACTOR,
+        1_000 * STREAM_FACTOR,
         "the first one is released"
     );
+    sender.send(second.slice(1_005..)).unwrap();
+    assert_eq!(next(&mut body).await.unwrap(), 1_005);
+    assert_eq!(pool.usage().used_bytes, 2_000 * STREAM_FACTOR);
+    assert_eq!(next(&mut body).await.unwrap(), 1_000);
     assert!(futures::poll!(body.frame()).is_pending());
     assert_eq!(pool.usage().used_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_length_above_the_limit_of_the_service_is_rejected_when_it_is_announced() {
+    let pool = MemoryPool::unlimited("ingest");
+    for is_single in [true, false] {
+        let (sender, body) = body();
+        let mut body = messages(body, &pool, is_single);
+        let mut header = BytesMut::from(&[0][..]);
+        header.put_u32(u32::try_from(MOST + 1).unwrap());
+        sender.send(header.freeze()).unwrap();
+        let status = error_of(body.frame().await);
+        assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
+        assert_eq!(
+            status.message(),
+            "message has 16777217 bytes, at most 16777216 are allowed"
+        );
+        assert!(body.frame().await.is_none());
+    }
+    let limits = MessageLimits::new([("oxtsdb.data.v1.DataService", 10 << 20)]);
+    assert_eq!(limits.of(WRITE), 10 << 20);
+    assert_eq!(limits.of("/grpc.health.v1.Health/Check"), 4096);
+    assert_eq!(limits.of("no path"), 4096);
+}
+
+#[tokio::test]
+async fn a_request_that_ends_within_a_message_is_malformed() {
+    for (is_single, length) in [(true, 3), (true, 50), (false, 50)] {
+        let pool = MemoryPool::unlimited("ingest");
+        let (sender, body) = body();
+        let mut body = messages(body, &pool, is_single);
+        sender.send(message(100).slice(..length)).unwrap();
+        drop(sender);
+        let status = error_of(body.frame().await);
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(reason_of(&status), Some(ErrorReason::MalformedMessage));
+        assert!(body.frame().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_does_not_arrive_in_time_is_rejected() {
+    let pool = MemoryPool::unlimited("ingest");
+    let second = std::time::Duration::from_secs(1);
+    // Nothing comes.
+    let (_sender, nothing) = body();
+    let status = error_of(messages(nothing, &pool, true).frame().await);
+    assert_eq!(reason_of(&status), Some(ErrorReason::ClientTooSlow));
+    // A byte every 29 s.
+    let began = tokio::time::Instant::now();
+    let (sender, dripping) = body();
+    let mut dripping = messages(dripping, &pool, false);
+    let drip = async {
+        for byte in message(1000).chunks(1) {
+            let _ = sender.send(Bytes::copy_from_slice(byte));
+            tokio::time::sleep(29 * second).await;
+        }
+    };
+    tokio::select! {
+        () = drip => panic!("the message was received"),
+        frame = dripping.frame() => {
+            assert_eq!(reason_of(&error_of(frame)), Some(ErrorReason::ClientTooSlow));
+        }
+    }
+    assert_eq!(began.elapsed(), 120 * second);
+    assert_eq!(pool.usage().used_bytes, 0, "received bytes are released");
+    // A stream may pause between messages.
+    let (sender, pausing) = body();
+    let mut pausing = messages(pausing, &pool, false);
+    sender.send(message(10)).unwrap();
+    next(&mut pausing).await.unwrap();
+    assert!(
+        tokio::time::timeout(1000 * second, pausing.frame())
+            .await
+            .is_err()
+    );
+    sender.send(message(10)).unwrap();
+    next(&mut pausing).await.unwrap();
 }
 
 #[tokio::test]
@@ -124,7 +232,8 @@ async fn a_request_is_charged_until_the_response_is_made() {
     drop(sender);
     let request = Request::builder().uri(WRITE).body(body).unwrap();
     let service = MiddlewareLayer(RequestMemory {
-        account: Some(account),
+        account,
+        limits: MessageLimits::new([("oxtsdb.data.v1.DataService", 1 << 20)]),
     })
     .layer(handler);
     service.oneshot(request).await.unwrap();
@@ -148,7 +257,7 @@ async fn without_memory_a_request_waits_and_is_then_rejected() {
     for is_released in [true, false] {
         let held = is_released.then(|| pool.try_reserve(5_000).unwrap());
         let (sender, body) = body();
-        let mut body = charged(body, &pool, false);
+        let mut body = messages(body, &pool, false);
         let requested = if is_released { 2_000 } else { 3_000 };
         sender.send(message(requested)).unwrap();
         assert!(futures::poll!(body.frame()).is_pending());
@@ -172,7 +281,7 @@ async fn a_message_that_never_fits_is_rejected_for_good_as_soon_as_it_is_announc
     let began = tokio::time::Instant::now();
     for (length, is_single) in [(300_000, false), (2 << 20, true)] {
         let (sender, body) = body();
-        let mut body = charged(body, &pool, is_single);
+        let mut body = messages(body, &pool, is_single);
         sender.send(message(length).slice(..100)).unwrap();
         let status = next(&mut body).await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted);
@@ -184,7 +293,7 @@ async fn a_message_that_never_fits_is_rejected_for_good_as_soon_as_it_is_announc
     }
     // All of a message in one piece.
     let (sender, body) = body();
-    let mut body = charged(body, &pool, false);
+    let mut body = messages(body, &pool, false);
     sender.send(message(300_000)).unwrap();
     let status = next(&mut body).await.unwrap_err();
     assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
@@ -195,30 +304,7 @@ async fn a_message_that_never_fits_is_rejected_for_good_as_soon_as_it_is_announc
 async fn small_requests_pass_without_memory() {
     let pool = MemoryPool::new("ingest", 1);
     let (sender, body) = body();
-    let mut body = charged(body, &pool, true);
+    let mut body = messages(body, &pool, true);
     sender.send(message(100)).unwrap();
     next(&mut body).await.unwrap();
-}
-
-#[test]
-fn compressed_messages_are_charged_for_what_they_unfold_to() {
-    let mut compressed = message(100).to_vec();
-    compressed[0] = 1;
-    assert_eq!(Framing::new(false).advance(&compressed), 100 * COMPRESSED_FACTOR);
-    assert_eq!(Framing::new(false).advance(&message(100)), 100 * STREAM_FACTOR);
-}
-
-/// Whatever way the bytes are cut, the same is charged and messages end at the same places.
-#[test]
-fn frames_may_be_cut_anywhere() {
-    let mut bytes = Vec::new();
-    for length in [0, 1, 300, 5, 0, 70] {
-        bytes.extend_from_slice(&message(length));
-    }
-    for piece in 1..bytes.len() {
-        let mut framing = Framing::new(false);
-        let charge: u64 = bytes.chunks(piece).map(|chunk| framing.advance(chunk)).sum();
-        assert_eq!(charge, 376 * STREAM_FACTOR, "in pieces of {piece}");
-        assert_eq!(framing.unfinished_charge, 0);
-    }
 }
