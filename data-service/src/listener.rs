@@ -185,7 +185,7 @@ impl HttpTelnetServer {
             let certificates = stream.peer_certificates().cloned();
             // Admission is fair among clients.
             let peer = connection.peer();
-            let client = ClientId::Address(peer.ip());
+            let client = ClientId::of(peer);
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(client);
                 if let Some(certificates) = &certificates {

@@ -133,6 +133,12 @@ impl Bystander {
         Ok(Self { shared, clients })
     }
 
+    /// How often requests of a kind were refused and sent again so far.
+    pub fn retries(&self, kind: Kind) -> usize {
+        let figures = self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.get(&kind).map_or(0, |figures| figures.retried)
+    }
+
     /// Stops. Fails unless every request was served within `bound`, and at least one of each kind.
     ///
     /// # Errors

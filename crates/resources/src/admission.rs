@@ -12,7 +12,7 @@
 //! delays another client's first query by at most one of its own.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,26 @@ pub enum ClientId {
     /// This process, or a client of unknown address.
     #[default]
     Local,
-    /// A client, identified by its address.
+    /// A client, identified by its address; of IPv6 by the /64 network, of which a host has all addresses.
     Address(IpAddr),
+}
+
+/// The bits of an IPv6 address that a host does not choose itself.
+const IPV6_NETWORK: u128 = u128::MAX << 64;
+
+/// The address that clients are told apart by: of IPv6 the /64 network.
+pub fn client_address(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & IPV6_NETWORK)),
+        address => address,
+    }
+}
+
+impl ClientId {
+    /// The client at the other end of a connection.
+    pub fn of(peer: SocketAddr) -> Self {
+        Self::Address(client_address(peer))
+    }
 }
 
 /// Limits of an [`Admission`].

@@ -17,7 +17,7 @@ pub mod durations;
 pub mod memory;
 pub mod outbox;
 
-pub use admission::{Admission, AdmissionError, AdmissionLimits, ClientId, Permit};
+pub use admission::{Admission, AdmissionError, AdmissionLimits, ClientId, Permit, client_address};
 pub use compute::{ComputePool, Panicked};
 pub use durations::{DurationCounts, Durations};
 pub use memory::{FixedShare, MemoryAccount, MemoryError, MemoryPool, Reservation};

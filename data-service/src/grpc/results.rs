@@ -28,11 +28,8 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// The client and the deadline of a call.
 pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
-    let client = request
-        .remote_addr()
-        .map_or(ClientId::Local, |address| ClientId::Address(address.ip()));
     RequestContext {
-        client,
+        client: request.remote_addr().map_or(ClientId::Local, ClientId::of),
         deadline: deadline_of(request.extensions()),
     }
 }

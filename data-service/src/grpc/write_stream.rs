@@ -26,12 +26,15 @@ use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open
 use oxtsdb_proto::data::v1::write_stream_response::{Draining, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
-use oxtsdb_server::{Shutdown, deadline_of, message_error};
+use oxtsdb_query::RequestContext;
+use oxtsdb_resources::ClientId;
+use oxtsdb_server::{Shutdown, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
 use self::prepare::{Frames, Prepared, Report, max_frame_points};
 use self::replies::{Lost, Replies, replies};
+use super::results::context_of;
 use super::write::{WriteOptions, count_write};
 use super::{DataServiceHandler, status};
 use crate::write::WriteError;
@@ -40,7 +43,7 @@ pub(super) fn write_stream(
     service: &DataServiceHandler,
     request: Request<Streaming<WriteStreamRequest>>,
 ) -> Result<Response<BoxStream<'static, Result<WriteStreamResponse, Status>>>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let RequestContext { client, deadline } = context_of(&request);
     let shutdown = Shutdown::of_request(request.extensions(), &service.shutdown);
     // In place of a response: a proxy that has none yet can open the stream at another server.
     if shutdown.is_draining() {
@@ -53,6 +56,7 @@ pub(super) fn write_stream(
     };
     tokio::spawn(in_request(serve(
         service,
+        client,
         request.into_inner(),
         deadline,
         replies,
@@ -62,12 +66,13 @@ pub(super) fn write_stream(
 
 async fn serve(
     service: DataServiceHandler,
+    client: ClientId,
     mut incoming: Streaming<WriteStreamRequest>,
     deadline: Option<Instant>,
     replies: Replies,
 ) {
     let opened = match open(&service, &mut incoming, deadline).await {
-        Ok(Some(open)) => Session::new(service, &open, deadline, replies),
+        Ok(Some(open)) => Session::new(service, client, &open, deadline, replies),
         Ok(None) => return,
         Err(status) => Err((replies, status)),
     };
@@ -136,6 +141,7 @@ struct Session {
 impl Session {
     fn new(
         service: DataServiceHandler,
+        client: ClientId,
         open: &Open,
         deadline: Option<Instant>,
         replies: Replies,
@@ -147,7 +153,7 @@ impl Session {
         debug!(client = open.client_name, "write stream opened");
         replies.opened(limits(&service));
         Ok(Self {
-            frames: Some(Frames::new(&service, options, deadline)),
+            frames: Some(Frames::new(&service, client, options, deadline)),
             service,
             deadline,
             replies,

@@ -404,7 +404,7 @@ impl Inner {
             deadline: None,
         };
         let memory = match operation.body {
-            BodyUse::Ingest => parts.writer.memory(),
+            BodyUse::Ingest => &parts.writer.memory_of(context.client),
             BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory,
         };
         let path = request.uri().path().to_owned();

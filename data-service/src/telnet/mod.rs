@@ -126,7 +126,7 @@ impl Telnet {
                 None => self.rollups.clone(),
             },
         };
-        let session = Session::new(&writers, &self.counters, self.options, served, stream);
+        let session = Session::new(&writers, &self.counters, self.options, served, stream, connection);
         let serving = session.run(&shutdown, connection);
         let Some(record) = self.counters.requests().connection(connection.peer()) else {
             return serving.await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::FutureExt as _;
 use memchr::memrchr;
-use oxtsdb_resources::{MemoryError, Reservation};
+use oxtsdb_resources::{ClientId, MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
 use oxtsdb_server::metrics::Protocol;
@@ -97,6 +97,7 @@ impl<'a> Session<'a> {
         options: SessionOptions,
         served: Served,
         stream: ClientStream,
+        connection: &Connection,
     ) -> Self {
         let writer = &writers.points;
         Session {
@@ -110,7 +111,9 @@ impl<'a> Session<'a> {
             in_flight: InFlight::default(),
             replies: Vec::new(),
             sent: Ok(()),
-            memory: writer.memory().empty_reservation(),
+            memory: writer
+                .memory_of(ClientId::of(connection.peer()))
+                .empty_reservation(),
         }
     }
 
@@ -190,7 +193,7 @@ impl<'a> Session<'a> {
         }
         // The reservation of the last read, of which at most the beginning of a line is left.
         self.memory.shrink_to(0);
-        let pool = self.writer.memory().clone();
+        let pool = self.memory.pool().clone();
         loop {
             tokio::select! {
                 biased;

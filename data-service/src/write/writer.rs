@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use oxtsdb_access::MetricScope;
 use oxtsdb_point_store::rows::largest_point_bytes;
 use oxtsdb_point_store::{Figures, PointStore, SeriesNumber};
-use oxtsdb_resources::{ComputePool, MemoryPool};
+use oxtsdb_resources::{ClientId, ComputePool, MemoryPool};
 use oxtsdb_row_store::{RowStore, StoreError, TableName};
 use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
 use oxtsdb_server::settings::SettingError;
@@ -281,6 +281,11 @@ impl Writer {
     /// The pool that writes are charged to from when they are received until they are stored.
     pub(crate) fn memory(&self) -> &MemoryPool {
         &self.0.resources.memory
+    }
+
+    /// The same for writes of a client.
+    pub(crate) fn memory_of(&self, client: ClientId) -> MemoryPool {
+        self.memory().of_client(client)
     }
 
     /// The index that new series are added to.

@@ -1,18 +1,25 @@
 //! A pool of memory, and reservations of its bytes.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
+
+use crate::ClientId;
 
 /// The setting that bounds all memory, named in error messages.
 pub const LIMIT_SETTING: &str = "--memory-limit-mib";
 
 /// A part of the account. Clones share it.
 #[derive(Clone)]
-pub struct MemoryPool(Arc<Pool>);
+pub struct MemoryPool {
+    shared: Arc<Pool>,
+    /// Whose memory it is; `None`: the server's own.
+    client: Option<Arc<ClientUse>>,
+}
 
 struct Pool {
     name: &'static str,
@@ -20,9 +27,69 @@ struct Pool {
     used: AtomicU64,
     peak: AtomicU64,
     rejected: AtomicU64,
+    /// The clients with handles of the pool.
+    clients: parking_lot::Mutex<HashMap<ClientId, Weak<ClientUse>>>,
+    /// How many of them hold memory.
+    active_clients: AtomicU64,
     released: Notify,
     /// Held by the waiter at the head of the queue; the others wait for it in FIFO order.
     turn: Mutex<()>,
+}
+
+/// The memory of a client in a pool.
+struct ClientUse {
+    pool: Weak<Pool>,
+    client: ClientId,
+    used: AtomicU64,
+}
+
+impl Drop for ClientUse {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else { return };
+        let mut clients = pool.clients.lock();
+        // A new one may have come meanwhile.
+        if clients
+            .get(&self.client)
+            .is_some_and(|client| client.strong_count() == 0)
+        {
+            clients.remove(&self.client);
+        }
+    }
+}
+
+impl Pool {
+    /// The part that clients who hold little share: a quarter.
+    const fn shared_bytes(&self) -> u64 {
+        self.limit / 4
+    }
+
+    /// The most that a client can hold.
+    const fn client_limit(&self) -> u64 {
+        self.limit - self.shared_bytes()
+    }
+
+    /// The share of each client in that part.
+    fn client_share(&self) -> u64 {
+        self.shared_bytes() / self.active_clients.load(Ordering::Relaxed).max(1)
+    }
+
+    fn add_to(&self, client: Option<&Arc<ClientUse>>, bytes: u64) {
+        if let Some(client) = client
+            && bytes > 0
+            && client.used.fetch_add(bytes, Ordering::AcqRel) == 0
+        {
+            self.active_clients.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn take_from(&self, client: Option<&Arc<ClientUse>>, bytes: u64) {
+        if let Some(client) = client
+            && bytes > 0
+            && client.used.fetch_sub(bytes, Ordering::AcqRel) == bytes
+        {
+            self.active_clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Statistics of a pool.
@@ -49,15 +116,54 @@ impl fmt::Debug for MemoryPool {
 impl MemoryPool {
     /// A pool of `limit` bytes.
     pub fn new(name: &'static str, limit: u64) -> Self {
-        Self(Arc::new(Pool {
+        let shared = Arc::new(Pool {
             name,
             limit,
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            clients: parking_lot::Mutex::default(),
+            active_clients: AtomicU64::new(0),
             released: Notify::new(),
             turn: Mutex::new(()),
-        }))
+        });
+        Self { shared, client: None }
+    }
+
+    /// The pool for what a client sends: three quarters of it are for whoever comes first, and the last quarter is
+    /// for clients that hold less than their equal share of that quarter. So a client can fill three quarters, and
+    /// small requests of others have memory at once.
+    #[must_use]
+    pub fn of_client(&self, client: ClientId) -> Self {
+        if client == ClientId::Local {
+            return Self {
+                shared: Arc::clone(&self.shared),
+                client: None,
+            };
+        }
+        let mut clients = self.shared.clients.lock();
+        let known = clients.get(&client).and_then(Weak::upgrade);
+        let used = known.unwrap_or_else(|| {
+            let used = Arc::new(ClientUse {
+                pool: Arc::downgrade(&self.shared),
+                client,
+                used: AtomicU64::new(0),
+            });
+            clients.insert(client, Arc::downgrade(&used));
+            used
+        });
+        Self {
+            shared: Arc::clone(&self.shared),
+            client: Some(used),
+        }
+    }
+
+    /// The most that this handle can hold.
+    fn most(&self) -> u64 {
+        match self.client {
+            Some(_) => self.shared.client_limit(),
+            None => self.shared.limit,
+        }
     }
 
     /// A pool without a limit, for tests and tools.
@@ -67,12 +173,12 @@ impl MemoryPool {
 
     /// Size in bytes.
     pub fn limit_bytes(&self) -> u64 {
-        self.0.limit
+        self.shared.limit
     }
 
     /// The current statistics.
     pub fn usage(&self) -> PoolUsage {
-        let pool = &*self.0;
+        let pool = &*self.shared;
         PoolUsage {
             name: pool.name,
             limit_bytes: pool.limit,
@@ -88,16 +194,10 @@ impl MemoryPool {
     ///
     /// A final error if the pool is smaller.
     pub fn check_fits(&self, bytes: u64) -> Result<(), MemoryError> {
-        if bytes <= self.0.limit {
+        if bytes <= self.most() {
             return Ok(());
         }
-        Err(self.reject(MemoryError {
-            pool: self.0.name,
-            held: 0,
-            requested: bytes,
-            used: self.usage().used_bytes,
-            limit: self.0.limit,
-        }))
+        Err(self.reject(self.error(0, bytes)))
     }
 
     /// Reserves bytes without waiting.
@@ -113,8 +213,9 @@ impl MemoryPool {
     /// Accounts for bytes that are already held and can no longer be rejected, even beyond the limit. Nothing is
     /// free until enough of them are released.
     pub fn charge(&self, bytes: u64) -> Reservation {
-        let before = self.0.used.fetch_add(bytes, Ordering::AcqRel);
-        self.0.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        let before = self.shared.used.fetch_add(bytes, Ordering::AcqRel);
+        self.shared.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        self.shared.add_to(self.client.as_ref(), bytes);
         self.reservation(bytes)
     }
 
@@ -147,24 +248,39 @@ impl MemoryPool {
         if bytes == 0 {
             return Ok(());
         }
-        let pool = &*self.0;
+        let pool = &*self.shared;
+        let most = if self.is_within_share(bytes) {
+            pool.limit
+        } else {
+            self.most()
+        };
         let taken = pool
             .used
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|sum| *sum <= pool.limit)
+                used.checked_add(bytes).filter(|sum| *sum <= most)
             });
-        match taken {
-            Ok(before) => {
-                pool.peak.fetch_max(before + bytes, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(used) => Err(MemoryError {
-                pool: pool.name,
-                held,
-                requested: bytes,
-                used,
-                limit: pool.limit,
-            }),
+        let Ok(before) = taken else {
+            return Err(self.error(held, bytes));
+        };
+        pool.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        pool.add_to(self.client.as_ref(), bytes);
+        Ok(())
+    }
+
+    /// Whether the client still holds no more than its share of the last quarter with `bytes` more.
+    fn is_within_share(&self, bytes: u64) -> bool {
+        self.client.as_ref().is_some_and(|client| {
+            client.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.shared.client_share()
+        })
+    }
+
+    fn error(&self, held: u64, requested: u64) -> MemoryError {
+        MemoryError {
+            pool: self.shared.name,
+            held,
+            requested,
+            used: self.shared.used.load(Ordering::Relaxed),
+            limit: self.most(),
         }
     }
 
@@ -172,27 +288,19 @@ impl MemoryPool {
         if bytes == 0 {
             return Ok(());
         }
-        // Requests that are already waiting come first.
-        let error = match self.0.turn.try_lock() {
-            Ok(_turn) => match self.take(held, bytes) {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            },
-            Err(_) => MemoryError {
-                pool: self.0.name,
-                held,
-                requested: bytes,
-                used: self.usage().used_bytes,
-                limit: self.0.limit,
-            },
-        };
+        // Requests that are already waiting come first, except before clients who hold little.
+        let is_first = self.shared.turn.try_lock().is_ok();
+        if (is_first || self.is_within_share(bytes)) && self.take(held, bytes).is_ok() {
+            return Ok(());
+        }
+        let error = self.error(held, bytes);
         if error.is_final() || wait.is_zero() {
             return Err(self.reject(error));
         }
         let taken = async {
-            let _turn = self.0.turn.lock().await;
+            let _turn = self.shared.turn.lock().await;
             loop {
-                let released = self.0.released.notified();
+                let released = self.shared.released.notified();
                 if self.take(held, bytes).is_ok() {
                     return;
                 }
@@ -209,14 +317,15 @@ impl MemoryPool {
     }
 
     fn reject(&self, error: MemoryError) -> MemoryError {
-        self.0.rejected.fetch_add(1, Ordering::Relaxed);
+        self.shared.rejected.fetch_add(1, Ordering::Relaxed);
         error
     }
 
     fn release(&self, bytes: u64) {
         if bytes > 0 {
-            self.0.used.fetch_sub(bytes, Ordering::AcqRel);
-            self.0.released.notify_waiters();
+            self.shared.take_from(self.client.as_ref(), bytes);
+            self.shared.used.fetch_sub(bytes, Ordering::AcqRel);
+            self.shared.released.notify_waiters();
         }
     }
 }
@@ -280,9 +389,13 @@ impl Reservation {
         self.pool.reservation(bytes)
     }
 
-    /// Takes over the bytes of another reservation of the same pool.
+    /// Takes over the bytes of another reservation of the same pool and client.
     pub fn merge(&mut self, mut other: Reservation) {
-        self.bytes += std::mem::take(&mut other.bytes);
+        let bytes = std::mem::take(&mut other.bytes);
+        let pool = &self.pool.shared;
+        pool.take_from(other.pool.client.as_ref(), bytes);
+        pool.add_to(self.pool.client.as_ref(), bytes);
+        self.bytes += bytes;
     }
 }
 
@@ -304,7 +417,7 @@ pub struct MemoryError {
     pub requested: u64,
     /// Bytes of the pool in use at that time.
     pub used: u64,
-    /// Size of the pool in bytes.
+    /// The most that the holder can have, in bytes: the pool, or three quarters of it for a client.
     pub limit: u64,
 }
 

@@ -11,7 +11,7 @@
 //! address with as many connections cannot evict it at once ([`JUST_IDLE`]), and its own address does so last.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,17 +19,6 @@ use super::state::State;
 
 /// Time in which an idle connection is not evicted for an address with as many connections or more.
 pub(super) const JUST_IDLE: Duration = Duration::from_secs(1);
-
-/// The bits of an IPv6 address that a host does not choose itself.
-const IPV6_NETWORK: u128 = u128::MAX << 64;
-
-/// The address by which connections are counted: of IPv6 the /64 network, of which a host has all addresses.
-pub(super) fn address_of(peer: SocketAddr) -> IpAddr {
-    match peer.ip().to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & IPV6_NETWORK)),
-        address => address,
-    }
-}
 
 /// The shares of addresses in the open connections, and that of a new one.
 pub(super) struct Shares {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
-use oxtsdb_resources::Reservation;
 use oxtsdb_resources::memory::LIMIT_SETTING;
+use oxtsdb_resources::{ClientId, Reservation};
 use tonic::{Code, Status};
 
 use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
@@ -62,6 +62,7 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(
         service: &DataServiceHandler,
+        client: ClientId,
         options: WriteOptions,
         deadline: Option<Instant>,
     ) -> Self {
@@ -69,7 +70,7 @@ impl Frames {
             writer: service.writer.clone(),
             tables: Tables::new(service.tables_limits()),
             limits: service.tables_limits(),
-            memory: service.writer.memory().empty_reservation(),
+            memory: service.writer.memory_of(client).empty_reservation(),
             options,
             max_points: max_frame_points(service),
             deadline,

@@ -1,3 +1,5 @@
+use std::net::{IpAddr, Ipv4Addr};
+
 use super::*;
 
 const SOON: Duration = Duration::from_secs(5);
@@ -87,4 +89,66 @@ fn charges_may_exceed_the_limit() {
     assert!(pool.try_reserve(0).is_ok(), "requests without content are served");
     drop(held);
     assert!(pool.try_reserve(100).is_ok());
+}
+
+const LARGE: ClientId = ClientId::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+const SMALL: ClientId = ClientId::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_fills_the_pool_leaves_memory_for_small_requests_of_others() {
+    let pool = MemoryPool::new("ingest", 1000);
+    let (large, small) = (pool.of_client(LARGE), pool.of_client(SMALL));
+    assert!(large.check_fits(750).is_ok() && large.check_fits(751).unwrap_err().is_final());
+    let held = large.try_reserve(750).unwrap();
+    assert!(!large.try_reserve(1).unwrap_err().is_final());
+    // Others of the same client wait.
+    let began = tokio::time::Instant::now();
+    let waiting = large.clone();
+    let waiting = tokio::spawn(async move { waiting.reserve(100, SOON).await });
+    tokio::task::yield_now().await;
+    // The share is that of two clients.
+    let mut few = small.reserve(100, SOON).await.unwrap();
+    few.grow(25, SOON).await.unwrap();
+    assert!(began.elapsed().is_zero(), "small requests do not wait");
+    assert!(few.try_grow(1).is_err(), "beyond the share");
+    let charged = pool.try_reserve(125).unwrap();
+    assert_eq!(
+        pool.usage().used_bytes,
+        1000,
+        "the server's own memory has no share"
+    );
+    drop(held);
+    assert!(waiting.await.unwrap().is_ok());
+    drop((few, charged));
+    assert_eq!(pool.usage().used_bytes, 0);
+}
+
+#[test]
+fn reservations_of_a_client_are_counted_until_they_are_dropped() {
+    let pool = MemoryPool::new("ingest", 1000);
+    let of = |client| pool.of_client(client);
+    let mut held = of(LARGE).try_reserve(100).unwrap();
+    let part = held.split(40);
+    held.shrink_to(50);
+    assert_eq!(
+        of(LARGE).client.as_ref().unwrap().used.load(Ordering::Relaxed),
+        90
+    );
+    let mut other = of(SMALL).try_reserve(10).unwrap();
+    assert_eq!(pool.shared.active_clients.load(Ordering::Relaxed), 2);
+    other.merge(part);
+    assert_eq!(
+        of(LARGE).client.as_ref().unwrap().used.load(Ordering::Relaxed),
+        50
+    );
+    drop(held);
+    assert_eq!(pool.shared.active_clients.load(Ordering::Relaxed), 1);
+    assert_eq!(other.bytes(), 50);
+    drop(other);
+    assert_eq!(pool.usage().used_bytes, 0);
+    assert_eq!(pool.shared.active_clients.load(Ordering::Relaxed), 0);
+    assert!(
+        pool.shared.clients.lock().is_empty(),
+        "unused clients are forgotten"
+    );
 }
