@@ -34,6 +34,10 @@ impl DataService {
             });
             facts.salt = Some(SaltFacts {
                 width: layout.salt.width(),
+        if let Some(points) = &self.engine.storage().points {
+            let points = Arc::clone(&points.columns);
+            admin.readiness.add_notes(move || store::notes(&*points));
+        }
                 buckets: layout.salt.bucket_count(),
             });
         });

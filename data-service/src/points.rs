@@ -107,6 +107,7 @@ impl PointsPart {
         };
         let points_config = PartsConfig {
             retention: settings.retention()?,
+            clock_confirmed_ms: settings.clock_confirmed_ms()?,
             ..config(&shares.points)
         };
         let points = self.open_parts(format!("{}/{POINTS}", self.part), points_config);

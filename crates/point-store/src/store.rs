@@ -186,6 +186,10 @@ pub struct Figures {
     pub dropped_days: u64,
     /// Jumps of the system's clock.
     pub clock_jumps: u64,
+    /// Milliseconds by which the system's clock is ahead of the one that retention follows, now.
+    pub clock_held_back_ms: u64,
+    /// Whether these are more than the retention: it waits until an operator confirms the clock.
+    pub clock_needs_confirmation: bool,
     /// Bytes written to the journal.
     pub journal_bytes_written: u64,
     /// Bytes that merges have read.

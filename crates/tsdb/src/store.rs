@@ -171,10 +171,18 @@ fn stats_text(stats: &GetStoreStatsResponse) -> String {
         text.push('\n');
     }
     if let Some(held_back) = &stats.clock_held_back {
-        text += &format!(
-            "the server's clock has jumped ahead by {} s; retention follows after a day\n",
-            held_back.seconds
-        );
+        let seconds = held_back.seconds;
+        let is_unexplained = stats
+            .retention
+            .as_ref()
+            .is_some_and(|retention| seconds > retention.seconds);
+        let when = match is_unexplained {
+            true => {
+                "retention does not follow: set the clock right, or restart with --confirm-clock and today's date"
+            }
+            false => "retention follows after a day",
+        };
+        text += &format!("the server's clock has jumped ahead by {seconds} s; {when}\n");
     }
     if !stats.days.is_empty() {
         let header = ["day", "files", "bytes", "points", "tombstones", "bytes to merge"];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oxtsdb_point_store::Figures as StoreFigures;
+use oxtsdb_point_store::{Figures as StoreFigures, PointStore};
 use oxtsdb_query::Engine;
 use oxtsdb_server::metrics::{Figures, Metrics};
 
@@ -47,6 +47,21 @@ pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
     });
 }
 
+/// What an operator has to repair although the store serves.
+pub(super) fn notes(points: &dyn PointStore) -> Vec<String> {
+    let figures = points
+        .figures()
+        .filter(|figures| figures.clock_needs_confirmation);
+    let note = figures.map(|figures| {
+        let days = figures.clock_held_back_ms / (24 * 60 * 60 * 1000);
+        format!(
+            "retention drops no points: the clock is {days} days ahead of the time at which the store was last used, more \
+             than --retention; set it right, or restart with --confirm-clock and today's date"
+        )
+    });
+    note.into_iter().collect()
+}
+
 fn report_points(figures: &mut Figures<'_>, of: &StoreFigures) {
     for (name, help, value) in [
         ("store_series", "Series", of.series),
@@ -76,6 +91,11 @@ fn report_points(figures: &mut Figures<'_>, of: &StoreFigures) {
     ] {
         figures.gauge(name, help, value);
     }
+    figures.gauge(
+        "store_clock_held_back_seconds",
+        "How far the system's clock is ahead of the one that retention follows",
+        of.clock_held_back_ms / 1000,
+    );
     if let Some(free) = of.disk_free_bytes {
         figures.gauge("store_disk_free_bytes", "Free space of the disk", free);
     }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use oxtsdb_server::settings::{SettingError, in_range};
 
 const MIB: u64 = 1 << 20;
@@ -22,9 +24,15 @@ const MAX_RESERVED_BYTES: u64 = 1 << 30;
 pub struct PointStoreSettings {
     /// Age at which points are dropped, a day of UTC at a time, for example 400d, 12w or 1y (365 days); at least
     /// 1d. Older points are rejected. 0: points are kept for ever. It follows the clock only as far as there are
-    /// points
+    /// points, and only to a time that the store can explain: see --confirm-clock
     #[arg(long, env = "OXTSDB_RETENTION", value_name = "DURATION", default_value_t = Self::default().retention)]
     pub retention: String,
+
+    /// Confirms that this day of UTC has come, as YYYY-MM-DD. If the clock is ahead of the time at which the store
+    /// was last used by more than --retention, nothing is dropped for that until it is confirmed, since a clock that
+    /// is wrong would drop all points. It has no effect on later days
+    #[arg(long, env = "OXTSDB_CONFIRM_CLOCK", value_name = "DATE")]
+    pub confirm_clock: Option<String>,
 
     /// Memory of points that are not in files yet, MiB [default: a sixth of --memory-limit-mib, at most 2048]
     #[arg(long, env = "OXTSDB_POINTS_MEMORY_MIB", value_name = "MIB")]
@@ -61,6 +69,7 @@ impl Default for PointStoreSettings {
     fn default() -> Self {
         Self {
             retention: "0".to_owned(),
+            confirm_clock: None,
             points_memory_mib: None,
             page_cache_mib: None,
             journal_mib: None,
@@ -75,6 +84,7 @@ impl Default for PointStoreSettings {
 impl PointStoreSettings {
     pub(super) fn check(&self) -> Result<(), SettingError> {
         self.retention()?;
+        self.clock_confirmed_ms()?;
         let optional = |setting, value: Option<u64>, least, most| match value {
             Some(value) => in_range(setting, value, least, most),
             None => Ok(()),
@@ -124,6 +134,24 @@ impl PointStoreSettings {
             }
             Some(seconds) => Ok(Some(Duration::from_secs(seconds))),
         }
+    }
+
+    /// The last instant of the day that the operator confirms, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// The setting is not a day.
+    pub fn clock_confirmed_ms(&self) -> Result<Option<i64>, SettingError> {
+        let Some(text) = &self.confirm_clock else {
+            return Ok(None);
+        };
+        let end = text.trim().parse().ok().and_then(|day: Date| {
+            let next = day.tomorrow().ok()?.to_zoned(TimeZone::UTC).ok()?;
+            Some(next.timestamp().as_millisecond() - 1)
+        });
+        let rule = "expected a day of UTC, for example 2026-11-26";
+        let error = || SettingError::new("--confirm-clock", format_args!("`{text}`"), rule);
+        end.map(Some).ok_or_else(error)
     }
 
     /// Memory of points that are not in files, in bytes, under a limit of all memory.
@@ -212,6 +240,25 @@ mod tests {
             assert!(error.contains("expected 0, or a number and a unit"), "{error}");
         }
         assert!(retention("51000d").unwrap_err().contains("at most 50000d"));
+    }
+
+    #[test]
+    fn a_clock_is_confirmed_for_a_day() {
+        let confirmed = |text: &str| {
+            let settings = PointStoreSettings {
+                confirm_clock: Some(text.to_owned()),
+                ..PointStoreSettings::default()
+            };
+            settings.clock_confirmed_ms().map_err(|error| error.to_string())
+        };
+        assert_eq!(confirmed("2026-11-26"), Ok(Some(1_795_737_600_000 - 1)));
+        for text in ["", "yes", "2026-11", "2026-02-30", "1795651200"] {
+            let error = confirmed(text).unwrap_err();
+            assert!(
+                error.starts_with(&format!("--confirm-clock `{text}`: expected a day")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

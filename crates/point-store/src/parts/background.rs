@@ -74,6 +74,7 @@ fn report(figures: &Figures) {
         failed_merges,
         dropped_days,
         clock_jumps,
+        clock_held_back_ms,
         ..
     } = figures;
     tracing::info!(
@@ -89,6 +90,7 @@ fn report(figures: &Figures) {
         failed_merges,
         dropped_days,
         clock_jumps,
+        clock_held_back_ms,
         "point store"
     );
 }

@@ -40,6 +40,9 @@ pub struct PartsConfig {
     pub reserve_bytes: u64,
     /// Days that end earlier than this before now are dropped; `None`: none.
     pub retention: Option<Duration>,
+    /// The operator confirms that it is this time at most: retention follows the clock up to it, however far it is ahead of
+    /// the time at which the store was last open.
+    pub clock_confirmed_ms: Option<i64>,
     /// The time for retention and ages.
     pub clock: Clock,
     /// A time that is never set, by which jumps of `clock` are noticed.
@@ -64,6 +67,7 @@ impl PartsConfig {
             merge_bytes_per_second: 64 << 20,
             reserve_bytes: 1 << 30,
             retention: None,
+            clock_confirmed_ms: None,
             clock: Clock::system(),
             uptime: uptime(),
         }

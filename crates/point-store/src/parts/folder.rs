@@ -3,6 +3,7 @@
 //! ```text
 //!   STORE         format version, as text
 //!   MANIFEST      the days that must be there, and how far the journal is in parts
+//!   CLOCK         the last time at which the clock was believed
 //!   LOCK          locked while a process has the store open; contains its process id, as text
 //!   series.log    keys of all series, by number
 //!   series.copy   the same

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::clock_record;
 use super::core::Core;
 use super::days::name::{DayFile, DayNumber};
 use super::days::tombstone::Deletion;
@@ -20,6 +21,10 @@ pub(super) fn complete(core: &Core, target: &Path) -> Result<(), PointStoreError
         .series
         .save_to(Arc::clone(disk), &target.join("series.log"), core.series.len())
         .and_then(|()| Journal::create(Arc::clone(disk), &target.join("journal")))
+        .and_then(|()| match core.clock.witness_ms() {
+            Some(time_ms) => clock_record::write(&**disk, target, time_ms),
+            None => Ok(()),
+        })
         .and_then(|()| folder::mark_copy(&**disk, target));
     if completed.is_err()
         && let Err(error) = disk.remove_dir(target)

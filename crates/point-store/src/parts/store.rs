@@ -15,6 +15,7 @@ use oxtsdb_schema::{TagkUid, TagvUid};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
+use super::clock_record;
 use super::clock_watch::{ClockStats, ClockWatch};
 use super::commit;
 use super::config::PartsConfig;
@@ -164,6 +165,7 @@ impl PartsStore {
                 series: series.len(),
             });
         }
+        let recorded_ms = clock_record::read(&**disk, &config.path)?;
         let core = Arc::new(Core {
             series,
             days,
@@ -177,10 +179,12 @@ impl PartsStore {
             losses,
             counters: Counters::default(),
             timings: Arc::default(),
-            clock: ClockWatch::default(),
+            clock: ClockWatch::new(config.retention, config.clock_confirmed_ms),
             retention_edge_ms: AtomicI64::new(i64::MIN),
             config,
         });
+        let newest_ms = core.newest_ms(core.config.clock.now_ms());
+        core.clock.set_witness(recorded_ms, newest_ms);
         core.advance_retention();
         let threads = Threads::start(&core, journal)?;
         Ok(Self {
@@ -313,6 +317,8 @@ impl Core {
             failed_merges: days.failed_merges,
             dropped_days: stats.dropped_days,
             clock_jumps: stats.clock.jumps,
+            clock_held_back_ms: stats.clock.held_back_ms.cast_unsigned(),
+            clock_needs_confirmation: stats.clock.needs_confirmation,
             journal_bytes_written: stats.journal_bytes_written,
             merge_bytes_read: days.merged_bytes,
             merge_bytes_written: days.written_bytes,
@@ -324,32 +330,40 @@ impl Core {
 
     /// Computes the instant before which points are dropped, and returns it; `None`: none are.
     ///
-    /// The edge follows the clock only as far as there are points, so that a clock that is ahead when the store is
-    /// opened drops nothing that is not older than the newest points by the retention. Points in the future do not
-    /// count: they would let the edge follow the clock.
+    /// The edge follows the clock only as far as there are points. Points in the future of the
+    /// [watched clock](super::clock_watch) do not count: they would let the edge follow a clock that is ahead.
     pub(super) fn advance_retention(&self) -> Option<i64> {
         let config = &self.config;
         let now_ms = self.clock.time_ms(config.clock.now_ms(), config.uptime.now_ms());
+        if let Some(time_ms) = self.clock.to_record()
+            && let Err(error) = clock_record::write(&*config.disk, &config.path, time_ms)
+        {
+            tracing::warn!(%error, "cannot record the time; trying again in 10 minutes");
+        }
         let retention = i64::try_from(config.retention?.as_millis()).unwrap_or(i64::MAX);
-        let until_now = TimeRange {
+        let newest_ms = self.newest_ms(now_ms);
+        let edge_ms = newest_ms.map(|newest_ms| newest_ms.saturating_sub(retention));
+        self.retention_edge_ms
+            .store(edge_ms.unwrap_or(i64::MIN), Ordering::Relaxed);
+        edge_ms
+    }
+
+    /// About the newest instant up to `until_ms` that has a point: in parts the end of its day.
+    fn newest_ms(&self, until_ms: i64) -> Option<i64> {
+        let range = TimeRange {
             first_ms: 0,
-            last_ms: now_ms,
+            last_ms: until_ms,
         };
-        let in_parts = self.days.days_in(until_now);
-        let in_parts = in_parts.last().map(|list| list.day().last_ms().min(now_ms));
+        let in_parts = self.days.days_in(range);
+        let in_parts = in_parts.last().map(|list| list.day().last_ms().min(until_ms));
         let in_heads = |head: &Arc<Head>| {
             let extent = head.extent()?;
             [extent.last_ms, extent.first_ms]
                 .into_iter()
-                .find(|ms| *ms <= now_ms)
+                .find(|ms| *ms <= until_ms)
         };
         let in_heads = self.heads.read().iter().filter_map(in_heads).max();
-        let edge_ms = in_parts
-            .max(in_heads)
-            .map(|newest_ms| newest_ms.saturating_sub(retention));
-        self.retention_edge_ms
-            .store(edge_ms.unwrap_or(i64::MIN), Ordering::Relaxed);
-        edge_ms
+        in_parts.max(in_heads)
     }
 }
 

@@ -107,6 +107,7 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
 }
 
 fn readiness(server: &Server) -> Finding {
+    findings.extend(clock(server));
     match server.not_ready.as_slice() {
         [] => Finding::ok("readiness", &server.url, "ready"),
         reasons => {
@@ -220,6 +221,22 @@ fn merge_debt(server: &Server) -> Option<Finding> {
     Some(match debt > MIN_DEBT_BYTES && debt > parts * MERGE_DEBT {
         true => Finding::new(
             Level::Warning,
+fn clock(server: &Server) -> Option<Finding> {
+    let seconds = server
+        .metrics
+        .value("oxtsdb_store_clock_held_back_seconds", &[])?;
+    Some(match seconds > 0.0 {
+        true => Finding::new(
+            Level::Warning,
+            "clock",
+            &server.url,
+            format!("the clock is {seconds} s ahead of the one that retention follows"),
+            "set it right; one that is right is followed after a day, or after a restart with --confirm-clock",
+        ),
+        false => Finding::ok("clock", &server.url, "retention follows it"),
+    })
+}
+
             "merges",
             &server.url,
             format!("merges have {gib:.1} GiB to read, more than half of all parts"),
@@ -332,6 +349,11 @@ mod tests {
             ("oxtsdb_uid_service_blocked", Level::Error),
             ("oxtsdb_uids_without_name", Level::Warning),
         ] {
+        assert_eq!(
+            one(&gauge("oxtsdb_store_clock_held_back_seconds", 9)).check,
+            "clock"
+        );
+        assert_eq!(problems(&gauge("oxtsdb_store_clock_held_back_seconds", 0)), []);
             assert_eq!(problems(&of_kind(name, 0)), [], "{name}");
             let finding = one(&of_kind(name, 1));
             assert_eq!((finding.level, finding.check), (level, "UIDs"), "{name}");
