@@ -157,6 +157,53 @@ fn a_removed_segment_does_not_return_when_the_next_one_begins() {
     assert_eq!(open(&disk).unwrap().1, [1]);
 }
 
+/// A failed creation may leave a file with the number of no segment, with a header only or with the frames of another.
+#[test]
+fn a_segment_whose_creation_failed_does_not_prevent_opening() {
+    let options = JournalOptions {
+        has_list: true,
+        ..OPTIONS
+    };
+    let cases = [false, true].map(|recovers| [false, true].map(|removes| (recovers, removes)));
+    for (recovers, removes) in cases.into_iter().flatten() {
+        for failing in 0..16 {
+            let mut disk = SimulatedDisk::new();
+            let (mut journal, _) = open(&disk).unwrap();
+            append_synced(&mut journal, [0]);
+            let mut expected = vec![0];
+            if recovers {
+                append(&mut journal, 1).unwrap();
+                disk = disk.kill();
+                // The next segment begins with the frame.
+                journal = open(&disk).unwrap().0;
+                expected.push(1);
+            } else {
+                journal.rotate().unwrap();
+            }
+            disk.fail_operation(failing, ErrorKind::Other);
+            let appended = append(&mut journal, 2).and_then(|_| journal.sync());
+            if appended.is_err() {
+                let crashed = open_with(Arc::new(disk.kill()), options).unwrap();
+                assert!(crashed.1.starts_with(&expected), "{failing}: {:?}", crashed.1);
+                append_synced(&mut journal, [2]);
+            }
+            expected.push(2);
+            if removes {
+                let last = journal.rotate().unwrap();
+                if journal.remove_through(last).is_err() {
+                    journal.remove_through(last).unwrap();
+                }
+                append_synced(&mut journal, [3]);
+                expected = vec![3];
+            }
+            for disk in [disk.kill(), disk.power_loss()] {
+                let (_, frames, _) = open_with(Arc::new(disk), options).unwrap();
+                assert_eq!(frames, expected, "{recovers} {removes} {failing}");
+            }
+        }
+    }
+}
+
 /// The losses that opening accepts, and the frames that are left.
 fn losses(disk: &SimulatedDisk) -> (Vec<StorageError>, Vec<u64>) {
     let options = JournalOptions {
