@@ -11,7 +11,8 @@
 //! | years | from 1970 | from the first point's year |
 //!
 //! So the windows of OpenTSDB can differ between series and between queries, those from an origin
-//! cannot. Midnight is the first instant of a day where the clocks skip it.
+//! cannot. Midnight is the first instant of a day where the clocks skip it, and of the next day where they skip the day
+//! (in Samoa 2011-12-30).
 //!
 //! OpenTSDB counts on until it has passed the first point, goes one step back, and then on from there. Where a
 //! midnight is skipped on that way, all windows behind it begin as late, and the one in front of it may: of days in
@@ -255,41 +256,39 @@ impl CalendarWindows {
 
     fn floor_from_origin(&self, time_ms: i64) -> Option<i64> {
         let date = self.local(time_ms)?.date();
+        if self.interval.unit.is_fixed() {
+            let midnight = self.day_start(date)?;
+            return Some(time_ms - (time_ms - midnight).rem_euclid(self.interval.nominal_ms()));
+        }
+        self.day_start(self.first_day(date, 0)?)
+    }
+
+    /// The first day of the window that has a day, counted from the origin, or of one so many windows later. The clocks may
+    /// skip that day.
+    fn first_day(&self, date: Date, later: i64) -> Option<Date> {
         let CalendarInterval { count, unit, .. } = self.interval;
-        let floor = |number: i64| number - number.rem_euclid(count);
+        let first = |number: i64, length: i64| {
+            let first = number - number.rem_euclid(length);
+            first.checked_add(length.checked_mul(later)?)
+        };
         match unit {
-            CalendarUnit::Days => self.day_start(date_of(floor(day_number(date)))?),
             CalendarUnit::Weeks => {
-                let days = day_number(date) - FIRST_SUNDAY;
-                let days = days - days.rem_euclid(count.checked_mul(7)?);
-                self.day_start(date_of(days + FIRST_SUNDAY)?)
+                let days = first(day_number(date) - FIRST_SUNDAY, count.checked_mul(7)?)?;
+                date_of(days.checked_add(FIRST_SUNDAY)?)
             }
-            CalendarUnit::Months => self.day_start(first_of_month(floor(month_number(date)))?),
-            CalendarUnit::Years => {
-                let months = count.checked_mul(12)?;
-                let number = month_number(date);
-                self.day_start(first_of_month(number - number.rem_euclid(months))?)
-            }
-            _ => {
-                let midnight = self.day_start(date)?;
-                Some(time_ms - (time_ms - midnight).rem_euclid(self.interval.nominal_ms()))
-            }
+            CalendarUnit::Months => first_of_month(first(month_number(date), count)?),
+            CalendarUnit::Years => first_of_month(first(month_number(date), count.checked_mul(12)?)?),
+            _ => date_of(first(day_number(date), count)?),
         }
     }
 
     fn next_from_origin(&self, start_ms: i64) -> Option<i64> {
         let date = self.local(start_ms)?.date();
-        let CalendarInterval { count, unit, .. } = self.interval;
-        let days_later = |days: i64| self.day_start(date_of(day_number(date).checked_add(days)?)?);
-        let months_later =
-            |months: i64| self.day_start(first_of_month(month_number(date).checked_add(months)?)?);
-        match unit {
-            CalendarUnit::Days => days_later(count),
-            CalendarUnit::Weeks => days_later(count.checked_mul(7)?),
-            CalendarUnit::Months => months_later(count),
-            CalendarUnit::Years => months_later(count.checked_mul(12)?),
-            _ => Some(days_later(1)?.min(start_ms.checked_add(self.interval.nominal_ms())?)),
+        if self.interval.unit.is_fixed() {
+            let tomorrow = self.day_start(date.tomorrow().ok()?)?;
+            return Some(tomorrow.min(start_ms.checked_add(self.interval.nominal_ms())?));
         }
+        self.day_start(self.first_day(date, 1)?)
     }
 
     /// Java's `Calendar.add` of days: the wall clock shows the same time on the later day. Of a time that it shows

@@ -222,6 +222,50 @@ fn many_weeks_are_late_after_a_sunday_without_midnight() {
     }
 }
 
+/// In Samoa 2011-12-29 was followed by 2011-12-31.
+#[test]
+fn windows_that_begin_on_a_skipped_day_do_not_overlap() {
+    let zone = "Pacific/Apia";
+    for (count, unit, expected) in [
+        (
+            1,
+            Days,
+            [
+                "2011/12/28",
+                "2011/12/29",
+                "2011/12/31",
+                "2012/01/01",
+                "2012/01/02",
+            ],
+        ),
+        (
+            2,
+            Days,
+            [
+                "2011/12/28",
+                "2011/12/31",
+                "2012/01/01",
+                "2012/01/03",
+                "2012/01/05",
+            ],
+        ),
+    ] {
+        let days = windows(count, unit, zone, FromOrigin);
+        let expected = expected.map(|day| format!("{day} 00:00"));
+        assert_eq!(starts(&days, "2011/12/28", zone, 5), expected, "{count} days");
+        let mut start = days.floor(1_325_000_000_000);
+        for _ in 0..9 {
+            let next = days.next(start);
+            assert_eq!(
+                (days.floor(next - 1), days.floor(next)),
+                (start, next),
+                "{count} days"
+            );
+            start = next;
+        }
+    }
+}
+
 #[test]
 fn windows_beyond_all_calendars_begin_at_the_end_of_time() {
     for unit in [Milliseconds, Hours, Days, Weeks, Months, Years] {
@@ -240,17 +284,26 @@ proptest::proptest! {
     fn windows_follow_each_other(
         count in 1_i64..40,
         unit in 0_usize..8,
-        zone in 0_usize..5,
+        zone in 0_usize..7,
         time_ms in 0_i64..4_000_000_000_000,
         from_series: bool,
     ) {
         let unit = [Milliseconds, Seconds, Minutes, Hours, Days, Weeks, Months, Years][unit];
-        let zone = ["UTC", "America/New_York", "Asia/Kolkata", "America/Havana", "Australia/Lord_Howe"][zone];
+        let zone = [
+            "UTC",
+            "America/New_York",
+            "Asia/Kolkata",
+            "America/Havana",
+            "Australia/Lord_Howe",
+            "Pacific/Apia",
+            "Pacific/Kwajalein",
+        ][zone];
         let counting = if from_series { FromSeries } else { FromOrigin };
         let windows = windows(count, unit, zone, counting);
         let start = windows.floor(time_ms);
         let next = windows.next(start);
-        let late_ms = if from_series { 3_600_000 } else { 0 };
+        let skipped_ms = if zone.starts_with("Pacific") { 86_400_000 } else { 3_600_000 };
+        let late_ms = if from_series { skipped_ms } else { 0 };
         proptest::prop_assert!(start <= time_ms + late_ms && time_ms < next, "{start} {time_ms} {next}");
         if !from_series {
             proptest::prop_assert_eq!(windows.floor(start), start);
