@@ -358,16 +358,22 @@ pub async fn assemble(
             Some(TextSearch::start(folder, pause, sources, shutdown.clone()).await?)
         }
     };
-    if let Some(rules) = settings.rollups.jobs() {
-        let builder = RollupBuilder::new(engine.clone(), uids.clone(), shutdown.clone());
-        let table = settings.tables.rollup_state_table_name()?;
-        let jobs = RollupJobs::new(builder, Arc::clone(&store), table, rules);
-        tokio::spawn(jobs.run(shutdown.clone()));
-    }
     let settings = Arc::new(settings);
     let references = ReferenceServiceHandler::new(engine.clone(), tables);
     let store_admin = StoreAdminHandler::new(admin, engine.clone(), writer.clone());
-    let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
+    let handler = DataServiceHandler::new(
+        writer.clone(),
+        engine.clone(),
+        Arc::clone(&settings),
+        shutdown.clone(),
+    );
+    if let Some(rules) = settings.rollups.jobs() {
+        let shared = handler.rollups().clone();
+        let builder = RollupBuilder::new(engine.clone(), uids.clone(), shutdown.clone(), shared);
+        let table = settings.tables.rollup_state_table_name()?;
+        let jobs = RollupJobs::new(builder, Arc::clone(&store), table, rules);
+        tokio::spawn(jobs.run(shutdown));
+    }
     Ok(DataService {
         store,
         handler,

@@ -8,6 +8,7 @@ mod queries;
 mod store;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use oxtsdb_server::Admin;
 use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
@@ -22,9 +23,21 @@ impl DataService {
         points::report(metrics, Arc::clone(self.writer.counts()));
         queries::report(metrics, &self.engine);
         store::report(metrics, &self.engine, self.writer.clone());
+        let skipped = Arc::clone(&self.handler.rollups().skipped);
+        metrics.collect(move |figures| {
+            figures.counter(
+                "rollup_job_skipped",
+                "Rows and damaged ranges that --rollup-jobs left out because they cannot be read",
+                skipped.load(Ordering::Relaxed),
+            );
+        });
         caches::report(metrics, self.writer.clone(), self.uids.clone());
         let uids = self.uids.clone();
         admin.readiness.add_notes(move || uids.uid_health().notes());
+        if let Some(points) = &self.engine.storage().points {
+            let points = Arc::clone(&points.columns);
+            admin.readiness.add_notes(move || store::notes(&*points));
+        }
         let layout = *self.uids.layout();
         admin.describe(|facts| {
             facts.uid_widths = Some(WidthFacts {
@@ -34,10 +47,6 @@ impl DataService {
             });
             facts.salt = Some(SaltFacts {
                 width: layout.salt.width(),
-        if let Some(points) = &self.engine.storage().points {
-            let points = Arc::clone(&points.columns);
-            admin.readiness.add_notes(move || store::notes(&*points));
-        }
                 buckets: layout.salt.bucket_count(),
             });
         });

@@ -33,7 +33,7 @@ pub(crate) struct TestStack {
     /// Starts the shutdown.
     pub(crate) trigger: ShutdownTrigger,
     /// Where points are, if they are in columns.
-    points_folder: Option<tempfile::TempDir>,
+    pub(crate) points_folder: Option<tempfile::TempDir>,
 }
 
 impl TestStack {

@@ -9,6 +9,7 @@ use tonic::Extensions;
 
 use crate::annotation::Annotations;
 use crate::fsck::Fsck;
+use crate::rollup::build::RollupShared;
 use crate::settings::DataSettings;
 use crate::uids::limited_engine;
 use crate::write::Writer;
@@ -23,6 +24,7 @@ pub struct DataServiceHandler {
     pub(super) settings: Arc<DataSettings>,
     pub(super) shutdown: Shutdown,
     pub(super) fsck: Fsck,
+    pub(super) rollups: RollupShared,
 }
 
 impl DataServiceHandler {
@@ -31,6 +33,7 @@ impl DataServiceHandler {
         let fsck = Fsck::of(&engine);
         Self {
             fsck,
+            rollups: RollupShared::default(),
             writer,
             engine,
             settings,
@@ -51,6 +54,11 @@ impl DataServiceHandler {
                 ..self.clone()
             }),
         }
+    }
+
+    /// What its builds of rollups share with others of the process.
+    pub(crate) const fn rollups(&self) -> &RollupShared {
+        &self.rollups
     }
 
     /// The largest message that is read, in bytes.

@@ -47,10 +47,17 @@ pub(super) fn build_rollups(
         range_ms,
         intervals: request.intervals,
         position,
+        // The caller learns what is wrong, and can go on with other metrics and ranges.
+        skips_unreadable: false,
     };
     let (engine, shutdown) = (service.engine.clone(), service.shutdown.clone());
     let table = engine.storage().table.to_string();
-    let builder = RollupBuilder::new(engine, service.writer.uids().clone(), shutdown);
+    let builder = RollupBuilder::new(
+        engine,
+        service.writer.uids().clone(),
+        shutdown,
+        service.rollups.clone(),
+    );
     let intervals = builder.check(&build).map_err(|error| of_build(&error, &table))?;
     let (sender, receiver) = mpsc::channel(QUEUED);
     let (result_sender, result) = oneshot::channel();

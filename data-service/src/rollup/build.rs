@@ -16,9 +16,11 @@ mod metrics;
 mod plan;
 mod position;
 mod rows;
+mod skipped;
 mod window;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime};
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -37,6 +39,8 @@ pub(crate) use cells::WrittenCells;
 pub(crate) use plan::PlanError;
 use plan::{BuildPlan, BuiltRow};
 pub(crate) use position::{Position, PositionError};
+use skipped::is_of_data;
+pub(crate) use skipped::{SkipLog, Skipped};
 
 const DAY_SECONDS: u32 = 86_400;
 
@@ -72,6 +76,8 @@ pub(crate) struct BuildRequest {
     pub(crate) intervals: Vec<String>,
     /// Where to go on.
     pub(crate) position: Option<Position>,
+    /// Whether the build goes on without points that cannot be read.
+    pub(crate) skips_unreadable: bool,
 }
 
 /// How far a build is.
@@ -87,6 +93,8 @@ pub(crate) struct BuildProgress {
     pub(crate) points: u64,
     /// Cells since then.
     pub(crate) cells: WrittenCells,
+    /// What could not be read.
+    pub(crate) skipped: Skipped,
 }
 
 /// Why a build failed.
@@ -129,6 +137,16 @@ pub(crate) struct RollupBuilder {
     engine: Engine,
     uids: Uids,
     shutdown: Shutdown,
+    shared: RollupShared,
+}
+
+/// What all builds of a process share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RollupShared {
+    /// Held while rows of rollups are compared and changed, so that two builds do not mix their forms of a value.
+    writes: Arc<tokio::sync::Mutex<()>>,
+    /// What the standing job has left out since the start.
+    pub(crate) skipped: Arc<AtomicU64>,
 }
 
 /// A build that runs.
@@ -139,16 +157,29 @@ struct Build<'a> {
     progress: BuildProgress,
     fingerprint: u64,
     sender: &'a mpsc::Sender<BuildProgress>,
+    /// `None`: what cannot be read ends the build.
+    skips: Option<SkipLog>,
     _memory: Reservation,
 }
 
 impl RollupBuilder {
-    pub(crate) const fn new(engine: Engine, uids: Uids, shutdown: Shutdown) -> Self {
+    pub(crate) const fn new(engine: Engine, uids: Uids, shutdown: Shutdown, shared: RollupShared) -> Self {
         Self {
             engine,
             uids,
             shutdown,
+            shared,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn points(&self) -> Option<Arc<dyn PointStore>> {
+        let points = self.engine.storage().points.as_ref();
+        points.map(|points| Arc::clone(&points.columns))
+    }
+
+    pub(super) const fn shared(&self) -> &RollupShared {
+        &self.shared
     }
 
     /// Checks a request, and returns the intervals that it builds.
@@ -227,12 +258,14 @@ impl RollupBuilder {
             progress: BuildProgress::default(),
             fingerprint: position::fingerprint(&request),
             sender,
+            skips: request.skips_unreadable.then(SkipLog::default),
             _memory: memory.map_err(QueryError::from)?,
         };
         tokio::select! {
             built = build.run(&request) => built?,
             () = sender.closed() => return Err(BuildError::Gone),
         }
+        build.progress.skipped = build.skips.as_ref().map(SkipLog::skipped).unwrap_or_default();
         Ok(build.progress)
     }
 
@@ -298,7 +331,7 @@ impl Build<'_> {
                 self.progress.chunks.0 = index as u64 * chunks + self.plan.chunks_before(chunk.0, length);
                 match storage.points.as_ref().map(|points| Arc::clone(&points.columns)) {
                     Some(points) => self.columns(&points, *metric, chunk, after.take()).await?,
-                    None => self.rows(*metric, chunk).await?,
+                    None => self.rows_of_chunk(*metric, chunk).await?,
                 }
                 from = chunk.1;
                 self.progress.chunks.0 = index as u64 * chunks + self.plan.chunks_before(from, length);
@@ -340,6 +373,17 @@ impl Build<'_> {
         }
     }
 
+    /// Leaves out what failed because of stored data, if the build goes on without it.
+    fn or_skip<T: Default>(&self, built: Result<T, BuildError>) -> Result<T, BuildError> {
+        match (&self.skips, built) {
+            (Some(skips), Err(error)) if is_of_data(&error) => {
+                skips.add(&format!("metric `{}`: {error}", self.progress.metric));
+                Ok(T::default())
+            }
+            (_, built) => built,
+        }
+    }
+
     /// Builds a chunk of a metric whose points are in columns, series by series in the order of their TSUIDs.
     async fn columns(
         &mut self,
@@ -372,7 +416,8 @@ impl Build<'_> {
                 .admit(self.context, self.description(seconds), None)
                 .await?;
             let context = admitted.context().clone();
-            let (points_read, cells) = context.run(self.columns_step(points, step, chunk, shape)).await?;
+            let built = context.run(self.columns_step(points, step, chunk, shape)).await;
+            let (points_read, cells) = self.or_skip(built)?;
             self.progress.points += points_read;
             self.progress.cells.add(cells);
             drop(admitted);
@@ -397,8 +442,10 @@ impl Build<'_> {
         let jobs: Vec<Vec<_>> = series.chunks(shape.series).map(<[_]>::to_vec).collect();
         let jobs = stream::iter(jobs).map(|series| {
             let (points, table) = (Arc::clone(points), storage.table.clone());
-            let plan = Arc::clone(&self.plan);
-            compute.run(move || columns::build(&points, &table, &series, &plan, chunk, shape))
+            let (plan, skips) = (Arc::clone(&self.plan), self.skips.clone());
+            let read =
+                move || columns::build(&points, &table, &series, &plan, (chunk, shape), skips.as_ref());
+            compute.run(read)
         });
         let mut jobs = jobs.buffered(CONCURRENT_JOBS);
         let (mut read, mut cells, mut pending) = (0, WrittenCells::default(), Pending::default());
@@ -414,14 +461,29 @@ impl Build<'_> {
         Ok((read, cells))
     }
 
-    /// Builds a chunk of a metric whose points are in rows, hour by hour.
-    async fn rows(&mut self, metric: MetricUid, chunk: (u32, u32)) -> Result<(), BuildError> {
+    /// Builds a chunk of a metric whose points are in rows. Rows that cannot be decoded are left out one by one; if a scan
+    /// fails for good, the rest of the chunk is left out.
+    async fn rows_of_chunk(&mut self, metric: MetricUid, chunk: (u32, u32)) -> Result<(), BuildError> {
+        let mut pending = Pending::default();
+        let built = self.rows(metric, chunk, &mut pending).await;
+        self.or_skip(built)?;
+        let cells = self.write(&mut pending).await?;
+        self.progress.cells.add(cells);
+        Ok(())
+    }
+
+    /// Builds a chunk hour by hour. `pending` gets whole windows.
+    async fn rows(
+        &mut self,
+        metric: MetricUid,
+        chunk: (u32, u32),
+        pending: &mut Pending,
+    ) -> Result<(), BuildError> {
         let Some((start, stop)) = self.plan.points_of(chunk) else {
             return Ok(());
         };
         let engine = self.builder.engine.clone();
         let mut open = rows::OpenSeries::new(chunk, engine.resources().memory.empty_reservation());
-        let mut pending = Pending::default();
         let mut hour = BaseTime::of_seconds(start);
         while hour.seconds() < stop {
             let hours = Hours {
@@ -433,7 +495,7 @@ impl Build<'_> {
                 .admit(self.context, self.description(seconds), None)
                 .await?;
             let context = admitted.context().clone();
-            let step = self.rows_step(&admitted, metric, hours, open, &mut pending);
+            let step = self.rows_step(&admitted, metric, hours, open, pending);
             let (next, read, cells) = context.run(step).await?;
             open = next;
             self.progress.points += read;
@@ -448,8 +510,6 @@ impl Build<'_> {
             }
         }
         pending.add(open.advance(&self.plan, i64::MAX));
-        let cells = self.write(&mut pending).await?;
-        self.progress.cells.add(cells);
         Ok(())
     }
 
@@ -472,9 +532,9 @@ impl Build<'_> {
             let mut batches = storage.store.scan(&storage.table, scan).await?;
             while let Some(rows) = batches.try_next().await? {
                 let batch = RowBatch::new(rows, admitted.budget())?;
-                let plan = Arc::clone(plan);
+                let (plan, skips) = (Arc::clone(plan), self.skips.clone());
                 let job = compute.run(move || {
-                    let built = open.add(&batch, &plan, until_ms);
+                    let built = open.add(&batch, &plan, until_ms, skips.as_ref());
                     (open, built)
                 });
                 let built;
@@ -505,6 +565,7 @@ impl Build<'_> {
     async fn write(&self, pending: &mut Pending) -> Result<WrittenCells, BuildError> {
         let engine = &self.builder.engine;
         let rows = std::mem::take(pending).rows;
+        let _one_at_a_time = self.builder.shared.writes.lock().await;
         cells::write(
             &*engine.storage().store,
             &engine.resources().compute,

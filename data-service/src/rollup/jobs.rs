@@ -8,11 +8,13 @@
 //! ```
 //!
 //! Each pass builds the whole intervals up to its end from the look-back or the position of the last pass on, whichever
-//! is earlier, begun at a multiple of the longest interval. A build writes only what has changed, so passes of several
+//! is earlier, begun at a multiple of the longest interval. Points that cannot be read are left out, with the intervals that
+//! they are in; they are counted and logged, and all others are built. A build writes only what has changed, so passes of several
 //! servers and passes without a position are harmless. The position is a row of a table of its own, which OpenTSDB does
 //! not read.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use oxtsdb_query::RequestContext;
@@ -123,6 +125,7 @@ impl RollupJobs {
             range_ms: (i64::from(from) * 1000, i64::from(until) * 1000),
             intervals: Vec::new(),
             position: None,
+            skips_unreadable: true,
         };
         let (sender, mut receiver) = mpsc::channel::<BuildProgress>(1);
         let progress = async {
@@ -141,6 +144,17 @@ impl RollupJobs {
         };
         let (built, ()) = tokio::join!(build, progress);
         let built = built?;
+        if let Some(first) = &built.skipped.first {
+            let skipped = built.skipped.count;
+            self.builder
+                .shared()
+                .skipped
+                .fetch_add(skipped, Ordering::Relaxed);
+            warn!(
+                skipped, %first,
+                "points that cannot be read are in no rollups; after a repair, `tsdb rollup` builds their intervals"
+            );
+        }
         self.set_position(until).await?;
         Ok(Some(built))
     }

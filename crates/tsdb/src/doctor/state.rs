@@ -11,7 +11,7 @@ const MERGE_DEBT: f64 = 0.5;
 const MIN_DEBT_BYTES: f64 = (1_u64 << 30) as f64;
 
 /// Counters that are 0 on a server without trouble.
-const COUNTERS: [(&str, Level, &str, &str, &str); 8] = [
+const COUNTERS: [(&str, Level, &str, &str, &str); 9] = [
     (
         "oxtsdb_points_failed_total",
         Level::Warning,
@@ -25,6 +25,13 @@ const COUNTERS: [(&str, Level, &str, &str, &str); 8] = [
         "merges",
         "merges failed",
         "see the log; `tsdb store check` reads all files",
+    ),
+    (
+        "oxtsdb_rollup_job_skipped_total",
+        Level::Warning,
+        "rollups",
+        "rows or damaged ranges were left out of rollups",
+        "see the log; `tsdb fsck` and `tsdb store check` find them. After a repair, build their intervals with `tsdb rollup`",
     ),
     (
         "oxtsdb_queries_not_admitted_total",
@@ -100,6 +107,7 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
     findings.extend(uid_service(server));
     findings.extend(uids_in_use(server));
     findings.extend(damage(server));
+    findings.extend(clock(server));
     findings.extend(merge_debt(server));
     findings.extend(gateways(server));
     findings.extend(traces(server));
@@ -107,7 +115,6 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
 }
 
 fn readiness(server: &Server) -> Finding {
-    findings.extend(clock(server));
     match server.not_ready.as_slice() {
         [] => Finding::ok("readiness", &server.url, "ready"),
         reasons => {
@@ -214,13 +221,6 @@ fn damage(server: &Server) -> Option<Finding> {
     })
 }
 
-fn merge_debt(server: &Server) -> Option<Finding> {
-    let debt = server.metrics.value("oxtsdb_store_merge_debt_bytes", &[])?;
-    let parts = server.value("oxtsdb_store_part_bytes");
-    let gib = debt / MIN_DEBT_BYTES;
-    Some(match debt > MIN_DEBT_BYTES && debt > parts * MERGE_DEBT {
-        true => Finding::new(
-            Level::Warning,
 fn clock(server: &Server) -> Option<Finding> {
     let seconds = server
         .metrics
@@ -237,6 +237,13 @@ fn clock(server: &Server) -> Option<Finding> {
     })
 }
 
+fn merge_debt(server: &Server) -> Option<Finding> {
+    let debt = server.metrics.value("oxtsdb_store_merge_debt_bytes", &[])?;
+    let parts = server.value("oxtsdb_store_part_bytes");
+    let gib = debt / MIN_DEBT_BYTES;
+    Some(match debt > MIN_DEBT_BYTES && debt > parts * MERGE_DEBT {
+        true => Finding::new(
+            Level::Warning,
             "merges",
             &server.url,
             format!("merges have {gib:.1} GiB to read, more than half of all parts"),
@@ -342,6 +349,11 @@ mod tests {
         assert_eq!(problems(&gauge("oxtsdb_store_damaged_ranges", 0)), []);
         assert_eq!(one(&gauge("oxtsdb_uid_service_up", 0)).check, "UID service");
         assert_eq!(problems(&gauge("oxtsdb_uid_service_up", 1)), []);
+        assert_eq!(
+            one(&gauge("oxtsdb_store_clock_held_back_seconds", 9)).check,
+            "clock"
+        );
+        assert_eq!(problems(&gauge("oxtsdb_store_clock_held_back_seconds", 0)), []);
         let of_kind =
             |name: &str, value: u8| format!("# TYPE {name} gauge\n{name}{{kind=\"tagv\"}} {value}\n");
         for (name, level) in [
@@ -349,11 +361,6 @@ mod tests {
             ("oxtsdb_uid_service_blocked", Level::Error),
             ("oxtsdb_uids_without_name", Level::Warning),
         ] {
-        assert_eq!(
-            one(&gauge("oxtsdb_store_clock_held_back_seconds", 9)).check,
-            "clock"
-        );
-        assert_eq!(problems(&gauge("oxtsdb_store_clock_held_back_seconds", 0)), []);
             assert_eq!(problems(&of_kind(name, 0)), [], "{name}");
             let finding = one(&of_kind(name, 1));
             assert_eq!((finding.level, finding.check), (level, "UIDs"), "{name}");

@@ -2,13 +2,17 @@
 //!
 //! The width and the type of a value are part of a cell's qualifier, so a value that changes may need another cell. The
 //! rows are therefore read first: equal cells are left alone, and after a new cell is put, older forms of the same
-//! interval and aggregate are deleted, in one mutation of the row. A second build of the same points writes nothing.
+//! interval and aggregate are deleted, in one mutation of the row: a build deletes only what it replaces, so that two
+//! builds at once, of two servers, leave a value. A second build of the same points writes nothing.
+//!
+//! Rollups that were lost to damage are written again.
+//!
 //! Intervals without points keep their cells, since points may have been deleted on purpose after they were rolled up.
 
 use std::sync::Arc;
 
 use oxtsdb_resources::ComputePool;
-use oxtsdb_row_store::{ColumnSelection, Row, RowStore, StoreError, WriteBatch};
+use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowStore, StoreError, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::rollup::{self, Aggregate, RollupCell};
 
@@ -74,7 +78,9 @@ pub(super) async fn write(
             chunk.push(row);
         }
         let keys: Vec<Vec<u8>> = chunk.iter().map(|row| row.key.clone()).collect();
-        let stored = store.get_rows(&target.table, &keys, &columns).await?;
+        let damage = DamageLog::default();
+        let stored = store.get_rows_skipping_damage(&target.table, &keys, &columns, &damage);
+        let stored = stored.await?;
         let plan = Arc::clone(plan);
         let edited = compute.run(move || {
             let target = plan.targets.get(index)?;
@@ -126,9 +132,8 @@ fn edit(target: &Target, rows: &[BuiltRow], stored: &[Option<Row>]) -> (WriteBat
                     batch.row(&row.key);
                     has_row = true;
                 }
-                if !is_unchanged {
-                    batch.put(family, &qualifier, bytes.as_bytes());
-                }
+                // Also an unchanged value: another build may be deleting it, in favour of one of the others.
+                batch.put(family, &qualifier, bytes.as_bytes());
                 for other in others {
                     cells.removed += 1;
                     batch.delete_column(family, other.qualifier);
@@ -191,5 +196,70 @@ impl<'a> OldCells<'a> {
 impl From<StoreError> for BuildError {
     fn from(error: StoreError) -> Self {
         Self::Query(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_query::{RollupRules, Rollups};
+    use oxtsdb_row_store::memory::MemoryStore;
+    use oxtsdb_row_store::{RowStore, TableDef};
+    use oxtsdb_schema::{RollupConfig, RowKeyLayout, Value};
+
+    use super::super::window::{Accumulator, Window};
+    use super::*;
+
+    const CONFIG: &str = r#"{"aggregationIds": {"sum": 0}, "intervals": [
+        {"table": "r", "preAggregationTable": "p", "interval": "1h", "rowSpan": "1d"}]}"#;
+
+    fn window(value: i32) -> Window {
+        let mut windows = Vec::new();
+        let mut accumulator = Accumulator::new(3_600_000, (0, i64::MAX));
+        accumulator.feed(&[5], &[f64::from(value)], true, &mut |_| {});
+        accumulator.advance(i64::MAX, &mut |window| windows.push(window));
+        windows[0]
+    }
+
+    /// Two builds have read a row with two forms of a value, and each wants another one.
+    #[tokio::test]
+    async fn builds_at_once_leave_a_value() {
+        let config = RollupConfig::parse(CONFIG).unwrap();
+        let rollups = Rollups::new(config, RollupRules::default()).unwrap();
+        let plan = BuildPlan::new(Some(&rollups), (0, 1), &[], RowKeyLayout::default()).unwrap();
+        let target = &plan.targets[0];
+        let store = MemoryStore::new();
+        let table = TableDef::new(target.table.clone(), &["t"]);
+        store.create_table(&table).await.unwrap();
+        let key = vec![0, 0, 1, 0, 0, 0, 0];
+        let mut batch = WriteBatch::new(target.table.clone());
+        let family = batch.family("t");
+        for value in [Value::Int(1), Value::Int(1000)] {
+            let qualifier = rollup::qualifier(0, 0, &value);
+            batch
+                .row(&key)
+                .put(family, &qualifier, value.encoded().as_bytes());
+        }
+        store.write(batch).await.unwrap();
+        let stored = [store
+            .get(&target.table, &key, &ColumnSelection::All)
+            .await
+            .unwrap()];
+        let build = |value| {
+            let row = BuiltRow {
+                target: 0,
+                key: key.clone(),
+                windows: vec![(0, window(value))],
+            };
+            edit(target, &[row], &stored).0
+        };
+        let (one, other) = (build(1), build(1000));
+        store.write(one).await.unwrap();
+        store.write(other).await.unwrap();
+        let left = store
+            .get(&target.table, &key, &ColumnSelection::All)
+            .await
+            .unwrap();
+        let left: Vec<Vec<u8>> = left.unwrap().cells().map(|cell| cell.value.to_vec()).collect();
+        assert_eq!(left, [1000_i16.to_be_bytes()]);
     }
 }

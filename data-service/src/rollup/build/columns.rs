@@ -9,6 +9,7 @@ use oxtsdb_point_store::{
 use oxtsdb_query::{Number, QueryError};
 use oxtsdb_row_store::{StoreError, TableName};
 
+use super::SkipLog;
 use super::plan::{BuildPlan, BuiltRow};
 
 /// Points that a job reads, about.
@@ -19,6 +20,9 @@ const JOB_SERIES: u64 = 256;
 
 /// Points of a series that are in memory at a time, about.
 const SERIES_POINTS: u64 = 1 << 20;
+
+/// Damaged parts that the read of a series may find.
+const DAMAGED_PARTS: usize = 1000;
 
 /// How a chunk is read: jobs of so many series, and a series in so many parts of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +62,8 @@ pub(super) fn build(
     table: &TableName,
     series: &[SeriesNumber],
     plan: &BuildPlan,
-    chunk: (u32, u32),
-    shape: Shape,
+    (chunk, shape): ((u32, u32), Shape),
+    skips: Option<&SkipLog>,
 ) -> Result<(Vec<BuiltRow>, u64), QueryError> {
     let Some(seconds) = plan.points_of(chunk) else {
         return Ok((Vec::new(), 0));
@@ -80,7 +84,7 @@ pub(super) fn build(
         let mut accumulators = plan.accumulators(chunk);
         let mut built: Vec<BuiltRow> = Vec::new();
         for reader in &mut readers {
-            read(&mut **reader, *series, &mut columns)?;
+            read(&mut **reader, *series, &mut columns, skips.is_some())?;
             count += columns.len() as u64;
             values.clear();
             values.extend(
@@ -117,18 +121,36 @@ pub(super) fn build(
         }
         rows.append(&mut built);
     }
-    check_damage(&**points, table, series, range(seconds), None)?;
+    // Parts may be set aside by a read.
+    let Some(skips) = skips else {
+        check_damage(&**points, table, series, range(seconds), None)?;
+        return Ok((rows, count));
+    };
+    let lost = points.lost(series, range(seconds));
+    for part in &lost {
+        skips.add(&format!("{}: {}", part.path.display(), part.detail));
+    }
+    let lost: Vec<TimeRange> = lost.iter().map(|part| part.range).collect();
+    plan.leave_out(&mut rows, &lost);
     Ok((rows, count))
 }
 
-/// A read that finds a damaged part fails, and so does the build: rollups of a part of the points would replace better
-/// ones.
+/// Reads a series. The read that finds a damaged part sets it aside; a build that skips damage reads the series again
+/// without it.
 fn read(
     reader: &mut dyn SeriesReader,
     series: SeriesNumber,
     columns: &mut Columns,
+    skips: bool,
 ) -> Result<(), StoreError> {
-    Ok(reader.read(series, columns)?)
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match reader.read(series, columns) {
+            Err(PointStoreError::Damaged { .. }) if skips && attempts <= DAMAGED_PARTS => {}
+            read => return Ok(read?),
+        }
+    }
 }
 
 /// A range in equal parts.

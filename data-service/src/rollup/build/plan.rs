@@ -1,5 +1,6 @@
 //! What a build of rollups does: intervals, their tables and aggregates, and the range in chunks.
 
+use oxtsdb_point_store::TimeRange;
 use oxtsdb_query::Rollups;
 use oxtsdb_row_store::TableName;
 use oxtsdb_schema::rollup::{MAX_OFFSET, RowSpan};
@@ -235,6 +236,28 @@ impl BuildPlan {
             Err(_) => changed.extend_from_slice(tsuid),
         }
         changed
+    }
+
+    /// Removes the windows that have instants of some ranges.
+    pub(super) fn leave_out(&self, rows: &mut Vec<BuiltRow>, lost: &[TimeRange]) {
+        if lost.is_empty() {
+            return;
+        }
+        for row in &mut *rows {
+            let seconds = self
+                .targets
+                .get(row.target)
+                .map(|target| target.interval.seconds());
+            let length_ms = i64::from(seconds.unwrap_or(0)) * 1000;
+            row.windows.retain(|(_, window)| {
+                let range = TimeRange {
+                    first_ms: window.start_ms,
+                    last_ms: window.start_ms + length_ms - 1,
+                };
+                !lost.iter().any(|lost| lost.overlaps(&range))
+            });
+        }
+        rows.retain(|row| !row.windows.is_empty());
     }
 
     /// Adds a window of the series of rollups `tsuid` to its row.

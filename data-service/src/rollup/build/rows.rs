@@ -10,6 +10,7 @@ use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{DuplicatePolicy, Points, RowKeyRef, Value};
 
+use super::SkipLog;
 use super::plan::{BuildPlan, BuiltRow};
 use super::window::Accumulator;
 
@@ -52,6 +53,7 @@ impl OpenSeries {
         batch: &RowBatch,
         plan: &BuildPlan,
         until_ms: i64,
+        skips: Option<&SkipLog>,
     ) -> Result<BuiltBatch, QueryError> {
         let mut built = BuiltBatch::default();
         let (mut tsuid, mut changed) = (Vec::new(), Vec::new());
@@ -70,10 +72,19 @@ impl OpenSeries {
                 timestamp_ms: cell.timestamp_ms,
             });
             points.clear();
-            decode_row(cells, DuplicatePolicy::KeepNewest, &mut points).map_err(|error| QueryError::Row {
+            let decoded = decode_row(cells, DuplicatePolicy::KeepNewest, &mut points);
+            let undecoded = decoded.err().map(|error| QueryError::Row {
                 row_key: hex::encode_upper(row.key()).into(),
                 error,
-            })?;
+            });
+            match (&undecoded, skips) {
+                (None, _) => {}
+                (Some(error), Some(skips)) => {
+                    skips.add(error);
+                    points.clear();
+                }
+                (Some(_), None) => return undecoded.map_or(Ok(built), Err),
+            }
             let base_ms = key.base_time().millis();
             times_ms.clear();
             times_ms.extend(
@@ -82,7 +93,7 @@ impl OpenSeries {
                     .iter()
                     .map(|offset| base_ms + i64::from(*offset)),
             );
-            if times_ms.is_empty() {
+            if times_ms.is_empty() && undecoded.is_none() {
                 continue;
             }
             built.points += times_ms.len() as u64;
@@ -97,6 +108,13 @@ impl OpenSeries {
                 }
                 None => plan.accumulators(self.chunk),
             };
+            if undecoded.is_some() {
+                for (target, accumulator) in accumulators.iter_mut().enumerate() {
+                    accumulator.leave_out(base_ms, &mut |window| {
+                        plan.place(target, series, window, &mut built.rows);
+                    });
+                }
+            }
             let mut from = 0;
             for run in points
                 .values()

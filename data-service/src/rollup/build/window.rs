@@ -21,6 +21,8 @@ pub(super) struct Window {
     min: f64,
     max: f64,
     are_ints: bool,
+    /// Some of its points cannot be read.
+    is_partial: bool,
 }
 
 impl Window {
@@ -32,6 +34,7 @@ impl Window {
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
             are_ints: true,
+            is_partial: false,
         }
     }
 
@@ -99,13 +102,27 @@ impl Accumulator {
             let start_ms = first_ms - first_ms.rem_euclid(self.length_ms);
             let stop_ms = start_ms.saturating_add(self.length_ms);
             let count = times_ms.partition_point(|time_ms| *time_ms < stop_ms);
-            if let Some(done) = self.open.take_if(|window| window.start_ms != start_ms) {
-                complete(done);
-            }
-            let window = self.open.get_or_insert(Window::new(start_ms));
+            let window = self.window(start_ms, complete);
             window.add(&values[..count], are_ints);
             (times_ms, values) = (&times_ms[count..], &values[count..]);
         }
+    }
+
+    /// Leaves out the window of an instant whose points cannot be read.
+    pub(super) fn leave_out(&mut self, time_ms: i64, complete: &mut impl FnMut(Window)) {
+        if (self.range_ms.0..self.range_ms.1).contains(&time_ms) {
+            let start_ms = time_ms - time_ms.rem_euclid(self.length_ms);
+            self.window(start_ms, complete).is_partial = true;
+        }
+    }
+
+    /// The window of a start; passes on the one before.
+    fn window(&mut self, start_ms: i64, complete: &mut impl FnMut(Window)) -> &mut Window {
+        let done = self.open.take_if(|window| window.start_ms != start_ms);
+        if let Some(done) = done.filter(|window| !window.is_partial) {
+            complete(done);
+        }
+        self.open.get_or_insert(Window::new(start_ms))
     }
 
     /// Passes on the open window, if it ends at or before an instant.
@@ -114,7 +131,7 @@ impl Accumulator {
         let done = self
             .open
             .take_if(|window| window.start_ms.saturating_add(length_ms) <= until_ms);
-        if let Some(done) = done {
+        if let Some(done) = done.filter(|window| !window.is_partial) {
             complete(done);
         }
     }

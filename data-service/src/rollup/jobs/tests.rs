@@ -1,3 +1,8 @@
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use oxtsdb_point_store::TimeRange;
 use serde_json::json;
 use uid_service::UidSettings;
 
@@ -20,6 +25,8 @@ const HOUR: u64 = 3600;
 struct Fixture {
     jobs: RollupJobs,
     http: Service,
+    /// The folder of points in columns.
+    points: Option<PathBuf>,
 }
 
 impl Fixture {
@@ -36,22 +43,30 @@ impl Fixture {
             service.engine.clone(),
             service.uids.clone(),
             stack.shutdown.clone(),
+            service.handler.rollups().clone(),
         );
         let rules = JobRules {
             every: Duration::from_secs(1),
             delay: Duration::from_secs(600),
             look_back: Duration::from_secs(2 * HOUR),
         };
+        let points = stack.points_folder.as_ref();
+        let points = points.map(|folder| folder.path().join("data/points"));
         let table = stack.settings.tables.rollup_state_table_name().unwrap();
         let jobs = RollupJobs::new(builder, Arc::clone(&service.store), table, rules);
         Self {
             jobs,
+            points,
             http: Service::of(stack).await,
         }
     }
 
     async fn put(&self, seconds: u64) {
-        let body = json!({"metric": "m", "timestamp": seconds, "value": 1, "tags": {"host": "a"}});
+        self.put_to("m", seconds).await;
+    }
+
+    async fn put_to(&self, metric: &str, seconds: u64) {
+        let body = json!({"metric": metric, "timestamp": seconds, "value": 1, "tags": {"host": "a"}});
         assert_eq!(self.http.post("/api/put", body.to_string()).await.status, 204);
     }
 
@@ -106,6 +121,81 @@ async fn late_points_within_the_look_back_are_built() {
         fixture.put(T + 3 * HOUR + 7).await;
         assert_eq!(fixture.pass(T + 30 * HOUR + 800).await, Some(0));
     }
+}
+
+/// The row of metric `m` of an hour gets a cell that cannot be decoded.
+async fn damage_row(fixture: &Fixture, seconds: u64) {
+    let seconds = u32::try_from(seconds).unwrap();
+    let key = [&[0, 0, 1], &seconds.to_be_bytes()[..], &[0, 0, 1, 0, 0, 1]].concat();
+    let mut batch = WriteBatch::new("tsdb".parse().unwrap());
+    let family = batch.family("t");
+    // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
+    batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
+    fixture.jobs.store.write(batch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_decoded_leaves_out_its_intervals_only() {
+    let fixture = Fixture::start(false).await;
+    for hour in 0..25 {
+        // The job comes to `n` after `m`.
+        for metric in ["m", "n"] {
+            fixture.put_to(metric, T + hour * HOUR + 5).await;
+        }
+    }
+    damage_row(&fixture, T + 3 * HOUR).await;
+    assert_eq!(
+        fixture.pass(T + 25 * HOUR + 600).await,
+        Some(24 + 25 + 1),
+        "hours of both, and the day of `n`"
+    );
+    let skipped = &fixture.jobs.builder.shared().skipped;
+    assert_eq!(skipped.load(Ordering::Relaxed), 1);
+    assert_eq!(
+        fixture.jobs.position().await.unwrap(),
+        u32::try_from(T + 25 * HOUR).ok()
+    );
+}
+
+#[tokio::test]
+async fn damaged_files_leave_out_their_intervals_only() {
+    let fixture = Fixture::start(true).await;
+    for hour in 0..48 {
+        for metric in ["m", "n"] {
+            fixture.put_to(metric, T + hour * HOUR + 5).await;
+        }
+    }
+    let points = fixture.jobs.builder.points().unwrap();
+    let series = points.metric_series(&[0, 0, 2]);
+    // A delete finds all earlier points in files.
+    let none = TimeRange {
+        first_ms: 0,
+        last_ms: 1,
+    };
+    points.delete(&series, none).await.unwrap();
+    let day = fixture.points.as_ref().unwrap().join("2013-01-30");
+    let part = std::fs::read_dir(&day)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let part = part
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "part"));
+    let mut file = OpenOptions::new().write(true).open(part.unwrap()).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.write_all(&vec![0xff; usize::try_from(length).unwrap()])
+        .unwrap();
+    drop(file);
+    fixture
+        .jobs
+        .set_position(u32::try_from(T).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.pass(T + 48 * HOUR + 600).await,
+        Some(2 * (24 + 1)),
+        "all of the second day"
+    );
+    assert!(fixture.jobs.builder.shared().skipped.load(Ordering::Relaxed) > 0);
 }
 
 #[tokio::test]
