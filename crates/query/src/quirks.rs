@@ -78,8 +78,10 @@ pub struct Quirks {
     /// Fractions in expressions are 4-byte floats: `0.123456789` is 0.12345679.
     pub fractions_of_four_bytes: bool,
     /// A series that has annotations and no points in the hours that are read does not contribute to tags and TSUIDs of
-    /// its group, and a group of such series has neither metric nor tags. Without the quirk a series has its names
-    /// with and without points. Does not apply once results are emitted before the scan ends.
+    /// its group if others have points, and gets no windows of a fill policy. Without the quirk a series has its names
+    /// with and without points. OpenTSDB returns a group of such series without metric and tags (`"metric":""`), which no
+    /// client can use and `vmctl` rejects; it always has its names here. Does not apply once results are emitted before
+    /// the scan ends.
     pub series_without_points_have_no_names: bool,
     /// Annotations are ordered by the numbers of their begin: those in milliseconds come after all those in seconds.
     /// Of global annotations only those are returned that also end in the range, by numbers of seconds: see

@@ -98,7 +98,7 @@ impl SeriesGroup {
     fn new(series: Vec<SeriesPoints>, widths: &UidWidths) -> Self {
         // Ascending by key; `None`: several values.
         let mut values: Vec<(TagkUid, Option<TagvUid>)> = Vec::new();
-        for one in series.iter().filter(|one| one.is_named) {
+        for one in named(&series) {
             for (expected, (tagk, tagv)) in one.tsuid.tags(widths).enumerate() {
                 // Series mostly have the same keys.
                 let place = match values.get(expected) {
@@ -122,7 +122,18 @@ impl SeriesGroup {
     }
 }
 
+/// The series that give a group its names: those with points, or all if none has points.
+fn named(series: &[SeriesPoints]) -> impl Iterator<Item = &SeriesPoints> {
+    let has_named = series.iter().any(|one| one.is_named);
+    series.iter().filter(move |one| one.is_named || !has_named)
+}
+
 impl SeriesGroup {
+    /// The series that its names and TSUIDs are from.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &SeriesPoints> {
+        named(&self.series)
+    }
+
     /// Points of all its series.
     pub(crate) fn point_count(&self) -> usize {
         self.series.iter().map(|series| series.points.len()).sum()

@@ -65,11 +65,10 @@ impl GroupFrames {
     /// A group without points, of which more will be sent.
     pub(crate) fn head(&self, index: usize, group: &SeriesGroup) -> Result<Group, QueryError> {
         let name = |kind, uid| self.names.name(kind, uid);
-        let mut named = group.series.iter().filter(|series| series.is_named).peekable();
-        let metric = match (self.metric.as_ref(), named.peek()) {
-            (_, None) => Arc::from(""),
-            (Some(metric), Some(_)) => Arc::clone(metric),
+        let metric = match (self.metric.as_ref(), group.series.first()) {
+            (Some(metric), _) => Arc::clone(metric),
             (None, Some(series)) => name(UidKind::Metric, series.tsuid.metric(&self.widths).uid())?,
+            (None, None) => Arc::from(""),
         };
         let mut tags = Vec::with_capacity(group.tags.len());
         for (tagk, tagv) in &group.tags {
@@ -78,7 +77,7 @@ impl GroupFrames {
         let aggregate_tags = group.aggregate_tags.iter();
         let aggregate_tags = aggregate_tags.map(|tagk| name(UidKind::Tagk, tagk.uid()));
         // Series of salted tables are in another order.
-        let mut tsuids: Vec<Tsuid> = named.map(|series| series.tsuid.clone()).collect();
+        let mut tsuids: Vec<Tsuid> = group.named().map(|series| series.tsuid.clone()).collect();
         tsuids.sort_unstable();
         Ok(Group {
             number: self.first_group + index,

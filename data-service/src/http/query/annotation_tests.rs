@@ -1,4 +1,4 @@
-//! Annotations in results, as OpenTSDB 2.4.1 returns them.
+//! Annotations in results, as OpenTSDB 2.4.1 returns them; groups of series without points have their names.
 
 use serde_json::{Value, json};
 
@@ -109,16 +109,19 @@ async fn groups_have_the_annotations_of_their_series() {
         (0, 100, "tsuid=sum:000001000001000001", &["m a 6: a1,a15,a4.5"]),
         (0, 100, "m=sum:m&no_annotations&global_annotations", &["m * 6: -"]),
         (0, 10_900, "m=sum:m{host=c}", &["m c 6: c"]),
-        (10_700, 10_900, "m=sum:m", &[" * 0: c"]),
-        (10_810, 10_900, "m=sum:m{host=*}", &[" * 0: "]),
-        (10_800, 10_900, "m=sum:10s-avg-zero:m", &[" * 0: c"]),
-        (10_800, 10_900, "m=none:m&no_annotations", &[" * 0: -"]),
+        (10_700, 10_900, "m=sum:m", &["m c 0: c"]),
+        (10_810, 10_900, "m=sum:m{host=*}", &["m c 0: "]),
+        (10_800, 10_900, "m=sum:10s-avg-zero:m", &["m c 0: c"]),
+        (10_800, 10_900, "m=none:m&no_annotations", &["m c 0: -"]),
+        (10_800, 10_900, "tsuid=sum:000001000001000003", &["m c 0: c"]),
     ] {
         let found = query(&service, from, to, rest).await;
         assert_eq!(shown(&found, "annotations"), expected, "{from} {to} {rest}");
     }
     let found = query(&service, 10_800, 10_900, "m=sum:m{host=*}&show_tsuids").await;
-    assert_eq!(found[0]["tsuids"], json!([]));
+    // OpenTSDB returns an empty metric, and no tags and TSUIDs.
+    assert_eq!(found[0]["tsuids"], json!(["000001000001000003"]));
+    assert_eq!(found[0]["tags"], json!({"host": "c"}));
     assert_eq!(found[0]["aggregateTags"], json!([]));
 }
 
@@ -139,7 +142,7 @@ async fn every_element_has_the_global_annotations() {
             &["m * 6: global20,global30,global5"],
         ),
         (6, 24, "m=sum:m&global_annotations", &["m * 2: "]),
-        (10_800, 10_900, "m=sum:m&global_annotations", &[" * 0: -"]),
+        (10_800, 10_900, "m=sum:m&global_annotations", &["m c 0: -"]),
         (0, 100, "m=sum:m", &["m * 6: -"]),
         (
             0,
