@@ -5,13 +5,14 @@ use std::fs;
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::paths;
 
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "clients/go/README.md",
     "clients/python/README.md",
+    "docs/guide/grafana.md",
     "docs/limits.md",
     "docs/operate.md",
     "docs/performance.md",

@@ -260,6 +260,7 @@ impl HttpApi {
                 buffers_results: settings.http.http_buffer_results,
                 query_rules: QueryRules {
                     fix_duplicates: settings.queries.fix_duplicates,
+                    omits_nan: settings.http.http_omit_nan,
                     allow_delete: settings.http.http_allow_delete,
                     may_delete: true,
                 },

@@ -87,6 +87,11 @@ pub struct HttpSettings {
     #[arg(long, env = "OXTSDB_HTTP_ALLOW_DELETE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub http_allow_delete: bool,
 
+    /// Leave points without a value, which the fill policies nan and null generate, out of the results of /api/query
+    /// and /api/query/gexp: for clients that cannot read "NaN" or null, such as Grafana
+    #[arg(long, env = "OXTSDB_HTTP_OMIT_NAN", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub http_omit_nan: bool,
+
     /// Send the result of a query after it is complete, so that every error decides the status. Otherwise
     /// results of more than 256 KiB begin earlier, and an error that comes later closes the connection
     #[arg(long, env = "OXTSDB_HTTP_BUFFER_RESULTS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
@@ -100,6 +105,7 @@ impl Default for HttpSettings {
             cors_domains: String::new(),
             http_show_stack_trace: false,
             http_allow_delete: false,
+            http_omit_nan: false,
             http_buffer_results: false,
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Output {
     pub(super) arrays: bool,
     /// Timestamps in milliseconds instead of seconds.
     pub(super) millis: bool,
+    /// Without points whose value is NaN.
+    pub(super) omits_nan: bool,
     /// With the TSUIDs of each group.
     pub(super) tsuids: bool,
     /// With statistics of each group.
@@ -113,6 +115,7 @@ pub(super) fn from_parameters_and(
     let output = Output {
         arrays: parameters.has("arrays"),
         millis: parameters.has("ms"),
+        omits_nan: rules.omits_nan,
         tsuids: parameters.has("show_tsuids"),
         stats: parameters.has("show_stats"),
         summary: parameters.has("show_summary"),
@@ -187,6 +190,7 @@ pub(super) fn from_json(
     let output = Output {
         arrays: parameters.has("arrays"),
         millis: body.ms_resolution.0 || parameters.has("ms"),
+        omits_nan: rules.omits_nan,
         tsuids: body.show_tsuids.0,
         stats: body.show_stats.0,
         summary: body.show_summary.0,

@@ -133,12 +133,21 @@ impl GroupRenderer {
             (b'{', b'}', b"")
         };
         body.out().push(open);
+        let mut is_first = true;
         let instants = group.points.times_ms().chunks(RUN_POINTS);
         let mut values = group.points.iter().map(|(_, value)| value);
         for (run, instants) in instants.enumerate() {
             let texts = times.of_run(run, instants, self.output);
             let out = body.out();
             for (text, value) in texts.iter().zip(values.by_ref()) {
+                if self.output.omits_nan && matches!(value, Number::Double(double) if double.is_nan()) {
+                    continue;
+                }
+                // The comma of one whose predecessors were all omitted.
+                let text = match std::mem::replace(&mut is_first, false) {
+                    true => text.strip_prefix(b",").unwrap_or(text),
+                    false => text,
+                };
                 out.extend_from_slice(text);
                 match value {
                     Number::Int(int) => json::write_integer(out, int),

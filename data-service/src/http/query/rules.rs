@@ -5,6 +5,8 @@
 pub(crate) struct QueryRules {
     /// Keep the newest of several values at one timestamp instead of failing the query.
     pub(crate) fix_duplicates: bool,
+    /// Leave out points whose value is NaN.
+    pub(crate) omits_nan: bool,
     /// Whether queries may delete the points that they read.
     pub(crate) allow_delete: bool,
     /// Whether the caller has the right to delete points.

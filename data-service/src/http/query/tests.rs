@@ -561,3 +561,23 @@ async fn recorded_queries_return_the_recorded_responses() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Grafana's server decodes the points of a result as numbers: it takes `"NaN"` for an error, and `null` for 0.
+#[tokio::test]
+async fn points_without_a_value_are_omitted_if_set() {
+    let mut settings = DataSettings::default();
+    settings.http.http_omit_nan = true;
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let points = [10, 30].map(|second| point(second, json!(1.5), "a"));
+    put(&service, json!(points)).await;
+    for fill in ["nan", "null", "none"] {
+        let query = format!("start={T}&end={}&m=sum:10s-sum-{fill}:m", T + 50);
+        let as_map = service.get(&format!("/api/query?{query}")).await;
+        let as_arrays = service.get(&format!("/api/query?{query}&arrays")).await;
+        let (first, last) = (T + 10, T + 30);
+        let expected = json!({first.to_string(): 1.5, last.to_string(): 1.5});
+        assert_eq!(as_map.json()[0]["dps"], expected, "{fill}: {}", as_map.text());
+        let expected = json!([[first, 1.5], [last, 1.5]]);
+        assert_eq!(as_arrays.json()[0]["dps"], expected, "{fill}");
+    }
+}

@@ -5,6 +5,7 @@ use oxtsdb_query::{CalendarInterval, CalendarUnit, Interval};
 
 const RULES: QueryRules = QueryRules {
     fix_duplicates: false,
+    omits_nan: false,
     allow_delete: false,
     may_delete: true,
 };

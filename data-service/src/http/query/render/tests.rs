@@ -35,6 +35,7 @@ fn rendered_groups(query: &str, groups: &[&[(i64, Number)]]) -> String {
         &parameters,
         QueryRules {
             fix_duplicates: false,
+            omits_nan: false,
             allow_delete: false,
             may_delete: true,
         },
@@ -87,6 +88,7 @@ fn renders_an_empty_response() {
         &parameters,
         QueryRules {
             fix_duplicates: false,
+            omits_nan: false,
             allow_delete: false,
             may_delete: true,
         },
