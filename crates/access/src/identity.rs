@@ -67,20 +67,9 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Text that a caller chose, for logs and messages: without line breaks, which would begin a line that looks like one
-/// of the log, and not longer than a name.
+/// Text that a caller chose, not longer than a name.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::new();
-    for character in text.chars().take(MAX_SHOWN) {
-        match character.is_control() {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
-        }
-    }
-    if text.chars().nth(MAX_SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
+    crate::shown::shown(text, MAX_SHOWN)
 }
 
 #[cfg(test)]
@@ -89,8 +78,8 @@ mod tests {
 
     #[test]
     fn shows_names_without_control_characters() {
-        let identity = Identity::of(vec!["sub:a\nb".into()]);
-        assert_eq!(identity.to_string(), "sub:a\\nb");
+        let identity = Identity::of(vec!["sub:a\nb\u{202e}".into()]);
+        assert_eq!(identity.to_string(), "sub:a\\nb\\u{202e}");
         let identity = Identity::of(vec!["x".repeat(300).into()]);
         assert_eq!(identity.to_string().chars().count(), MAX_SHOWN + 1);
     }

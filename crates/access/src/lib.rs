@@ -16,6 +16,7 @@ mod policy;
 mod refusal;
 mod san;
 mod scope;
+pub mod shown;
 mod text_file;
 mod token;
 

@@ -1,5 +1,6 @@
 //! Structured logs, the access log, and traces.
 
+mod lines;
 mod record;
 mod settings;
 mod traces;
@@ -18,6 +19,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
+use self::lines::Lines;
 pub use self::record::{Observed, RequestRecord, called_by, in_request, propagate, transferred, used};
 pub(crate) use self::record::{Observer, Request};
 pub use self::settings::{AccessLog, TelemetrySettings};
@@ -143,9 +145,10 @@ fn start(
     // Set before only by an initialization that the next lines reject.
     let _ = DROPPED.set(lines.error_counter());
     let is_span = |metadata: &tracing::Metadata<'_>| metadata.target() == SPANS;
+    let has_colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt::layer()
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(lines);
+        .with_ansi(has_colours)
+        .with_writer(Lines::new(lines, format, has_colours));
     let log = match format {
         LogFormat::Text => log.boxed(),
         LogFormat::Json => log.json().flatten_event(true).boxed(),
