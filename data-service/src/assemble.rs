@@ -309,6 +309,9 @@ pub async fn assemble(
             compute: ComputePool::with_default_threads().context("start the threads for computation")?,
         },
     )?;
+    let counts = Arc::clone(writer.counts());
+    let until_end = shutdown.clone();
+    tokio::spawn(async move { counts.rejections().log_due(until_end).await });
     let mut data = vec![settings.tables.data_table_name()?];
     if let Some(rollups) = settings.rollups.rollups()? {
         data.extend(rollups.tables().cloned());

@@ -5,3 +5,6 @@ pub(crate) mod counters;
 pub(crate) mod histogram_text;
 pub(crate) mod plain_number;
 pub(crate) mod point_text;
+
+#[cfg(test)]
+mod rejection_tests;

@@ -17,7 +17,8 @@ use crate::assemble::DataService;
 use crate::http::running_queries;
 
 impl DataService {
-    /// Adds the metrics of the service to those of the process, and the page of running queries.
+    /// Adds the metrics of the service to those of the process, and the pages of running queries and of rejected
+    /// points.
     pub fn report_to(&self, admin: &Admin) {
         let metrics = &admin.metrics;
         points::report(metrics, Arc::clone(self.writer.counts()));
@@ -52,5 +53,7 @@ impl DataService {
         });
         let engine = self.engine.clone();
         admin.add_page("/debug/queries", move || running_queries(&engine));
+        let counts = Arc::clone(self.writer.counts());
+        admin.add_page("/debug/rejections", move || counts.rejections().to_json());
     }
 }

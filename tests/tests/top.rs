@@ -104,6 +104,21 @@ async fn rates_add_up_to_what_was_written() -> anyhow::Result<()> {
     }
     ensure!(synced >= 1.0 - 1e-6, "{synced} syncs");
     ensure!(last["points"][0]["rejected"] == 2.0, "{last}");
+    let reason = &last["rejected"][0];
+    ensure!(
+        last["rejected"]
+            .as_array()
+            .is_some_and(|rejected| rejected.len() == 1)
+            && reason["points"] == 2.0,
+        "one reason and caller: {last}"
+    );
+    ensure!(
+        reason["reason"] == "Unable to parse value to a number"
+            && reason["point"]
+                .as_str()
+                .is_some_and(|point| point.contains("top.put")),
+        "{last}"
+    );
     ensure!(last["store"][0]["series"] == 1.0, "{last}");
     ensure!(last["servers"][0]["state"] == "ready", "{last}");
     ensure!(

@@ -1,9 +1,9 @@
-//! A client of admin listeners: metrics, readiness and running queries of servers.
+//! A client of admin listeners: metrics, readiness, running queries and rejected points of servers.
 //!
 //! ```text
 //!   AdminTargets (--admin URL,...) ── listeners() ──> AdminListener ── metrics()   ──> Metrics: value, sum, histogram
 //!                                                                   ── readiness() ──> reasons
-//!                                                                   ── queries(), json(PATH)
+//!                                                                   ── queries(), rejections(), json(PATH)
 //! ```
 //!
 //! A request has a time-out and a response a limit. An [`AdminError`] distinguishes a server that is away from a port
@@ -11,6 +11,7 @@
 
 mod metrics;
 mod queries;
+mod rejections;
 mod text;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 pub(crate) use self::metrics::{Histogram, Labels, Metrics};
 pub(crate) use self::queries::{Queries, Query};
+pub(crate) use self::rejections::{Rejection, Rejections};
 use self::text::TextError;
 
 /// The most bytes of a response: the metrics of a server are about 100 KiB.
@@ -35,6 +37,9 @@ const MAX_BYTES: u64 = 8 << 20;
 
 /// The page of running queries.
 const QUERIES: &str = "/debug/queries";
+
+/// The page of rejected points.
+const REJECTIONS: &str = "/debug/rejections";
 
 /// How much of a response's text an error shows.
 const SHOWN_CHARS: usize = 100;
@@ -248,6 +253,18 @@ impl AdminListener {
         match self.get(QUERIES).await? {
             Response { status: 404, .. } => Ok(None),
             response => self.parse_json(QUERIES, &response).map(Some),
+        }
+    }
+
+    /// The last rejected points; none if the process has no data service.
+    ///
+    /// # Errors
+    ///
+    /// As [`AdminListener::queries`].
+    pub(crate) async fn rejections(&self) -> Result<Rejections, AdminError> {
+        match self.get(REJECTIONS).await? {
+            Response { status: 404, .. } => Ok(Rejections::default()),
+            response => self.parse_json(REJECTIONS, &response),
         }
     }
 

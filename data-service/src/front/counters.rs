@@ -17,7 +17,7 @@ use oxtsdb_server::metrics::{Metrics, Protocol, Requests};
 
 use crate::front::build_info;
 use crate::meta::new_series::NewSeriesFeed;
-use crate::write::{IngestCounts, ProtocolCounts, Writer};
+use crate::write::{Caller, Example, IngestCounts, ProtocolCounts, RejectionKind, Writer};
 use oxtsdb_query::Engine;
 
 /// Counts since the start.
@@ -125,6 +125,16 @@ impl Counters {
     /// The points of a protocol.
     pub(crate) fn ingest(&self, protocol: Protocol) -> &ProtocolCounts {
         self.ingest.of(protocol)
+    }
+
+    /// Counts a rejected point, and describes it for the log.
+    pub(crate) fn reject(&self, caller: &Caller, kind: RejectionKind, example: impl FnOnce() -> Example) {
+        self.ingest.reject(caller, kind, 1, example);
+    }
+
+    /// As [`Counters::reject`], of a line or a body whose points are not known.
+    pub(crate) fn reject_text(&self, caller: &Caller, example: impl FnOnce() -> Example) {
+        self.ingest.reject_text(caller, example);
     }
 
     /// Adds one.

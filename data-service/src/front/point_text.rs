@@ -9,10 +9,23 @@
 
 use std::fmt::Display;
 
-use oxtsdb_schema::{NameError, Value};
+use oxtsdb_schema::{NameError, Timestamp, Value};
 
 use crate::uids::UidRejection;
 use crate::write::{NamePlace, PointErrorReason};
+
+/// A point as a line of telnet: `put sys.cpu 1356998400 42 host=web01 dc=lga`.
+pub(crate) fn line(metric: &str, timestamp: Timestamp, value: Value, tags: &[(&str, &str)]) -> String {
+    let mut line = match value {
+        Value::Int(value) => format!("put {metric} {timestamp} {value}"),
+        Value::Float(value) => format!("put {metric} {timestamp} {value}"),
+        Value::Double(value) => format!("put {metric} {timestamp} {value}"),
+    };
+    for (key, value) in tags {
+        line.push_str(&format!(" {key}={value}"));
+    }
+    line
+}
 
 /// `{host=web01, dc=lga}`.
 pub(crate) fn tag_map<'t>(tags: impl Iterator<Item = (&'t str, &'t str)>) -> String {

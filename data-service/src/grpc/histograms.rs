@@ -12,6 +12,7 @@ use oxtsdb_schema::{Histogram, HistogramCodecs, Timestamp};
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
+use super::results::caller_of;
 use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
 use crate::uids::series::SeriesRef;
@@ -34,7 +35,7 @@ pub(super) async fn write_histograms(
     service: &DataServiceHandler,
     request: Request<WriteHistogramsRequest>,
 ) -> Result<Response<WriteHistogramsResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let request = Arc::new(request.into_inner());
     let Some(codecs) = service.writer.histograms() else {
         let message = "histograms are not configured (--histograms-config)";
@@ -93,7 +94,8 @@ pub(super) async fn write_histograms(
     } else {
         let outcome = service.writer.write_histograms(&good, deadline).await;
         let outcome = outcome.map_err(|error| {
-            count_write(service, good.len() as u64, reasons.len() as u64, false);
+            let failures = failures_of(&request.series, &reasons, options.max_errors);
+            count_write(service, &caller, good.len() as u64, &failures, false);
             status::of_write(&error)
         })?;
         let failed = outcome.errors.into_iter();
@@ -101,16 +103,46 @@ pub(super) async fn write_histograms(
         outcome.written
     };
     reasons.sort_by_key(|(place, _)| *place);
-    let mut failures = Failures::new(options.max_errors);
-    for (place, reason) in &reasons {
-        failures.add_run(*place, 1, reason);
-    }
-    count_write(service, written, failures.failed(), true);
+    let failures = failures_of(&request.series, &reasons, options.max_errors);
+    count_write(service, &caller, written, &failures, true);
     Ok(Response::new(WriteHistogramsResponse {
         written,
         failed: failures.failed(),
         failures: failures_message(failures),
     }))
+}
+
+/// The failures of histograms, by their places.
+fn failures_of(
+    series: &[HistogramSeries],
+    reasons: &[(usize, Arc<PointErrorReason>)],
+    max_errors: usize,
+) -> Failures {
+    let mut failures = Failures::new(max_errors);
+    for (place, reason) in reasons {
+        failures.add_run(*place, 1, reason);
+    }
+    failures.describe(|place| {
+        let mut points = series
+            .iter()
+            .flat_map(|series| series.timestamps.iter().map(move |timestamp| (series, timestamp)));
+        let Some((series, timestamp)) = points.nth(place) else {
+            return String::new();
+        };
+        match &series.series {
+            Some(SeriesMessage::Tsuid(tsuid)) => format!("TSUID {} {timestamp}", hex::encode_upper(tsuid)),
+            Some(SeriesMessage::Name(name)) => {
+                let tags = tags_of(series);
+                let tags: String = tags
+                    .iter()
+                    .map(|(key, value)| format!(" {key}={value}"))
+                    .collect();
+                format!("{}{tags} {timestamp}", name.metric)
+            }
+            None => timestamp.to_string(),
+        }
+    });
+    failures
 }
 
 /// Checks the numbers of elements.

@@ -9,14 +9,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
+use oxtsdb_access::Identity;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::status;
 use oxtsdb_resources::outbox::outbox;
 use oxtsdb_resources::{ClientId, Outbox, SendError};
 use oxtsdb_server::deadline_of;
+use oxtsdb_server::metrics::Protocol;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
+use crate::write::Caller;
 use oxtsdb_query::{Admitted, PAUSE_AFTER};
 use oxtsdb_query::{Engine, RequestContext};
 
@@ -32,6 +35,15 @@ pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
         client: request.remote_addr().map_or(ClientId::Local, ClientId::of),
         deadline: deadline_of(request.extensions()),
     }
+}
+
+/// The caller of a call that writes points.
+pub(super) fn caller_of<T>(request: &Request<T>) -> Caller {
+    Caller::new(
+        Protocol::Grpc,
+        request.extensions().get::<Identity>(),
+        context_of(request).client,
+    )
 }
 
 /// Sends messages as fast as the client reads them; each is encoded once the outbox has accepted the one before it.

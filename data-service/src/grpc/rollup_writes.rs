@@ -10,6 +10,7 @@ use oxtsdb_schema::Value;
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
+use super::results::caller_of;
 use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
 use crate::rollup::{Aggregate, NewAggregate, RollupWriter};
@@ -23,7 +24,7 @@ pub(super) async fn write_rollups(
     service: &DataServiceHandler,
     request: Request<WriteRollupsRequest>,
 ) -> Result<Response<WriteRollupsResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let request = request.into_inner();
     let writer = RollupWriter::of(&service.engine, &service.writer);
     if !writer.is_configured() {
@@ -73,7 +74,8 @@ pub(super) async fn write_rollups(
     if !good.is_empty() {
         let outcome = writer.write(&good, deadline).await;
         let outcome = outcome.map_err(|error| {
-            count_write(service, good.len() as u64, reasons.len() as u64, false);
+            let failures = failures_of(&request.series, &reasons, options.max_errors);
+            count_write(service, &caller, good.len() as u64, &failures, false);
             status::of_write(&error)
         })?;
         written = outcome.written as u64;
@@ -89,16 +91,44 @@ pub(super) async fn write_rollups(
         reasons.extend(failed.filter_map(|(index, reason)| Some((*places.get(index)?, reason))));
     }
     reasons.sort_by_key(|(place, _)| *place);
-    let mut failures = Failures::new(options.max_errors);
-    for (place, reason) in &reasons {
-        failures.add_run(*place, 1, reason);
-    }
-    count_write(service, written, failures.failed(), true);
+    let failures = failures_of(&request.series, &reasons, options.max_errors);
+    count_write(service, &caller, written, &failures, true);
     Ok(Response::new(WriteRollupsResponse {
         written,
         failed: failures.failed(),
         failures: failures_message(failures),
     }))
+}
+
+/// The failures of values, by their places.
+fn failures_of(
+    series: &[RollupSeries],
+    reasons: &[(usize, Arc<PointErrorReason>)],
+    max_errors: usize,
+) -> Failures {
+    let mut failures = Failures::new(max_errors);
+    for (place, reason) in reasons {
+        failures.add_run(*place, 1, reason);
+    }
+    failures.describe(|place| {
+        let mut points = series
+            .iter()
+            .flat_map(|series| series.timestamps.iter().map(move |timestamp| (series, timestamp)));
+        let Some((series, timestamp)) = points.nth(place) else {
+            return String::new();
+        };
+        let metric = series.name.as_ref().map_or("", |name| &name.metric);
+        let tags = tags_of(series);
+        let tags: String = tags
+            .iter()
+            .map(|(key, value)| format!(" {key}={value}"))
+            .collect();
+        format!(
+            "{}-{} {metric}{tags} {timestamp}",
+            series.interval, series.aggregator
+        )
+    });
+    failures
 }
 
 /// Checks names and the numbers of elements.

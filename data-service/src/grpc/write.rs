@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status};
 
 pub(super) use self::columns::{MAX_COLUMN_POINTS, write_columns};
 pub(super) use self::convert::{blocks, declare, point_count};
-use self::convert::{series_blocks, series_point_count};
+use self::convert::{series_blocks, series_name, series_point_count};
 use self::encode::in_pool;
 pub(super) use self::encode::run_encoder;
 pub(super) use self::failures::RemainingFailures;
@@ -32,9 +32,11 @@ pub(super) use self::options::WriteOptions;
 use self::received::Received;
 use self::resolve::{known, resolve};
 pub use self::route::DataServer;
+use super::results::caller_of;
 use super::{DataServiceHandler, status};
 use crate::uids::series::Series;
-use crate::write::columns::{Failures, SeriesTable, encode as encode_blocks};
+use crate::write::columns::{Failures, SeriesTable, describe, encode as encode_blocks};
+use crate::write::{Caller, Example};
 
 /// Requests up to this size are decoded inline, in about a millisecond.
 const INLINE_BYTES: usize = 256 << 10;
@@ -47,10 +49,10 @@ pub(super) async fn write(
     service: &DataServiceHandler,
     request: Request<WriteRequest>,
 ) -> Result<Response<WriteResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let received = Received::of(request.into_inner());
     let known = known(&service.writer, received.points());
-    store(service, received, known, deadline).await
+    store(service, &caller, received, known, deadline).await
 }
 
 /// `Write` of a request as it was sent.
@@ -58,7 +60,7 @@ async fn write_encoded(
     service: &DataServiceHandler,
     request: Request<Bytes>,
 ) -> Result<Response<WriteResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let (message, writer) = (request.into_inner(), service.writer.clone());
     let is_large = message.len() > INLINE_BYTES;
     let decode = move || {
@@ -72,11 +74,12 @@ async fn write_encoded(
     } else {
         decode()?
     };
-    store(service, received, known, deadline).await
+    store(service, &caller, received, known, deadline).await
 }
 
 async fn store(
     service: &DataServiceHandler,
+    caller: &Caller,
     received: Received,
     known: Vec<Option<Arc<Series>>>,
     deadline: Option<Instant>,
@@ -99,13 +102,17 @@ async fn store(
         let blocks = series_blocks(received.points(), &numbers);
         encode_blocks(blocks, &rules, &mut table, batch.encoded(), &mut failures)
             .map_err(|violation| status::of_violation("", &violation))?;
+        failures.describe(|point| {
+            let blocks = series_blocks(received.points(), &numbers);
+            describe(blocks, point, |number| series_name(received.points(), number))
+        });
         batch.shrink();
         Ok((batch, failures))
     });
     let (batch, failures) = encoded.await?;
     let written = batch.points();
     let stored = service.writer.store(batch, deadline).await;
-    count_write(service, written, failures.failed(), stored.is_ok());
+    count_write(service, caller, written, &failures, stored.is_ok());
     stored.map_err(of_write)?;
     Ok(Response::new(WriteResponse {
         written,
@@ -114,14 +121,25 @@ async fn store(
     }))
 }
 
-/// Counts the points of a call or frame: `written` ones, unless the store failed, and `rejected` ones.
-pub(super) fn count_write(service: &DataServiceHandler, written: u64, rejected: u64, is_stored: bool) {
-    let counts = service.writer.counts().of(Protocol::Grpc);
+/// Counts the points of a call or frame: `written` ones, unless the store failed, and those that were rejected.
+pub(super) fn count_write(
+    service: &DataServiceHandler,
+    caller: &Caller,
+    written: u64,
+    failures: &Failures,
+    is_stored: bool,
+) {
+    let counts = service.writer.counts();
     if is_stored {
-        counts.add_batch(written, rejected);
+        counts.of(Protocol::Grpc).add_batch(written);
     } else {
-        counts.add_failed(written);
-        counts.add_rejected(rejected);
+        counts.of(Protocol::Grpc).add_failed(written);
+    }
+    for rejected in failures.rejected() {
+        counts.reject(caller, rejected.kind, rejected.points, || Example {
+            reason: rejected.reason.to_string(),
+            point: rejected.point.clone(),
+        });
     }
 }
 

@@ -26,24 +26,22 @@ use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open
 use oxtsdb_proto::data::v1::write_stream_response::{Draining, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
-use oxtsdb_query::RequestContext;
-use oxtsdb_resources::ClientId;
-use oxtsdb_server::{Shutdown, message_error};
+use oxtsdb_server::{Shutdown, deadline_of, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
 use self::prepare::{Frames, Prepared, Report, max_frame_points};
 use self::replies::{Lost, Replies, replies};
-use super::results::context_of;
+use super::results::caller_of;
 use super::write::{WriteOptions, count_write};
 use super::{DataServiceHandler, status};
-use crate::write::WriteError;
+use crate::write::{Caller, WriteError};
 
 pub(super) fn write_stream(
     service: &DataServiceHandler,
     request: Request<Streaming<WriteStreamRequest>>,
 ) -> Result<Response<BoxStream<'static, Result<WriteStreamResponse, Status>>>, Status> {
-    let RequestContext { client, deadline } = context_of(&request);
+    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let shutdown = Shutdown::of_request(request.extensions(), &service.shutdown);
     // In place of a response: a proxy that has none yet can open the stream at another server.
     if shutdown.is_draining() {
@@ -56,7 +54,7 @@ pub(super) fn write_stream(
     };
     tokio::spawn(in_request(serve(
         service,
-        client,
+        caller,
         request.into_inner(),
         deadline,
         replies,
@@ -66,13 +64,13 @@ pub(super) fn write_stream(
 
 async fn serve(
     service: DataServiceHandler,
-    client: ClientId,
+    caller: Caller,
     mut incoming: Streaming<WriteStreamRequest>,
     deadline: Option<Instant>,
     replies: Replies,
 ) {
     let opened = match open(&service, &mut incoming, deadline).await {
-        Ok(Some(open)) => Session::new(service, client, &open, deadline, replies),
+        Ok(Some(open)) => Session::new(service, caller, &open, deadline, replies),
         Ok(None) => return,
         Err(status) => Err((replies, status)),
     };
@@ -128,6 +126,7 @@ enum End {
 /// An open stream.
 struct Session {
     service: DataServiceHandler,
+    caller: Caller,
     deadline: Option<Instant>,
     replies: Replies,
     /// Away while a frame is being prepared.
@@ -141,7 +140,7 @@ struct Session {
 impl Session {
     fn new(
         service: DataServiceHandler,
-        client: ClientId,
+        caller: Caller,
         open: &Open,
         deadline: Option<Instant>,
         replies: Replies,
@@ -153,8 +152,9 @@ impl Session {
         debug!(client = open.client_name, "write stream opened");
         replies.opened(limits(&service));
         Ok(Self {
-            frames: Some(Frames::new(&service, client, options, deadline)),
+            frames: Some(Frames::new(&service, caller.client, options, deadline)),
             service,
+            caller,
             deadline,
             replies,
             preparing: None,
@@ -286,8 +286,9 @@ impl Session {
         self.unacknowledged -= report.points;
         count_write(
             &self.service,
+            &self.caller,
             report.written,
-            report.failures.failed(),
+            &report.failures,
             stored.is_ok(),
         );
         if let Err(error) = stored {

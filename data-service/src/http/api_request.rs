@@ -14,7 +14,7 @@ use crate::rollup::RollupWriter;
 use crate::text_search::TextSearch;
 use crate::tree::Trees;
 use crate::uids::{Uids, limited_engine};
-use crate::write::Writer;
+use crate::write::{Caller, Writer};
 use oxtsdb_query::{Engine, RequestContext};
 
 /// What handlers use of the service.
@@ -57,6 +57,8 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) path: &'a str,
     /// The query string.
     pub(crate) parameters: &'a Parameters,
+    /// The caller, for points that are rejected.
+    pub(crate) caller: Caller,
     /// The client, for queries.
     pub(crate) context: RequestContext,
     /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request

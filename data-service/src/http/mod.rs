@@ -85,7 +85,7 @@ use crate::settings::DataSettings;
 use crate::text_search::TextSearch;
 use crate::tree::Trees;
 use crate::uids::Uids;
-use crate::write::Writer;
+use crate::write::{Caller, Writer};
 use oxtsdb_query::{Engine, RequestContext};
 
 /// All endpoints; the first that matches a path handles it.
@@ -421,6 +421,7 @@ impl Inner {
         };
         let result = (operation.handler)(ApiRequest {
             parts,
+            caller: Caller::new(Protocol::Http, Some(&identity), context.client),
             method: &method,
             path: &path,
             parameters,

@@ -31,6 +31,7 @@ use crate::http::query::bounded::FirstOf;
 use crate::http::query::scalar::{Text, Whole};
 use crate::http::reply::Reply;
 use crate::rollup::{Aggregate, AggregateError, NewAggregate};
+use crate::write::{Example, RejectionKind};
 
 /// Values of a request.
 const MAX_VALUES: usize = 100_000;
@@ -60,6 +61,7 @@ type Values = FirstOf<Option<JsonValue>, MAX_VALUES>;
 pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
+        caller,
         parameters,
         mut body,
         ..
@@ -72,7 +74,9 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     // Two bytes and a comma are a value.
     let most = (body.bytes.len() / 3 + 1).min(MAX_VALUES);
     body.charge(body.bytes.len() * 2 + most * VALUE_BYTES).await?;
-    let values = of_content(body.bytes.clone(), parts.writer.compute(), parse).await?;
+    let values = of_content(body.bytes.clone(), parts.writer.compute(), parse)
+        .await
+        .inspect_err(|error| outcome::reject_body(counters, &caller, error, &body.bytes))?;
     if values.count == 0 {
         return Err(HttpError::bad_request("No datapoints found in content"));
     }
@@ -85,19 +89,19 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     }
     let deadline = flags.deadline();
     let mut outcome = Outcome::default();
-    for (chunk, values) in values.kept.chunks(WRITE_VALUES).enumerate() {
-        let mut places = Vec::with_capacity(values.len());
-        let mut good = Vec::with_capacity(values.len());
-        for (index, value) in values.iter().enumerate() {
+    for (chunk, chunk_values) in values.kept.chunks(WRITE_VALUES).enumerate() {
+        let mut places = Vec::with_capacity(chunk_values.len());
+        let mut good = Vec::with_capacity(chunk_values.len());
+        for (index, value) in chunk_values.iter().enumerate() {
             let place = chunk * WRITE_VALUES + index;
             match check(value.as_ref()) {
                 Ok(value) => {
                     places.push(place);
                     good.push(value);
                 }
-                Err(text) => {
+                Err((kind, text)) => {
                     Counters::count(&counters.illegal_arguments);
-                    counters.ingest(Protocol::Http).add_rejected(1);
+                    counters.reject(&caller, kind, || example(&text, value.as_ref()));
                     outcome.fail(flags, place, text);
                 }
             }
@@ -119,12 +123,13 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
             }
         };
         outcome.success += written.written;
-        let rejected = written.invalid.len() + written.unresolved.len();
-        let ingest = counters.ingest(Protocol::Http);
-        ingest.add_batch(written.written as u64, rejected as u64);
+        counters.ingest(Protocol::Http).add_batch(written.written as u64);
         let place = |index: usize| places.get(index).copied().unwrap_or_default();
         for (index, error) in written.invalid {
             Counters::count(&counters.illegal_arguments);
+            counters.reject(&caller, RejectionKind::Rollup, || {
+                example(&error.to_string(), sent(&values.kept, place(index)))
+            });
             let text = match error {
                 AggregateError::NoSuchInterval { .. } => "Unexpected exception".to_owned(),
                 error => error.to_string(),
@@ -138,13 +143,31 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
                 .map(|value| value.tags.as_slice())
                 .unwrap_or_default();
             let text = outcome::rejection_text(Rejection::of(&error.reason, tags), counters);
+            counters.reject(&caller, RejectionKind::from(&*error.reason), || {
+                example(&text, sent(&values.kept, place(error.index)))
+            });
             outcome.fail(flags, place(error.index), text);
         }
     }
     outcome.details.sort_by_key(|(place, _)| *place);
     outcome::reply(&outcome, flags, |out, place| {
-        write_value(out, values.kept.get(place).and_then(Option::as_ref));
+        write_value(out, sent(&values.kept, place));
     })
+}
+
+/// A value by its place in the body.
+fn sent(values: &[Option<JsonValue>], place: usize) -> Option<&JsonValue> {
+    values.get(place).and_then(Option::as_ref)
+}
+
+/// A rejected value for the log.
+fn example(reason: &str, value: Option<&JsonValue>) -> Example {
+    let mut json = Vec::new();
+    write_value(&mut json, value);
+    Example {
+        reason: reason.to_owned(),
+        point: String::from_utf8_lossy(&json).into_owned(),
+    }
 }
 
 /// One value, or an array of them.
@@ -163,47 +186,55 @@ fn parse(content: &[u8]) -> Result<Values, HttpError> {
 }
 
 /// Checks a value in OpenTSDB's order.
-fn check(value: Option<&JsonValue>) -> Result<NewAggregate<'_>, String> {
+fn check(value: Option<&JsonValue>) -> Result<NewAggregate<'_>, (RejectionKind, String)> {
+    use RejectionKind as Kind;
+    let rule = |kind: Kind, text: &str| (kind, text.to_owned());
     let Some(json) = value else {
-        return Err("Unexpected null datapoint encountered in set.".to_owned());
+        return Err(rule(
+            Kind::Malformed,
+            "Unexpected null datapoint encountered in set.",
+        ));
     };
     fn named(text: Option<&Text>) -> Option<&str> {
         text.map(|text| text.0.as_str()).filter(|text| !text.is_empty())
     }
-    let metric = named(json.metric.as_ref()).ok_or("Metric name was empty")?;
+    let metric = named(json.metric.as_ref()).ok_or_else(|| rule(Kind::Name, "Metric name was empty"))?;
     let timestamp = json.timestamp.map_or(0, |time| time.0);
     if timestamp <= 0 {
-        return Err("Invalid timestamp".to_owned());
+        return Err(rule(Kind::Timestamp, "Invalid timestamp"));
     }
+    let no_number = || rule(Kind::Value, "Unable to parse value to a number");
     let text: Text = match &json.value {
-        Some(value) if value.get() != "null" => {
-            serde_json::from_str(value.get()).map_err(|_| "Unable to parse value to a number")?
-        }
+        Some(value) if value.get() != "null" => serde_json::from_str(value.get()).map_err(|_| no_number())?,
         _ => Text::default(),
     };
     if text.0.is_empty() {
-        return Err("Empty value".to_owned());
+        return Err(rule(Kind::Value, "Empty value"));
     }
     let tags = json.tags.as_ref().filter(|tags| !tags.is_empty());
-    let tags = tags.ok_or("Missing tags")?;
+    let tags = tags.ok_or_else(|| rule(Kind::Tags, "Missing tags"))?;
     let aggregate = Aggregate {
         interval: named(json.interval.as_ref()),
         aggregator: named(json.aggregator.as_ref()),
         group_by: named(json.group_by_aggregator.as_ref()),
     };
     if aggregate.group_by.is_none() {
-        aggregate.interval.ok_or("Missing interval")?;
-        aggregate.aggregator.ok_or("Missing aggregator")?;
+        aggregate
+            .interval
+            .ok_or_else(|| rule(Kind::Rollup, "Missing interval"))?;
+        aggregate
+            .aggregator
+            .ok_or_else(|| rule(Kind::Rollup, "Missing aggregator"))?;
     }
     let value: Value = parse_http(&text.0).map_err(|error| match error {
-        ValueTextError::Value(error) => point_text::not_finite(&error, metric, timestamp),
-        _ => "Unable to parse value to a number".to_owned(),
+        ValueTextError::Value(error) => (Kind::Value, point_text::not_finite(&error, metric, timestamp)),
+        _ => no_number(),
     })?;
-    let tags: Result<Vec<_>, String> = tags
+    let tags: Result<Vec<_>, _> = tags
         .iter()
         .map(|(key, value)| match value {
             Some(value) => Ok((key.as_str(), value.0.as_str())),
-            None => Err(point_text::null_name(NameOf::TagValue(key))),
+            None => Err((Kind::Name, point_text::null_name(NameOf::TagValue(key)))),
         })
         .collect();
     Ok(NewAggregate {

@@ -19,6 +19,7 @@ use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError, Timestamp, histo
 use super::lines::{Command, next_word, parse_tags};
 use crate::front::histogram_text::{self, DISABLED, SentError, decode_base64};
 use crate::front::point_text;
+use crate::write::RejectionKind as Kind;
 
 /// A histogram.
 #[derive(Debug, PartialEq)]
@@ -37,7 +38,7 @@ pub(super) fn parse<'a>(
     codecs: Option<&HistogramCodecs>,
 ) -> Result<HistogramLine<'a>, Command<'a>> {
     let Some(codecs) = codecs else {
-        return Err(illegal(DISABLED));
+        return Err(illegal(Kind::Histogram, DISABLED));
     };
     let (metric, words) = next_word(words);
     let (timestamp_text, words) = next_word(words);
@@ -46,24 +47,27 @@ pub(super) fn parse<'a>(
         (metric, timestamp_text, first, words)
     else {
         let got = [metric, timestamp_text, first].iter().flatten().count();
-        return Err(illegal(format_args!(
-            "not enough arguments (need least 5, got {got})"
-        )));
+        return Err(illegal(
+            Kind::Malformed,
+            format_args!("not enough arguments (need least 5, got {got})"),
+        ));
     };
     if metric.is_empty() {
-        return Err(illegal("empty metric name"));
+        return Err(illegal(Kind::Name, "empty metric name"));
     }
     let timestamp = match Timestamp::parse_telnet(timestamp_text) {
         Ok(timestamp) => Ok(timestamp),
         Err(TimestampTextError::NotAnInteger(error)) => {
-            return Err(Command::InvalidValue(format!(
-                "histogram: invalid value: {error}\n"
-            )));
+            let text = format!("histogram: invalid value: {error}\n");
+            return Err(Command::InvalidValue(Kind::Timestamp, text));
         }
         Err(TimestampTextError::Timestamp(TimestampError::TooLate { value })) => Err(value),
         Err(TimestampTextError::Timestamp(_)) => {
             let number = parse_integer(&timestamp_text.replace('.', "")).unwrap_or(0);
-            return Err(illegal(format_args!("invalid timestamp: {number}")));
+            return Err(illegal(
+                Kind::Timestamp,
+                format_args!("invalid timestamp: {number}"),
+            ));
         }
     };
     let id = first.parse::<i32>().ok();
@@ -75,14 +79,14 @@ pub(super) fn parse<'a>(
         None => (first, Some(tags)),
     };
     if payload.is_empty() {
-        return Err(illegal("empty histogram value"));
+        return Err(illegal(Kind::Histogram, "empty histogram value"));
     }
     let mut tags = Vec::new();
     if let Some(words) = tag_words {
         // The texts of its errors begin with the command.
         parse_tags(&mut tags, words).map_err(|command| match command {
-            Command::IllegalArgument(text) => {
-                Command::IllegalArgument(format!("histogram{}", text.trim_start_matches("put")))
+            Command::IllegalArgument(kind, text) => {
+                Command::IllegalArgument(kind, format!("histogram{}", text.trim_start_matches("put")))
             }
             other => other,
         })?;
@@ -94,7 +98,8 @@ pub(super) fn parse<'a>(
     let value = codecs.encode_cell(&histogram).map_err(storage)?;
     let timestamp = timestamp.map_err(|number| {
         let tags = tags.iter().copied();
-        storage(point_text::bad_timestamp_of(number, metric, tags, &value, 0))
+        let text = point_text::bad_timestamp_of(number, metric, tags, &value, 0);
+        Command::IllegalArgument(Kind::Timestamp, hbase_error(text))
     })?;
     Ok(HistogramLine {
         metric,
@@ -115,13 +120,17 @@ fn of_bytes<'a>(codecs: &HistogramCodecs, id: i32, payload: &str) -> Result<Hist
     })
 }
 
-fn illegal<'a>(rule: impl Display) -> Command<'a> {
-    Command::IllegalArgument(format!("histogram: illegal argument: {rule}\n"))
+fn illegal<'a>(kind: Kind, rule: impl Display) -> Command<'a> {
+    Command::IllegalArgument(kind, format!("histogram: illegal argument: {rule}\n"))
 }
 
 /// OpenTSDB reports what it finds while it stores as an error of HBase.
 fn storage<'a>(error: impl Display) -> Command<'a> {
-    Command::IllegalArgument(format!("histogram: HBase error: {error}\n"))
+    Command::IllegalArgument(Kind::Histogram, hbase_error(error))
+}
+
+fn hbase_error(error: impl Display) -> String {
+    format!("histogram: HBase error: {error}\n")
 }
 
 #[cfg(test)]

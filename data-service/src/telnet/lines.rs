@@ -24,6 +24,7 @@ use super::histogram::{self, HistogramLine};
 use super::rollup;
 use crate::front::point_text;
 use crate::rollup::NewAggregate;
+use crate::write::RejectionKind;
 
 /// Tags that are parsed of one point. The writer rejects points with fewer tags than that.
 const MAX_TAGS_READ: usize = 256;
@@ -62,6 +63,8 @@ pub(crate) struct PutLine<'a> {
 pub(crate) struct OtherLine<'a> {
     /// Points of lines before it.
     pub(crate) points_before: usize,
+    /// The line, without its end.
+    pub(crate) line: &'a str,
     /// Its command.
     pub(crate) command: Command<'a>,
 }
@@ -82,9 +85,9 @@ pub(crate) enum Command<'a> {
     /// A valid `rollup`.
     Rollup(NewAggregate<'a>),
     /// A `put` whose timestamp or value is not a number; the reply.
-    InvalidValue(String),
+    InvalidValue(RejectionKind, String),
     /// A `put` that breaks another rule; the reply.
-    IllegalArgument(String),
+    IllegalArgument(RejectionKind, String),
     /// An unknown command.
     Unknown(&'a str),
 }
@@ -145,6 +148,7 @@ pub(crate) fn parse<'a>(
         };
         batch.others.push(OtherLine {
             points_before: batch.points.len(),
+            line,
             command,
         });
     }
@@ -180,43 +184,45 @@ impl<'a> Batch<'a> {
             (metric, timestamp_text, value_text, words)
         else {
             let got = [metric, timestamp_text, value_text].iter().flatten().count();
-            return Err(rejected(format_args!(
-                "not enough arguments (need least 4, got {got})"
-            )));
+            let kind = RejectionKind::Malformed;
+            return Err(rejected(
+                kind,
+                format_args!("not enough arguments (need least 4, got {got})"),
+            ));
         };
         if metric.is_empty() {
-            return Err(rejected("empty metric name"));
+            return Err(rejected(RejectionKind::Name, "empty metric name"));
         }
         let timestamp = match Timestamp::parse_telnet(timestamp_text) {
             Ok(timestamp) => Ok(timestamp),
-            Err(TimestampTextError::NotAnInteger(error)) => return Err(not_a_number(error)),
+            Err(TimestampTextError::NotAnInteger(error)) => {
+                return Err(not_a_number(RejectionKind::Timestamp, error));
+            }
             Err(TimestampTextError::Timestamp(TimestampError::TooLate { value })) => Err(value),
             Err(TimestampTextError::Timestamp(_)) => {
                 let number = timestamp_text.replace('.', "");
                 let number = parse_integer(&number).unwrap_or(0);
-                return Err(rejected(format_args!("invalid timestamp: {number}")));
+                let kind = RejectionKind::Timestamp;
+                return Err(rejected(kind, format_args!("invalid timestamp: {number}")));
             }
         };
         if value_text.is_empty() {
-            return Err(rejected("empty value"));
+            return Err(rejected(RejectionKind::Value, "empty value"));
         }
         parse_tags(&mut self.tags, tags)?;
         let value = parse_telnet(value_text).map_err(|error| match error {
             ValueTextError::Value(error) => {
                 let timestamp = timestamp.map_or_else(|number| number.to_string(), |t| t.to_string());
-                rejected(point_text::not_finite(&error, metric, timestamp))
+                let text = point_text::not_finite(&error, metric, timestamp);
+                rejected(RejectionKind::Value, text)
             }
-            error => not_a_number(error),
+            error => not_a_number(RejectionKind::Value, error),
         })?;
         let tags = start..self.tags.len();
         let timestamp = timestamp.map_err(|number| {
             let tags = self.tags.get(tags.clone()).unwrap_or_default();
-            rejected(point_text::bad_timestamp(
-                number,
-                metric,
-                tags.iter().copied(),
-                &value,
-            ))
+            let text = point_text::bad_timestamp(number, metric, tags.iter().copied(), &value);
+            rejected(RejectionKind::Timestamp, text)
         })?;
         Ok(PutLine {
             metric,
@@ -250,14 +256,15 @@ fn parse_tag<'a>(tags: &mut Vec<(&'a str, &'a str)>, start: usize, tag: &'a str)
         .split_once('=')
         .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
     let Some((key, value)) = pair else {
-        return Err(rejected(format_args!("invalid tag: {tag}")));
+        return Err(rejected(RejectionKind::Tags, format_args!("invalid tag: {tag}")));
     };
     let mine = tags.get(start..).unwrap_or_default();
     match mine.iter().find(|(name, _)| *name == key) {
         Some((_, same)) if *same == value => Ok(()),
         Some(_) => {
             let tags = point_text::tag_map(mine.iter().copied());
-            Err(rejected(format_args!("duplicate tag: {tag}, tags={tags}")))
+            let kind = RejectionKind::Tags;
+            Err(rejected(kind, format_args!("duplicate tag: {tag}, tags={tags}")))
         }
         None => {
             // If the limit of lines is large, the search above would take quadratic time.
@@ -295,12 +302,12 @@ pub(crate) fn illegal(rule: impl std::fmt::Display) -> String {
     format!("put: illegal argument: {rule}\n")
 }
 
-fn rejected<'a>(rule: impl std::fmt::Display) -> Command<'a> {
-    Command::IllegalArgument(illegal(rule))
+fn rejected<'a>(kind: RejectionKind, rule: impl std::fmt::Display) -> Command<'a> {
+    Command::IllegalArgument(kind, illegal(rule))
 }
 
-fn not_a_number<'a>(error: impl std::fmt::Display) -> Command<'a> {
-    Command::InvalidValue(format!("put: invalid value: {error}\n"))
+fn not_a_number<'a>(kind: RejectionKind, error: impl std::fmt::Display) -> Command<'a> {
+    Command::InvalidValue(kind, format!("put: invalid value: {error}\n"))
 }
 
 #[cfg(test)]

@@ -41,8 +41,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_access::{AccessControl, Identity};
+use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
+use oxtsdb_server::metrics::Protocol;
 use oxtsdb_server::telemetry::called_by;
 use tokio::io::AsyncWriteExt as _;
 
@@ -51,7 +53,7 @@ use self::session::{Session, SessionOptions, Writers};
 use crate::front::counters::Counters;
 use crate::rollup::RollupWriter;
 use crate::settings::DataSettings;
-use crate::write::Writer;
+use crate::write::{Caller, Writer};
 
 /// Bytes of lines that a connection may have in flight; the last batch may go over it.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -126,7 +128,9 @@ impl Telnet {
                 None => self.rollups.clone(),
             },
         };
-        let session = Session::new(&writers, &self.counters, self.options, served, stream, connection);
+        let client = ClientId::of(connection.peer());
+        let caller = Caller::new(Protocol::Telnet, None, client);
+        let session = Session::new(&writers, &self.counters, caller, self.options, served, stream);
         let serving = session.run(&shutdown, connection);
         let Some(record) = self.counters.requests().connection(connection.peer()) else {
             return serving.await;

@@ -7,10 +7,11 @@ use oxtsdb_server::metrics::Protocol;
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::front::point_text::{self, Rejection};
-use crate::rollup::NewAggregate;
+use crate::rollup::{AggregateError, NewAggregate};
 use crate::telnet::histogram::HistogramLine;
 use crate::telnet::lines::{self, Command, OtherLine};
-use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
+use crate::telnet::rollup;
+use crate::write::{Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError};
 
 /// Codes of lines in the metrics.
 pub(super) const OK: &str = "ok";
@@ -25,7 +26,7 @@ const HELP: &str = "available commands: stats dropcaches version exit help put r
 /// has the replies to histograms and rollups that were not stored, by their places among `others`.
 pub(super) fn reply_to_lines(
     replies: &mut Vec<u8>,
-    counters: &Counters,
+    (counters, caller): (&Counters, &Caller),
     points: &[NewPoint<'_>],
     mut rejected: Vec<PointError>,
     others: &[OtherLine<'_>],
@@ -35,7 +36,12 @@ pub(super) fn reply_to_lines(
     let mut rejected = rejected.iter().peekable();
     for (place, other) in others.iter().enumerate() {
         while let Some(error) = rejected.next_if(|error| error.index < other.points_before) {
-            reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
+            reply_to_rejected_point(
+                replies,
+                (counters, caller),
+                points.get(error.index),
+                &error.reason,
+            );
         }
         let (method, code) = method_and_code(&other.command);
         if !others_rejected.contains_key(&place) {
@@ -46,11 +52,11 @@ pub(super) fn reply_to_lines(
             Command::Help => replies.extend_from_slice(HELP.as_bytes()),
             Command::DropCaches => replies.extend_from_slice(b"Caches dropped.\n"),
             Command::Stats => write_statistics(replies, &counters.statistics()),
-            Command::InvalidValue(text) | Command::IllegalArgument(text) => {
+            Command::InvalidValue(kind, text) | Command::IllegalArgument(kind, text) => {
                 Counters::count(&counters.puts);
-                counters.ingest(Protocol::Telnet).add_rejected(1);
+                counters.reject(caller, *kind, || example(text, other.line));
                 let counter = match other.command {
-                    Command::InvalidValue(_) => &counters.invalid_values,
+                    Command::InvalidValue(..) => &counters.invalid_values,
                     _ => &counters.illegal_arguments,
                 };
                 Counters::count(counter);
@@ -62,22 +68,29 @@ pub(super) fn reply_to_lines(
             }
             Command::Unknown(command) => {
                 let text = format!("unknown command: {command}.  Try `help'.\n");
+                counters.reject_text(caller, || example(&text, other.line));
                 replies.extend_from_slice(text.as_bytes());
             }
         }
     }
     for error in rejected {
-        reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
+        reply_to_rejected_point(
+            replies,
+            (counters, caller),
+            points.get(error.index),
+            &error.reason,
+        );
     }
 }
 
 fn reply_to_rejected_point(
     replies: &mut Vec<u8>,
-    counters: &Counters,
+    (counters, caller): (&Counters, &Caller),
     point: Option<&NewPoint<'_>>,
     reason: &PointErrorReason,
 ) {
     let (metric, tags) = point.map_or(("", &[][..]), |point| (point.metric, point.tags));
+    let kind = RejectionKind::from(reason);
     let reason = Rejection::of(reason, tags);
     count_rejected(counters, "put", &reason);
     let (counter, text) = match reason {
@@ -93,53 +106,64 @@ fn reply_to_rejected_point(
         Rejection::Storage(text) => (&counters.storage_errors, format!("put: HBase error: {text}\n")),
     };
     Counters::count(counter);
+    counters.reject(caller, kind, || {
+        let line =
+            point.map(|point| point_text::line(point.metric, point.timestamp, point.value, point.tags));
+        example(&text, &line.unwrap_or_default())
+    });
     replies.extend_from_slice(text.as_bytes());
 }
 
 /// The reply to a histogram that was not stored.
 pub(super) fn reply_to_rejected_histogram(
-    counters: &Counters,
-    line: &HistogramLine<'_>,
+    (counters, caller): (&Counters, &Caller),
+    (line, text): (&HistogramLine<'_>, &str),
     reason: &PointErrorReason,
 ) -> String {
+    let kind = RejectionKind::from(reason);
     let reason = Rejection::of(reason, &line.tags);
     count_rejected(counters, "histogram", &reason);
     // OpenTSDB resolves names while it stores, so that all errors are those of the store.
-    let (counter, text) = match reason {
+    let (counter, rule) = match reason {
         Rejection::NoTags => (&counters.illegal_arguments, point_text::no_tags(line.metric)),
-        Rejection::Rule(text) => (&counters.illegal_arguments, text),
+        Rejection::Rule(rule) => (&counters.illegal_arguments, rule),
         Rejection::UnknownName { kind, name } => (
             &counters.unknown_metrics,
             format!("No such name for '{kind}': '{name}'"),
         ),
-        Rejection::Storage(text) => (&counters.storage_errors, text),
+        Rejection::Storage(rule) => (&counters.storage_errors, rule),
     };
+    let reply = format!("histogram: HBase error: {rule}\n");
     Counters::count(counter);
-    format!("histogram: HBase error: {text}\n")
+    counters.reject(caller, kind, || example(&reply, text));
+    reply
 }
 
 /// The reply to a rollup whose series could not be resolved.
 pub(super) fn reply_to_rejected_rollup(
-    counters: &Counters,
-    line: &NewAggregate<'_>,
+    (counters, caller): (&Counters, &Caller),
+    (line, text): (&NewAggregate<'_>, &str),
     reason: &PointErrorReason,
 ) -> String {
+    let point_kind = RejectionKind::from(reason);
     let reason = Rejection::of(reason, &line.tags);
     count_rejected(counters, "rollup", &reason);
-    let (counter, text) = match reason {
+    let (counter, rule) = match reason {
         Rejection::NoTags => (
             &counters.illegal_arguments,
             format!("illegal argument: {}", point_text::no_tags(line.metric)),
         ),
-        Rejection::Rule(text) => (&counters.illegal_arguments, format!("illegal argument: {text}")),
+        Rejection::Rule(rule) => (&counters.illegal_arguments, format!("illegal argument: {rule}")),
         Rejection::UnknownName { kind, name } => (
             &counters.unknown_metrics,
             format!("unknown metric: No such name for '{kind}': '{name}'"),
         ),
-        Rejection::Storage(text) => (&counters.storage_errors, format!("HBase error: {text}")),
+        Rejection::Storage(rule) => (&counters.storage_errors, format!("HBase error: {rule}")),
     };
     Counters::count(counter);
-    format!("rollup: {text}\n")
+    let reply = format!("rollup: {rule}\n");
+    counters.reject(caller, point_kind, || example(&reply, text));
+    reply
 }
 
 /// Replies to a write that failed as a whole.
@@ -161,9 +185,15 @@ pub(super) fn reply_to_failed_write(
 }
 
 /// Replies to a line of more than `max` bytes.
-pub(super) fn reply_to_long_line(replies: &mut Vec<u8>, counters: &Counters, max: usize) {
+pub(super) fn reply_to_long_line(
+    replies: &mut Vec<u8>,
+    (counters, caller): (&Counters, &Caller),
+    max: usize,
+    line: &str,
+) {
     count_lines(counters, "other", ILLEGAL_ARGUMENT, 1);
     let text = format!("error: line is too long, at most {max} bytes are allowed; closing\n");
+    counters.reject_text(caller, || example(&text, line));
     replies.extend_from_slice(text.as_bytes());
 }
 
@@ -176,8 +206,8 @@ pub(super) fn method_and_code(command: &Command<'_>) -> (&'static str, &'static 
         Command::Stats => ("stats", OK),
         Command::Histogram(_) => ("histogram", OK),
         Command::Rollup(_) => ("rollup", OK),
-        Command::InvalidValue(_) => ("put", INVALID_VALUE),
-        Command::IllegalArgument(_) => ("put", ILLEGAL_ARGUMENT),
+        Command::InvalidValue(..) => ("put", INVALID_VALUE),
+        Command::IllegalArgument(..) => ("put", ILLEGAL_ARGUMENT),
         Command::Unknown(_) => ("other", "unknown_command"),
     }
 }
@@ -193,15 +223,28 @@ pub(super) fn count_failed(counters: &Counters, method: &'static str, lines: usi
     count_lines(counters, method, STORAGE_ERROR, lines as u64);
 }
 
-/// Counts rollups that break a rule.
-pub(super) fn count_invalid(counters: &Counters, method: &'static str, lines: usize) {
-    Counters::add(&counters.illegal_arguments, lines);
-    counters.ingest(Protocol::Telnet).add_rejected(lines as u64);
-    count_lines(counters, method, ILLEGAL_ARGUMENT, lines as u64);
+/// The reply to a rollup that breaks a rule.
+pub(super) fn reply_to_invalid_rollup(
+    (counters, caller): (&Counters, &Caller),
+    line: &str,
+    error: &AggregateError,
+) -> String {
+    Counters::count(&counters.illegal_arguments);
+    count_lines(counters, "rollup", ILLEGAL_ARGUMENT, 1);
+    let reply = rollup::reply_to_invalid(error);
+    counters.reject(caller, RejectionKind::Rollup, || example(&reply, line));
+    reply
+}
+
+/// A rejected line for the log; the reply to it is the reason.
+fn example(reply: &str, line: &str) -> Example {
+    Example {
+        reason: reply.to_owned(),
+        point: line.to_owned(),
+    }
 }
 
 fn count_rejected(counters: &Counters, method: &'static str, reason: &Rejection) {
-    counters.ingest(Protocol::Telnet).add_rejected(1);
     let code = match reason {
         Rejection::NoTags | Rejection::Rule(_) => ILLEGAL_ARGUMENT,
         Rejection::UnknownName { .. } => UNKNOWN_NAME,

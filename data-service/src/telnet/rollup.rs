@@ -15,6 +15,7 @@ use oxtsdb_schema::rollup::AggregateWord;
 
 use super::lines::{Batch, Command, PutLine, next_word};
 use crate::rollup::{Aggregate, AggregateError, NewAggregate};
+use crate::write::RejectionKind as Kind;
 
 /// Parses the words behind `rollup`.
 pub(super) fn parse<'a>(words: Option<&'a str>) -> Result<NewAggregate<'a>, Command<'a>> {
@@ -26,12 +27,13 @@ pub(super) fn parse<'a>(words: Option<&'a str>) -> Result<NewAggregate<'a>, Comm
         count += 1;
     }
     let Some(first) = first.filter(|_| count == 5) else {
-        return Err(illegal(format_args!(
-            "not enough arguments (need least 7, got {count})"
-        )));
+        return Err(illegal(
+            Kind::Malformed,
+            format_args!("not enough arguments (need least 7, got {count})"),
+        ));
     };
     if first.is_empty() {
-        return Err(illegal("Missing interval or aggregator"));
+        return Err(illegal(Kind::Rollup, "Missing interval or aggregator"));
     }
     let mut batch = Batch::default();
     let PutLine {
@@ -81,14 +83,14 @@ pub(super) fn reply_to_invalid(error: &AggregateError) -> String {
 fn of_rollup(command: Command<'_>) -> Command<'_> {
     let renamed = |text: String| format!("rollup{}", text.trim_start_matches("put"));
     match command {
-        Command::InvalidValue(text) => Command::InvalidValue(renamed(text)),
-        Command::IllegalArgument(text) => Command::IllegalArgument(renamed(text)),
+        Command::InvalidValue(kind, text) => Command::InvalidValue(kind, renamed(text)),
+        Command::IllegalArgument(kind, text) => Command::IllegalArgument(kind, renamed(text)),
         other => other,
     }
 }
 
-fn illegal<'a>(rule: impl Display) -> Command<'a> {
-    Command::IllegalArgument(format!("rollup: illegal argument: {rule}\n"))
+fn illegal<'a>(kind: Kind, rule: impl Display) -> Command<'a> {
+    Command::IllegalArgument(kind, format!("rollup: illegal argument: {rule}\n"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::FutureExt as _;
 use memchr::memrchr;
-use oxtsdb_resources::{ClientId, MemoryError, Reservation};
+use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
 use oxtsdb_server::metrics::Protocol;
@@ -22,15 +22,14 @@ use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
 use super::puts::{self, Puts};
 use super::replies::{
-    OK, count_failed, count_invalid, method_and_code, reply_to_failed_write, reply_to_lines,
+    OK, count_failed, method_and_code, reply_to_failed_write, reply_to_invalid_rollup, reply_to_lines,
     reply_to_long_line, reply_to_rejected_histogram, reply_to_rejected_rollup,
 };
-use super::rollup;
 use super::served::Served;
 use crate::front::counters::Counters;
 use crate::rollup::{NewAggregate, RollupWriter};
 use crate::uids::series::SeriesRef;
-use crate::write::{NewHistogram, NewPoint, WriteError, Writer};
+use crate::write::{Caller, NewHistogram, NewPoint, WriteError, Writer};
 
 /// The smallest and the largest read.
 const MIN_READ_BYTES: usize = 4 << 10;
@@ -71,6 +70,7 @@ pub(super) struct Session<'a> {
     histograms: &'a Writer,
     rollups: &'a RollupWriter,
     counters: &'a Counters,
+    caller: Caller,
     options: SessionOptions,
     served: Served,
     stream: ClientStream,
@@ -94,26 +94,26 @@ impl<'a> Session<'a> {
     pub(super) fn new(
         writers: &'a Writers,
         counters: &'a Counters,
+        caller: Caller,
         options: SessionOptions,
         served: Served,
         stream: ClientStream,
-        connection: &Connection,
     ) -> Self {
         let writer = &writers.points;
+        let memory = writer.memory_of(caller.client).empty_reservation();
         Session {
             writer,
             histograms: &writers.histograms,
             rollups: &writers.rollups,
             counters,
+            caller,
             options,
             served,
             stream,
             in_flight: InFlight::default(),
             replies: Vec::new(),
             sent: Ok(()),
-            memory: writer
-                .memory_of(ClientId::of(connection.peer()))
-                .empty_reservation(),
+            memory,
         }
     }
 
@@ -253,7 +253,8 @@ impl<'a> Session<'a> {
         }
         if input.len() > self.options.max_line_bytes {
             self.settle().await;
-            reply_to_long_line(&mut self.replies, self.counters, self.options.max_line_bytes);
+            let (max, line) = (self.options.max_line_bytes, latin1(input));
+            reply_to_long_line(&mut self.replies, (self.counters, &self.caller), max, &line);
             return Progress::Ended;
         }
         match self.sent {
@@ -310,7 +311,9 @@ impl<'a> Session<'a> {
                 self.settle().await;
                 self.store(&points_of(&batch), &batch.others).await;
                 if batch.too_long {
-                    reply_to_long_line(&mut self.replies, counters, max_line_bytes);
+                    let line = text.get(batch.read..).and_then(|rest| rest.lines().next());
+                    let line = line.unwrap_or_default();
+                    reply_to_long_line(&mut self.replies, (counters, &self.caller), max_line_bytes, line);
                 }
                 self.send().await;
                 if batch.too_long || batch.exit {
@@ -379,7 +382,7 @@ impl<'a> Session<'a> {
         let counters = self.counters;
         match result {
             BatchResult::Stored(points, begun) => {
-                counters.ingest(Protocol::Telnet).add_batch(points as u64, 0);
+                counters.ingest(Protocol::Telnet).add_batch(points as u64);
                 counters
                     .requests()
                     .count(Protocol::Telnet, "put", OK, points as u64);
@@ -434,14 +437,15 @@ impl<'a> Session<'a> {
         };
         if failure.is_none() && !points.is_empty() {
             let stored = (points.len() - rejected.len()) as u64;
-            counters.ingest(Protocol::Telnet).add_batch(stored, 0);
+            counters.ingest(Protocol::Telnet).add_batch(stored);
             counters.requests().count(Protocol::Telnet, "put", OK, stored);
             counters.requests().observe(Protocol::Telnet, "put", begun);
         }
         if others.iter().any(|other| other.command == Command::DropCaches) {
             self.writer.drop_caches().await;
         }
-        reply_to_lines(replies, counters, points, rejected, others, &others_rejected);
+        let of = (counters, &self.caller);
+        reply_to_lines(replies, of, points, rejected, others, &others_rejected);
         for other in others {
             let (method, _) = method_and_code(&other.command);
             counters.requests().observe(Protocol::Telnet, method, begun);
@@ -458,12 +462,12 @@ impl<'a> Session<'a> {
                 .iter()
                 .enumerate()
                 .filter_map(|(place, other)| match &other.command {
-                    Command::Histogram(line) => Some((place, line)),
+                    Command::Histogram(line) => Some((place, (line, other.line))),
                     _ => None,
                 })
         };
         let new: Vec<NewHistogram<'_>> = lines()
-            .map(|(_, line)| NewHistogram {
+            .map(|(_, (line, _))| NewHistogram {
                 series: SeriesRef::Names {
                     metric: line.metric,
                     tags: &line.tags,
@@ -479,13 +483,13 @@ impl<'a> Session<'a> {
         match patient_write::write_histograms(self.histograms, &new).await {
             Ok(outcome) => {
                 let stored = new.len() - outcome.errors.len();
-                self.counters.ingest(Protocol::Telnet).add_batch(stored as u64, 0);
+                self.counters.ingest(Protocol::Telnet).add_batch(stored as u64);
                 let lines: Vec<_> = lines().collect();
                 let failed = outcome.errors.iter().filter_map(|error| {
                     let (place, line) = lines.get(error.index)?;
                     Some((
                         *place,
-                        reply_to_rejected_histogram(self.counters, line, &error.reason),
+                        reply_to_rejected_histogram((self.counters, &self.caller), *line, &error.reason),
                     ))
                 });
                 failed.collect()
@@ -521,18 +525,17 @@ impl<'a> Session<'a> {
             }
         };
         let ingest = self.counters.ingest(Protocol::Telnet);
-        ingest.add_batch(outcome.written as u64, 0);
-        count_invalid(self.counters, "rollup", outcome.invalid.len());
-        let invalid = outcome
-            .invalid
-            .iter()
-            .filter_map(|(index, error)| Some((*places.get(*index)?, rollup::reply_to_invalid(error))));
+        ingest.add_batch(outcome.written as u64);
+        let of = (self.counters, &self.caller);
+        let text = |place: usize| others.get(place).map_or("", |other| other.line);
+        let invalid = outcome.invalid.iter().filter_map(|(index, error)| {
+            let place = *places.get(*index)?;
+            Some((place, reply_to_invalid_rollup(of, text(place), error)))
+        });
         let unresolved = outcome.unresolved.iter().filter_map(|error| {
-            let (place, line) = (places.get(error.index)?, new.get(error.index)?);
-            Some((
-                *place,
-                reply_to_rejected_rollup(self.counters, line, &error.reason),
-            ))
+            let (place, line) = (*places.get(error.index)?, new.get(error.index)?);
+            let reply = reply_to_rejected_rollup(of, (line, text(place)), &error.reason);
+            Some((place, reply))
         });
         invalid.chain(unresolved).collect()
     }

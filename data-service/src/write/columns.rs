@@ -23,7 +23,7 @@ mod symbols;
 mod tables;
 mod violation;
 
-pub(crate) use block::{Block, DeltaTimestamps};
+pub(crate) use block::{Block, DeltaTimestamps, describe};
 pub(crate) use declarations::Declaration;
 pub(crate) use encode::encode;
 pub(crate) use failures::{ErrorRun, Failures, Run};

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxtsdb_server::metrics::Protocol;
 
+use super::rejections::{Caller, Example, RejectionKind, Rejections};
+
 /// Counts since the start, of all protocols.
 #[derive(Debug, Default)]
 pub(crate) struct IngestCounts {
     grpc: ProtocolCounts,
     http: ProtocolCounts,
     telnet: ProtocolCounts,
+    rejections: Rejections,
 }
 
 /// Counts of one protocol. Histograms and rollups are points too.
@@ -32,6 +35,28 @@ impl IngestCounts {
         }
     }
 
+    /// Counts points that broke a rule, or had names that could not be resolved; `example` describes one of them.
+    pub(crate) fn reject(
+        &self,
+        caller: &Caller,
+        kind: RejectionKind,
+        points: u64,
+        example: impl FnOnce() -> Example,
+    ) {
+        add(&self.of(caller.protocol).rejected, points);
+        self.rejections.add(caller, kind, points, example);
+    }
+
+    /// As [`IngestCounts::reject`], of a line or a body whose points are not known.
+    pub(crate) fn reject_text(&self, caller: &Caller, example: impl FnOnce() -> Example) {
+        self.rejections.add(caller, RejectionKind::Malformed, 1, example);
+    }
+
+    /// The last rejected points.
+    pub(crate) const fn rejections(&self) -> &Rejections {
+        &self.rejections
+    }
+
     /// Points stored, of all protocols.
     pub(crate) fn stored(&self) -> u64 {
         Protocol::ALL
@@ -43,16 +68,10 @@ impl IngestCounts {
 
 impl ProtocolCounts {
     /// A batch was stored, except for points that were rejected before.
-    pub(crate) fn add_batch(&self, stored: u64, rejected: u64) {
+    pub(crate) fn add_batch(&self, stored: u64) {
         used(0, stored);
         add(&self.batches, 1);
         add(&self.stored, stored);
-        add(&self.rejected, rejected);
-    }
-
-    /// Points broke a rule, or had names that could not be resolved.
-    pub(crate) fn add_rejected(&self, points: u64) {
-        add(&self.rejected, points);
     }
 
     /// A batch failed: its points are not known to be stored.
@@ -84,13 +103,20 @@ fn add(counter: &AtomicU64, number: u64) {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_resources::ClientId;
+
     use super::*;
 
     #[test]
     fn counts_each_protocol_and_all() {
         let counts = IngestCounts::default();
-        counts.of(Protocol::Grpc).add_batch(10, 1);
-        counts.of(Protocol::Http).add_batch(5, 0);
+        counts.of(Protocol::Grpc).add_batch(10);
+        let caller = Caller::new(Protocol::Grpc, None, ClientId::Local);
+        counts.reject(&caller, RejectionKind::Value, 1, || Example {
+            reason: String::new(),
+            point: String::new(),
+        });
+        counts.of(Protocol::Http).add_batch(5);
         counts.of(Protocol::Telnet).add_failed(7);
         assert_eq!(counts.stored(), 15);
         let grpc = counts.of(Protocol::Grpc);

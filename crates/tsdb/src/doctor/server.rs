@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_server::admin::deployment::{self, Deployment};
 
-use crate::admin::{AdminError, AdminListener, Metrics};
+use crate::admin::{AdminError, AdminListener, Metrics, Rejections};
 
 /// A server that responds.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub(super) struct Server {
     pub(super) metrics: Metrics,
     /// Why it is not ready.
     pub(super) not_ready: Vec<String>,
+    pub(super) rejections: Rejections,
     pub(super) clock: Clock,
 }
 
@@ -72,6 +73,7 @@ impl Server {
 pub(super) async fn read(listener: &AdminListener) -> Result<Server, AdminError> {
     let not_ready = listener.readiness().await?;
     let metrics = listener.metrics().await?;
+    let rejections = listener.rejections().await?;
     // The connection is open, so that the times are those of a round trip.
     let requested_ms = now_ms();
     let facts: Deployment = listener.json(deployment::PATH).await?;
@@ -82,6 +84,7 @@ pub(super) async fn read(listener: &AdminListener) -> Result<Server, AdminError>
         facts,
         metrics,
         not_ready,
+        rejections,
     })
 }
 
@@ -108,6 +111,7 @@ pub(super) mod tests {
             },
             metrics: Metrics::parse(&format!("{metrics}# EOF\n")).unwrap(),
             not_ready: Vec::new(),
+            rejections: Rejections::default(),
             clock: Clock::default(),
         }
     }

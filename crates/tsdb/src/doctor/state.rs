@@ -10,6 +10,12 @@ const FAILED_CALLS: f64 = 0.01;
 const MERGE_DEBT: f64 = 0.5;
 const MIN_DEBT_BYTES: f64 = (1_u64 << 30) as f64;
 
+/// The age of rejected points that are reported, milliseconds.
+const RECENT_MS: u64 = 60 * 60 * 1000;
+
+/// Reasons and callers that are described.
+const MAX_EXAMPLES: usize = 3;
+
 /// Counters that are 0 on a server without trouble.
 const COUNTERS: [(&str, Level, &str, &str, &str); 9] = [
     (
@@ -103,6 +109,7 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
             false => Finding::ok(check, &server.url, format!("0 {what}")),
         })
     }));
+    findings.extend(rejected_points(server));
     findings.extend(internal_errors(server));
     findings.extend(uid_service(server));
     findings.extend(uids_in_use(server));
@@ -112,6 +119,48 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
     findings.extend(gateways(server));
     findings.extend(traces(server));
     findings
+}
+
+/// Points that were rejected within the last hour.
+fn rejected_points(server: &Server) -> Option<Finding> {
+    if !server.has_data_service() {
+        return None;
+    }
+    let since_ms = server.facts.clock_ms.saturating_sub(RECENT_MS);
+    let rejections = server.rejections.rejections.iter();
+    let recent: Vec<_> = rejections
+        .filter(|rejection| rejection.last_ms >= since_ms)
+        .collect();
+    if recent.is_empty() {
+        return Some(Finding::ok(
+            "rejected points",
+            &server.url,
+            "none within the last hour",
+        ));
+    }
+    let examples = recent.iter().take(MAX_EXAMPLES).map(|rejection| {
+        format!(
+            "{} of {} by {}: {} ({})",
+            rejection.points, rejection.caller, rejection.protocol, rejection.reason, rejection.point
+        )
+    });
+    let more = match recent.len().saturating_sub(MAX_EXAMPLES) {
+        0 => String::new(),
+        more => format!("; {more} more reasons or callers"),
+    };
+    let found = format!(
+        "points were rejected within the last hour: {}{more}",
+        examples.collect::<Vec<_>>().join("; ")
+    );
+    let advice = "correct these clients: a point that is rejected is not stored. `tsdb top` and /debug/rejections \
+                  show the last hundred reasons and callers";
+    Some(Finding::new(
+        Level::Warning,
+        "rejected points",
+        &server.url,
+        found,
+        advice,
+    ))
 }
 
 fn readiness(server: &Server) -> Finding {
@@ -303,6 +352,7 @@ fn traces(server: &Server) -> Option<Finding> {
 mod tests {
     use super::super::server::tests::server;
     use super::*;
+    use crate::admin::Rejection;
 
     fn problems(metrics: &str) -> Vec<Finding> {
         let findings = check(&server(metrics)).into_iter();
@@ -328,6 +378,31 @@ mod tests {
             assert_eq!((finding.level, finding.check), (level, check), "{name}");
             assert!(finding.found.starts_with("3 "), "{finding:?}");
         }
+    }
+
+    #[test]
+    fn recently_rejected_points_are_found_with_examples() {
+        let mut server = server("");
+        server.facts.clock_ms = 10_000_000;
+        let rejected = |last_ms, caller: &str| Rejection {
+            caller: caller.to_owned(),
+            protocol: "telnet".to_owned(),
+            points: 7,
+            last_ms,
+            reason: "invalid timestamp: 0".to_owned(),
+            point: "put m 0 1 a=b".to_owned(),
+            ..Rejection::default()
+        };
+        server.rejections.rejections.push(rejected(9_990_000, "10.0.0.1"));
+        server.rejections.rejections.push(rejected(6_000_000, "10.0.0.2"));
+        let finding = rejected_points(&server).unwrap();
+        assert_eq!(finding.level, Level::Warning);
+        assert_eq!(
+            finding.found,
+            "points were rejected within the last hour: 7 of 10.0.0.1 by telnet: invalid timestamp: 0 (put m 0 1 a=b)"
+        );
+        server.facts.clock_ms = 20_000_000;
+        assert_eq!(rejected_points(&server).unwrap().level, Level::Ok);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A frame: all figures of the servers at an instant, in the order in which an operator looks for a cause.
 //!
 //! ```text
-//!   servers ─► points ─► queries, stages, running ─► requests ─► errors ─► memory, caches, connections
+//!   servers ─► points ─► queries, stages, running ─► requests ─► errors ─► rejected points ─► memory, caches, connections
 //!           ─► store, work, or HBase's gateways ─► UIDs
 //! ```
 //!
@@ -80,6 +80,7 @@ impl Frame {
             load::running(servers),
             load::requests(&all, sort),
             load::errors(&all),
+            load::rejected(servers),
             resources::memory(&named),
             resources::caches(&all),
             resources::connections(&all),

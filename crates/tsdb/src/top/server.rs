@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use oxtsdb_server::admin::deployment::{self, Deployment};
 
-use crate::admin::{AdminError, AdminListener, Histogram, Labels, Metrics, Queries};
+use crate::admin::{AdminError, AdminListener, Histogram, Labels, Metrics, Queries, Rejections};
 
 /// What a server reports at an instant.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ pub(super) struct Scrape {
     pub(super) not_ready: Vec<String>,
     /// None if it has no data service.
     pub(super) queries: Option<Queries>,
+    pub(super) rejections: Rejections,
     pub(super) facts: Deployment,
 }
 
@@ -32,6 +33,7 @@ impl Scrape {
             metrics,
             not_ready: listener.readiness().await?,
             queries: listener.queries().await?,
+            rejections: listener.rejections().await?,
             facts: listener.json(deployment::PATH).await?,
         })
     }

@@ -9,8 +9,9 @@ use tonic::{Request, Response, Status};
 use super::convert::{blocks, declare, point_count};
 use super::failures::failures_message;
 use super::{WriteOptions, count_write, run_encoder, wrong_point_count};
+use crate::grpc::results::caller_of;
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{Failures, Tables, encode};
+use crate::write::columns::{Failures, Tables, describe, encode};
 
 /// The most points of a WriteColumns, and of a frame of a WriteStream.
 pub(in crate::grpc) const MAX_COLUMN_POINTS: usize = 1_000_000;
@@ -22,7 +23,7 @@ pub(in crate::grpc) async fn write_columns(
     service: &DataServiceHandler,
     request: Request<WriteColumnsRequest>,
 ) -> Result<Response<WriteColumnsResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let request = request.into_inner();
     let options = WriteOptions::parse("options", request.options.as_ref())?;
     let columns = request.columns.unwrap_or_default();
@@ -43,16 +44,22 @@ pub(in crate::grpc) async fn write_columns(
     let rules = options.time.rules(SystemTime::now());
     let encoded = run_encoder(count, service.writer.compute(), move || {
         let mut failures = Failures::new(options.max_errors);
-        let (blocks, table) = (blocks(&columns), tables.series());
-        encode(blocks, &rules, table, batch.encoded(), &mut failures)
-            .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+        encode(
+            blocks(&columns),
+            &rules,
+            tables.series(),
+            batch.encoded(),
+            &mut failures,
+        )
+        .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+        failures.describe(|point| describe(blocks(&columns), point, |number| tables.describe(number)));
         batch.shrink();
         Ok((batch, failures))
     });
     let (batch, failures) = encoded.await?;
     let written = batch.points();
     let stored = service.writer.store(batch, deadline).await;
-    count_write(service, written, failures.failed(), stored.is_ok());
+    count_write(service, &caller, written, &failures, stored.is_ok());
     stored.map_err(of_write)?;
     Ok(Response::new(WriteColumnsResponse {
         written,

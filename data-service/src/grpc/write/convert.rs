@@ -2,7 +2,7 @@
 
 use oxtsdb_proto::data::v1::columns::{Block as BlockMessage, SeriesDeclaration};
 use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps as DeltaTimestampsMessage};
-use oxtsdb_proto::write_view::{SeriesColumns, WriteView};
+use oxtsdb_proto::write_view::{self, SeriesColumns, SeriesKey, WriteView};
 use tonic::Status;
 
 use crate::grpc::status;
@@ -67,6 +67,28 @@ pub(super) fn series_blocks<'a>(
         series: number,
         ..series_block(columns)
     })
+}
+
+/// The names of a series as text, or its TSUID.
+pub(super) fn series_name(points: &WriteView<'_>, number: u32) -> Option<String> {
+    let mut text = String::new();
+    let mut name = |metric: &str, tags: &mut dyn Iterator<Item = (&str, &str)>| {
+        text.push_str(metric);
+        tags.for_each(|(key, value)| text.push_str(&format!(" {key}={value}")));
+    };
+    match points.keys().nth(number as usize)? {
+        SeriesKey::Missing => return None,
+        SeriesKey::Encoded { metric, tags } => name(metric, &mut write_view::tags(tags)),
+        SeriesKey::Name(message) => {
+            let tags = message.tags.iter();
+            name(
+                &message.metric,
+                &mut tags.map(|tag| (tag.key.as_str(), tag.value.as_str())),
+            );
+        }
+        SeriesKey::Tsuid(tsuid) => text = format!("TSUID {}", hex::encode_upper(tsuid)),
+    }
+    Some(text)
 }
 
 fn series_block(columns: SeriesColumns<'_>) -> Block<'_> {

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{Failures, Tables, TablesLimits, encode};
+use crate::write::columns::{Failures, Tables, TablesLimits, describe, encode};
 use crate::write::{Batch, Writer};
 
 /// Tables of so many bytes are not charged: most streams have few series.
@@ -124,9 +124,15 @@ impl Frames {
         let rules = self.options.time.rules(SystemTime::now());
         let mut failures = Failures::new(self.options.max_errors);
         let encoded = run_encoder(points, self.writer.compute(), move || {
-            let (blocks, table) = (blocks(&columns), tables.series());
-            encode(blocks, &rules, table, batch.encoded(), &mut failures)
-                .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+            encode(
+                blocks(&columns),
+                &rules,
+                tables.series(),
+                batch.encoded(),
+                &mut failures,
+            )
+            .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+            failures.describe(|point| describe(blocks(&columns), point, |number| tables.describe(number)));
             batch.shrink();
             Ok((tables, batch, failures))
         });

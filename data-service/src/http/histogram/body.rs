@@ -22,6 +22,7 @@ use crate::front::histogram_text::{self, decode_base64};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::query::scalar::{Text, Whole};
+use crate::write::RejectionKind;
 
 /// A histogram as it was sent; nothing is checked yet.
 #[derive(Debug, Default, Deserialize)]
@@ -99,19 +100,32 @@ pub(super) enum Unfit {
     /// Bytes that are cut off, for which OpenTSDB has no message.
     Unexpected,
     /// Another rule, with OpenTSDB's message.
-    Rule(String),
+    Rule(RejectionKind, String),
 }
 
 impl Unfit {
-    pub(super) fn rule(text: &str) -> Unfit {
-        Unfit::Rule(text.to_owned())
+    pub(super) fn rule(kind: RejectionKind, text: &str) -> Unfit {
+        Unfit::Rule(kind, text.to_owned())
+    }
+
+    /// A rule for histograms.
+    fn histogram(text: impl ToString) -> Unfit {
+        Unfit::Rule(RejectionKind::Histogram, text.to_string())
+    }
+
+    pub(super) const fn kind(&self) -> RejectionKind {
+        match self {
+            Unfit::NoNumber => RejectionKind::Value,
+            Unfit::Unexpected => RejectionKind::Histogram,
+            Unfit::Rule(kind, _) => *kind,
+        }
     }
 
     pub(super) fn into_text(self) -> String {
         match self {
             Unfit::NoNumber => "Unable to parse value to a number".to_owned(),
             Unfit::Unexpected => "Unexpected exception".to_owned(),
-            Unfit::Rule(text) => text,
+            Unfit::Rule(_, text) => text,
         }
     }
 }
@@ -120,18 +134,18 @@ impl SentHistogram {
     /// Checks the fields in OpenTSDB's order, and returns the histogram.
     pub(super) fn check(&self, codecs: &HistogramCodecs) -> Result<Histogram, Unfit> {
         if self.metric.as_ref().is_none_or(|metric| metric.0.is_empty()) {
-            return Err(Unfit::rule("Metric name was empty"));
+            return Err(Unfit::rule(RejectionKind::Name, "Metric name was empty"));
         }
         if self.timestamp <= 0 {
-            return Err(Unfit::rule("Invalid timestamp"));
+            return Err(Unfit::rule(RejectionKind::Timestamp, "Invalid timestamp"));
         }
         if self.tags.as_ref().is_none_or(|tags| tags.0.is_empty()) {
-            return Err(Unfit::rule("Missing tags"));
+            return Err(Unfit::rule(RejectionKind::Tags, "Missing tags"));
         }
         match self.value.as_ref().filter(|value| !value.0.is_empty()) {
             Some(value) => {
-                let id =
-                    u8::try_from(self.id).map_err(|_| Unfit::rule("Invalid type. Must be from 0 to 255."))?;
+                let id = u8::try_from(self.id)
+                    .map_err(|_| Unfit::histogram("Invalid type. Must be from 0 to 255."))?;
                 decode(codecs, id, &decode_base64(&value.0))
             }
             None => self.of_buckets(),
@@ -140,7 +154,7 @@ impl SentHistogram {
 
     fn of_buckets(&self) -> Result<Histogram, Unfit> {
         let Some(Entries(entries)) = self.buckets.as_ref().filter(|buckets| !buckets.0.is_empty()) else {
-            return Err(Unfit::rule(
+            return Err(Unfit::histogram(
                 "Histogram buckets cannot be null or empty if 'value' is empty.",
             ));
         };
@@ -148,14 +162,14 @@ impl SentHistogram {
         for (text, count) in entries {
             let bounds = histogram::parse_bounds(text).map_err(|error| match error {
                 BucketTextError::NotANumber { .. } => Unfit::NoNumber,
-                error => Unfit::Rule(error.to_string()),
+                error => Unfit::histogram(error),
             })?;
             let bounds =
-                bounds.ok_or_else(|| Unfit::Rule(format!("Unable to parse bucket bounds: {text}")))?;
+                bounds.ok_or_else(|| Unfit::histogram(format!("Unable to parse bucket bounds: {text}")))?;
             let count = count.map_or(0, |count| count.0);
             buckets.push(Bucket { bounds, count });
         }
-        Histogram::new(buckets, self.underflow, self.overflow).map_err(|error| Unfit::Rule(error.to_string()))
+        Histogram::new(buckets, self.underflow, self.overflow).map_err(Unfit::histogram)
     }
 
     /// The JSON of an error, without the fields that are not there.
@@ -193,9 +207,9 @@ impl SentHistogram {
 /// Decodes a histogram with OpenTSDB's messages.
 fn decode(codecs: &HistogramCodecs, id: u8, bytes: &[u8]) -> Result<Histogram, Unfit> {
     histogram_text::decode(codecs, id, bytes).map_err(|error| match error {
-        histogram_text::SentError::TooShort(text) => Unfit::Rule(text),
+        histogram_text::SentError::TooShort(text) => Unfit::histogram(text),
         histogram_text::SentError::Histogram(error @ HistogramError::UnknownCodec { .. }) => {
-            Unfit::Rule(error.to_string())
+            Unfit::histogram(error)
         }
         histogram_text::SentError::Histogram(_) => Unfit::Unexpected,
     })

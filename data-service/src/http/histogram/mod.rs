@@ -22,7 +22,7 @@ use crate::http::put::failure;
 use crate::http::put::outcome::{self, Flags, Outcome, is_timeout, rejection_text, reply};
 use crate::http::reply::Reply;
 use crate::uids::series::SeriesRef;
-use crate::write::{NewHistogram, Writer};
+use crate::write::{Caller, Example, NewHistogram, RejectionKind, Writer};
 
 /// Histograms in one call of the writer.
 const WRITE_HISTOGRAMS: usize = 1000;
@@ -43,6 +43,7 @@ struct GoodHistogram<'a> {
 pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
+        caller,
         parameters,
         mut body,
         ..
@@ -56,11 +57,13 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     if body.bytes.is_empty() {
         return Err(HttpError::bad_request("Missing request content"));
     }
-    let histograms = parsed(&mut body, writer.compute(), body::parse).await?;
+    let histograms = parsed(&mut body, writer.compute(), body::parse)
+        .await
+        .inspect_err(|error| outcome::reject_body(counters, &caller, error, &body.bytes))?;
     if histograms.is_empty() {
         return Err(HttpError::bad_request("No datapoints found in content"));
     }
-    let outcome = store(writer, counters, codecs, &histograms, flags).await?;
+    let outcome = store((writer, counters), &caller, codecs, &histograms, flags).await?;
     let write_histogram = |out: &mut Vec<u8>, place: usize| match histograms.get(place) {
         Some(Some(histogram)) => histogram.write(out),
         _ => out.extend_from_slice(b"null"),
@@ -70,8 +73,8 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 
 /// Checks the histograms, and writes the valid ones in batches.
 async fn store(
-    writer: &Writer,
-    counters: &Counters,
+    (writer, counters): (&Writer, &Counters),
+    caller: &Caller,
     codecs: HistogramCodecs,
     histograms: &[Option<SentHistogram>],
     flags: Flags,
@@ -87,10 +90,11 @@ async fn store(
                 Err(unfit) => {
                     Counters::count(match &unfit {
                         Unfit::NoNumber => &counters.invalid_values,
-                        Unfit::Unexpected | Unfit::Rule(_) => &counters.illegal_arguments,
+                        Unfit::Unexpected | Unfit::Rule(..) => &counters.illegal_arguments,
                     });
-                    counters.ingest(Protocol::Http).add_rejected(1);
-                    outcome.fail(flags, place, unfit.into_text());
+                    let (kind, text) = (unfit.kind(), unfit.into_text());
+                    counters.reject(caller, kind, || example(&text, histogram.as_ref()));
+                    outcome.fail(flags, place, text);
                 }
             }
         }
@@ -103,9 +107,7 @@ async fn store(
             Ok(written) => {
                 let stored = good.len() - written.errors.len();
                 outcome.success += stored;
-                counters
-                    .ingest(Protocol::Http)
-                    .add_batch(stored as u64, written.errors.len() as u64);
+                counters.ingest(Protocol::Http).add_batch(stored as u64);
                 for error in written.errors {
                     let failure = failure::status_of_point(&error.reason);
                     outcome.failure = outcome.failure.or(failure);
@@ -113,6 +115,10 @@ async fn store(
                         continue;
                     };
                     let text = rejection_text(Rejection::of(&error.reason, &histogram.tags), counters);
+                    counters.reject(caller, RejectionKind::from(&*error.reason), || {
+                        let sent = histograms.get(histogram.place - chunk * WRITE_HISTOGRAMS);
+                        example(&text, sent.and_then(Option::as_ref))
+                    });
                     outcome.fail(flags, histogram.place, text);
                 }
             }
@@ -128,6 +134,19 @@ async fn store(
     }
     outcome.details.sort_by_key(|(place, _)| *place);
     Ok(outcome)
+}
+
+/// A rejected histogram for the log.
+fn example(reason: &str, sent: Option<&SentHistogram>) -> Example {
+    let mut json = Vec::new();
+    match sent {
+        Some(sent) => sent.write(&mut json),
+        None => json.extend_from_slice(b"null"),
+    }
+    Example {
+        reason: reason.to_owned(),
+        point: String::from_utf8_lossy(&json).into_owned(),
+    }
 }
 
 impl<'a> GoodHistogram<'a> {
@@ -150,29 +169,28 @@ fn check<'a>(
     codecs: &HistogramCodecs,
 ) -> Result<GoodHistogram<'a>, Unfit> {
     let Some(sent) = sent else {
-        return Err(Unfit::rule("Unexpected null datapoint encountered in set."));
+        return Err(Unfit::rule(
+            RejectionKind::Malformed,
+            "Unexpected null datapoint encountered in set.",
+        ));
     };
     let histogram = sent.check(codecs)?;
     let value = codecs
         .encode_cell(&histogram)
-        .map_err(|error| Unfit::Rule(error.to_string()))?;
+        .map_err(|error| Unfit::Rule(RejectionKind::Histogram, error.to_string()))?;
     let metric = sent.metric.as_ref().map_or("", |metric| metric.0.as_str());
     let sent_tags = sent.tags.as_ref().map_or(&[][..], |tags| tags.0.as_slice());
     let timestamp = Timestamp::from_opentsdb(sent.timestamp).map_err(|_| {
         let tags = sent_tags.iter();
         let tags = tags.map(|(key, value)| (key.as_str(), value.as_ref().map_or("null", |value| &value.0)));
-        Unfit::Rule(point_text::bad_timestamp_of(
-            sent.timestamp,
-            metric,
-            tags,
-            &value,
-            0,
-        ))
+        let text = point_text::bad_timestamp_of(sent.timestamp, metric, tags, &value, 0);
+        Unfit::Rule(RejectionKind::Timestamp, text)
     })?;
     let mut tags = Vec::with_capacity(sent_tags.len());
     for (key, value) in sent_tags {
         let Some(value) = value else {
-            return Err(Unfit::Rule(point_text::null_name(NameOf::TagValue(key))));
+            let text = point_text::null_name(NameOf::TagValue(key));
+            return Err(Unfit::Rule(RejectionKind::Name, text));
         };
         tags.push((key.as_str(), value.0.as_str()));
     }

@@ -33,7 +33,7 @@ use crate::http::put::body::{PutBody, PutBodyError, PutPoint, PutTags};
 use crate::http::put::outcome::{Flags, Outcome, is_timeout, rejection_text, reply};
 use crate::http::reply::Reply;
 use crate::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
-use crate::write::Writer;
+use crate::write::{Caller, Example, RejectionKind, Writer};
 
 /// Points in one call of the writer.
 const WRITE_POINTS: usize = 10_000;
@@ -66,6 +66,7 @@ self_cell!(
 pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
+        caller,
         parameters,
         mut body,
         ..
@@ -77,12 +78,14 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         return Err(HttpError::bad_request("Missing request content"));
     }
     body.charge(PARSED_MEMORY * body.bytes.len()).await?;
-    let parsed = parse(writer.compute(), body.bytes.clone()).await?;
+    let parsed = parse(writer.compute(), body.bytes.clone())
+        .await
+        .inspect_err(|error| outcome::reject_body(counters, &caller, error, &body.bytes))?;
     let points = parsed.borrow_dependent();
     if points.points.is_empty() {
         return Err(HttpError::bad_request("No datapoints found in content"));
     }
-    let outcome = store(writer, counters, points, flags).await?;
+    let outcome = store(writer, counters, &caller, points, flags).await?;
     let write_point = |out: &mut Vec<u8>, place: usize| {
         write_point(out, points.points.get(place).and_then(Option::as_ref), points);
     };
@@ -146,6 +149,7 @@ impl<'a> GoodPoint<'a> {
 async fn store(
     writer: &Writer,
     counters: &Counters,
+    caller: &Caller,
     body: &PutBody<'_>,
     flags: Flags,
 ) -> Result<Outcome, HttpError> {
@@ -176,12 +180,14 @@ async fn store(
                     });
                 }
                 Err(unfit) => {
-                    Counters::count(match &unfit {
-                        Unfit::NoNumber => &counters.invalid_values,
-                        Unfit::Rule(_) => &counters.illegal_arguments,
-                    });
-                    counters.ingest(Protocol::Http).add_rejected(1);
-                    outcome.fail(flags, place, unfit.into_text());
+                    let (counter, kind) = match &unfit {
+                        Unfit::NoNumber => (&counters.invalid_values, RejectionKind::Value),
+                        Unfit::Rule(kind, _) => (&counters.illegal_arguments, *kind),
+                    };
+                    Counters::count(counter);
+                    let text = unfit.into_text();
+                    counters.reject(caller, kind, || example(&text, point.as_ref(), body));
+                    outcome.fail(flags, place, text);
                 }
             }
         }
@@ -197,9 +203,7 @@ async fn store(
             Ok(written) => {
                 let stored = good.len() - written.errors.len();
                 outcome.success += stored;
-                counters
-                    .ingest(Protocol::Http)
-                    .add_batch(stored as u64, written.errors.len() as u64);
+                counters.ingest(Protocol::Http).add_batch(stored as u64);
                 for error in written.errors {
                     let failure = failure::status_of_point(&error.reason);
                     outcome.failure = outcome.failure.or(failure);
@@ -208,6 +212,10 @@ async fn store(
                     };
                     let tags = tags.get(point.tags.clone()).unwrap_or_default();
                     let text = rejection_text(Rejection::of(&error.reason, tags), counters);
+                    counters.reject(caller, RejectionKind::from(&*error.reason), || {
+                        let sent = body.points.get(point.place).and_then(Option::as_ref);
+                        example(&text, sent, body)
+                    });
                     outcome.fail(flags, point.place, text);
                 }
             }
@@ -228,18 +236,18 @@ async fn store(
 /// Why a point is not handed to the writer.
 enum Unfit {
     NoNumber,
-    Rule(String),
+    Rule(RejectionKind, String),
 }
 
 impl Unfit {
-    fn rule(text: &str) -> Unfit {
-        Unfit::Rule(text.to_owned())
+    fn rule(kind: RejectionKind, text: &str) -> Unfit {
+        Unfit::Rule(kind, text.to_owned())
     }
 
     fn into_text(self) -> String {
         match self {
             Unfit::NoNumber => "Unable to parse value to a number".to_owned(),
-            Unfit::Rule(text) => text,
+            Unfit::Rule(_, text) => text,
         }
     }
 }
@@ -265,24 +273,30 @@ fn check<'a>(
     tags: &mut Tags<'a>,
 ) -> Result<(&'a str, Timestamp, Value), Unfit> {
     let Some(point) = point else {
-        return Err(Unfit::rule("Unexpected null datapoint encountered in set."));
+        return Err(Unfit::rule(
+            RejectionKind::Malformed,
+            "Unexpected null datapoint encountered in set.",
+        ));
     };
     let metric = match point.metric.as_deref() {
-        None | Some("") => return Err(Unfit::rule("Metric name was empty")),
+        None | Some("") => return Err(Unfit::rule(RejectionKind::Name, "Metric name was empty")),
         Some(metric) => metric,
     };
     if point.timestamp <= 0 {
-        return Err(Unfit::rule("Invalid timestamp"));
+        return Err(Unfit::rule(RejectionKind::Timestamp, "Invalid timestamp"));
     }
     let value = match point.value.as_deref() {
-        None | Some("") => return Err(Unfit::rule("Empty value")),
+        None | Some("") => return Err(Unfit::rule(RejectionKind::Value, "Empty value")),
         Some(value) => value,
     };
     if !point.has_tags() {
-        return Err(Unfit::rule("Missing tags"));
+        return Err(Unfit::rule(RejectionKind::Tags, "Missing tags"));
     }
     let value = parse_value(value).map_err(|error| match error {
-        ValueTextError::Value(error) => Unfit::Rule(point_text::not_finite(&error, metric, point.timestamp)),
+        ValueTextError::Value(error) => Unfit::Rule(
+            RejectionKind::Value,
+            point_text::not_finite(&error, metric, point.timestamp),
+        ),
         ValueTextError::Empty
         | ValueTextError::Integer(_)
         | ValueTextError::NotANumber { .. }
@@ -291,14 +305,16 @@ fn check<'a>(
     let timestamp = Timestamp::from_opentsdb(point.timestamp).map_err(|_| {
         let tags = body.tags_of(point);
         let tags = tags.iter().map(|(key, value)| (*key, value.unwrap_or_default()));
-        Unfit::Rule(point_text::bad_timestamp(point.timestamp, metric, tags, &value))
+        let text = point_text::bad_timestamp(point.timestamp, metric, tags, &value);
+        Unfit::Rule(RejectionKind::Timestamp, text)
     })?;
     if !is_known {
         let start = tags.len();
         for (key, value) in body.tags_of(point) {
             let Some(value) = value else {
                 tags.truncate(start);
-                return Err(Unfit::Rule(point_text::null_name(NameOf::TagValue(key))));
+                let text = point_text::null_name(NameOf::TagValue(key));
+                return Err(Unfit::Rule(RejectionKind::Name, text));
             };
             tags.push((key, value));
         }
@@ -311,6 +327,16 @@ fn parse_value(text: &str) -> Result<Value, ValueTextError> {
         Some(PlainNumber::Integer(number)) => Ok(Value::Int(number)),
         Some(PlainNumber::Decimal(number)) => Ok(Value::double(number)?),
         None => parse_http(text),
+    }
+}
+
+/// A rejected point for the log.
+fn example(reason: &str, point: Option<&PutPoint<'_>>, body: &PutBody<'_>) -> Example {
+    let mut json = Vec::new();
+    write_point(&mut json, point, body);
+    Example {
+        reason: reason.to_owned(),
+        point: String::from_utf8_lossy(&json).into_owned(),
     }
 }
 

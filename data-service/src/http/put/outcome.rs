@@ -13,13 +13,16 @@ use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use crate::write::WriteError;
+use crate::write::{Caller, Example, WriteError};
 
 /// How long a request may wait for the store, unless `sync_timeout` is set.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The most errors that `details` lists. All are counted.
 const MOST_DETAILS: usize = 10_000;
+
+/// Bytes of a body that an example is made of.
+const SHOWN_BYTES: usize = 1024;
 
 /// The flags of the query string.
 #[derive(Debug, Default, Clone, Copy)]
@@ -88,6 +91,20 @@ pub(in crate::http) fn rejection_text(rejection: Rejection, counters: &Counters)
     };
     Counters::count(counter);
     text
+}
+
+/// Describes a body without points that could be read, for the log.
+pub(in crate::http) fn reject_body(counters: &Counters, caller: &Caller, error: &HttpError, body: &[u8]) {
+    if !error.status.is_client_error() {
+        return;
+    }
+    counters.reject_text(caller, || Example {
+        reason: match &error.details {
+            Some(details) => format!("{}: {details}", error.message),
+            None => error.message.clone(),
+        },
+        point: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).into_owned(),
+    });
 }
 
 /// Whether a write failed because it took too long.

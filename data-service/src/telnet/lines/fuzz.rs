@@ -37,7 +37,7 @@ fn telnet_lines() {
                 assert!(others.iter().all(|other| other.points_before <= points.len()));
                 counted += points.len();
                 reply = reply.or(others.into_iter().find_map(|other| match other.command {
-                    Command::InvalidValue(reply) | Command::IllegalArgument(reply) => Some(reply),
+                    Command::InvalidValue(_, reply) | Command::IllegalArgument(_, reply) => Some(reply),
                     _ => None,
                 }));
                 if exit || too_long {

@@ -17,7 +17,7 @@ fn reply(line: &str) -> String {
     match &batch.others[..] {
         [
             OtherLine {
-                command: Command::InvalidValue(text) | Command::IllegalArgument(text),
+                command: Command::InvalidValue(_, text) | Command::IllegalArgument(_, text),
                 ..
             },
         ] => text.strip_suffix('\n').unwrap().to_owned(),

@@ -38,6 +38,25 @@ impl<'a> Block<'a> {
         columns.max().unwrap_or(0)
     }
 
+    /// The number of the series, and the time and value of a point as text; `None` for columns that do not fit each
+    /// other.
+    fn describe(&self, point: usize) -> Option<(u32, String)> {
+        self.check().ok()?;
+        let series = match self.series {
+            [one] => *one,
+            many => *many.get(point)?,
+        };
+        let timestamp = match self.deltas {
+            Some(deltas) => deltas.timestamps().nth(point)?,
+            None => *self.timestamps.get(point)?,
+        };
+        let value = match self.ints.get(point) {
+            Some(value) => value.to_string(),
+            None => self.doubles.get(point)?.to_string(),
+        };
+        Some((series, format!("{timestamp} {value}")))
+    }
+
     /// Checks that the columns fit each other, and that delta timestamps add up.
     pub(super) fn check(&self) -> Result<(), PointErrorReason> {
         self.check_shape().map_err(PointErrorReason::Shape)?;
@@ -77,6 +96,29 @@ impl<'a> Block<'a> {
         }
         Ok(())
     }
+}
+
+/// A point of blocks as text, by its number through all blocks; `series` returns names by the number of a series.
+pub(crate) fn describe<'a>(
+    blocks: impl Iterator<Item = Block<'a>>,
+    mut point: usize,
+    series: impl Fn(u32) -> Option<String>,
+) -> String {
+    for (index, block) in blocks.enumerate() {
+        let count = block.point_count();
+        if point >= count {
+            point -= count;
+            continue;
+        }
+        let Some((number, point)) = block.describe(point) else {
+            return format!("block {index} of {count} points");
+        };
+        return match series(number) {
+            Some(series) => format!("{series} {point}"),
+            None => format!("series {number} {point}"),
+        };
+    }
+    String::new()
 }
 
 impl DeltaTimestamps<'_> {

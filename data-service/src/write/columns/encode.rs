@@ -112,10 +112,10 @@ impl Encoder<'_> {
             match (rules.timestamp(timestamp), value) {
                 (Ok(timestamp), Ok(value)) => match encoded.point(&mut series, timestamp, &value) {
                     Ok(()) => series.observe(encoded.untracked()),
-                    Err(reason) => failures.add(point, || reason),
+                    Err(reason) => failures.add(point, reason),
                 },
-                (Err(reason), _) => failures.add(point, || reason),
-                (_, Err(error)) => failures.add(point, || PointErrorReason::InvalidValue(error)),
+                (Err(reason), _) => failures.add(point, reason),
+                (_, Err(error)) => failures.add(point, PointErrorReason::InvalidValue(error)),
             }
         }
         Ok(())

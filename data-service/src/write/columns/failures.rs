@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::write::PointErrorReason;
+use crate::write::{PointErrorReason, RejectionKind};
 
 /// Consecutive points. A batch has far fewer than 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,18 @@ pub(crate) struct ErrorRun {
     pub(crate) reason: Arc<PointErrorReason>,
 }
 
+/// The points that failed for one kind of reason, and the first of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rejected {
+    pub(crate) kind: RejectionKind,
+    pub(crate) points: u64,
+    /// The number of the first point.
+    pub(crate) first: usize,
+    pub(crate) reason: Arc<PointErrorReason>,
+    /// The first point as text, if it was described.
+    pub(crate) point: String,
+}
+
 /// Points that failed. They are added in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures {
@@ -28,6 +40,7 @@ pub(crate) struct Failures {
     retryable: Vec<Run>,
     max_errors: usize,
     errors: Vec<ErrorRun>,
+    rejected: Vec<Rejected>,
 }
 
 impl Failures {
@@ -59,17 +72,50 @@ impl Failures {
         &self.errors
     }
 
+    /// The points by kind of reason.
+    pub(crate) fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// Describes the first point of each kind.
+    pub(crate) fn describe(&mut self, point: impl Fn(usize) -> String) {
+        for rejected in &mut self.rejected {
+            rejected.point = point(rejected.first);
+        }
+    }
+
     /// Adds a point that fails permanently, with an error of its own.
     #[cold]
-    pub(super) fn add(&mut self, point: usize, reason: impl FnOnce() -> PointErrorReason) {
+    pub(super) fn add(&mut self, point: usize, reason: PointErrorReason) {
         self.failed += 1;
         let run = run(point, 1);
         push(&mut self.permanent, run);
+        let kind = RejectionKind::from(&reason);
+        let known = self.rejected.iter_mut().find(|rejected| rejected.kind == kind);
+        let is_known = known.map(|rejected| rejected.points += 1).is_some();
+        if is_known && self.errors.len() >= self.max_errors {
+            return;
+        }
+        let reason = Arc::new(reason);
+        if !is_known {
+            self.add_kind(point, 1, &reason);
+        }
         if self.errors.len() < self.max_errors {
-            self.errors.push(ErrorRun {
-                run,
-                reason: Arc::new(reason()),
-            });
+            self.errors.push(ErrorRun { run, reason });
+        }
+    }
+
+    fn add_kind(&mut self, first: usize, points: u64, reason: &Arc<PointErrorReason>) {
+        let kind = RejectionKind::from(&**reason);
+        match self.rejected.iter_mut().find(|rejected| rejected.kind == kind) {
+            Some(rejected) => rejected.points += points,
+            None => self.rejected.push(Rejected {
+                kind,
+                points,
+                first,
+                reason: Arc::clone(reason),
+                point: String::new(),
+            }),
         }
     }
 
@@ -80,6 +126,7 @@ impl Failures {
             return;
         }
         self.failed += count as u64;
+        self.add_kind(first, count as u64, reason);
         let run = run(first, count);
         let runs = if reason.is_transient() {
             &mut self.retryable
@@ -130,8 +177,8 @@ mod tests {
         failures.add_run(0, 2, &permanent);
         failures.add_run(2, 1, &permanent);
         failures.add_run(3, 1, &retryable);
-        failures.add(4, || PointErrorReason::NoSeries);
-        failures.add(5, || PointErrorReason::NoSeries);
+        failures.add(4, PointErrorReason::NoSeries);
+        failures.add(5, PointErrorReason::NoSeries);
         failures.add_run(7, 1, &permanent);
         failures.add_run(8, 0, &permanent);
         assert_eq!(failures.failed(), 7);
@@ -146,12 +193,24 @@ mod tests {
         assert_eq!(failures.retryable(), runs(&[(3, 1)]));
         let errors: Vec<Run> = failures.errors().iter().map(|error| error.run).collect();
         assert_eq!(errors, runs(&[(0, 3), (3, 1), (4, 1)]), "no more than requested");
+        let kinds = failures.rejected().iter();
+        let kinds: Vec<_> = kinds
+            .map(|rejected| (rejected.kind, rejected.points, rejected.first))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (RejectionKind::Tags, 4, 0),
+                (RejectionKind::Unavailable, 1, 3),
+                (RejectionKind::Series, 2, 4)
+            ]
+        );
     }
 
     #[test]
     fn lists_all_points_without_errors() {
         let mut failures = Failures::new(0);
-        failures.add(1, || unreachable!("no error is requested"));
+        failures.add(1, PointErrorReason::NoSeries);
         assert_eq!((failures.permanent().len(), failures.errors().len()), (1, 0));
     }
 }

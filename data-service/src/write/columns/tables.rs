@@ -314,6 +314,24 @@ impl Tables {
         self.symbols.byte_len() + self.declarations.byte_len() + self.series.byte_len()
     }
 
+    /// The names of a series as text, or its TSUID; `None`: it is not declared.
+    pub(crate) fn describe(&self, number: u32) -> Option<String> {
+        let symbol = |number| self.symbols.get(number).unwrap_or("?");
+        match self.declarations.get(number)? {
+            Declaration::Symbols { metric, tags } => {
+                let mut text = symbol(metric).to_owned();
+                for pair in tags.chunks(2) {
+                    let mut pair = pair.iter().map(|number| symbol(*number));
+                    let (key, value) = (pair.next().unwrap_or_default(), pair.next().unwrap_or_default());
+                    text.push_str(&format!(" {key}={value}"));
+                }
+                Some(text)
+            }
+            Declaration::Tsuid(tsuid) => Some(format!("TSUID {}", hex::encode_upper(tsuid))),
+            Declaration::TooManyTags(_) => None,
+        }
+    }
+
     /// The series that blocks refer to.
     pub(crate) fn series(&mut self) -> &mut SeriesTable {
         &mut self.series

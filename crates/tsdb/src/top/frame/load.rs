@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{All, Figure, Section, Server, Shape, Sort, by_server, latency};
-use crate::admin::{Labels, Query};
+use crate::admin::{Labels, Query, Rejection};
 
 const PER_SECOND: fn(f64) -> Figure = Figure::PerSecond;
 
@@ -189,6 +189,51 @@ pub(super) fn running(servers: &[Server]) -> Section {
         ]);
     }
     by_server(section, servers.iter().filter(with_data).count())
+}
+
+/// The last rejected points by reason and caller.
+pub(super) fn rejected(servers: &[Server]) -> Section {
+    let mut section = Section::new(
+        "rejected",
+        "REJECTED",
+        Shape::Table,
+        &[
+            ("kind", "kind"),
+            ("server", "server"),
+            ("seconds_ago", "ago"),
+            ("protocol", "protocol"),
+            ("caller", "caller"),
+            ("points", "points"),
+            ("reason", "reason"),
+            ("point", "point"),
+        ],
+    );
+    let mut rejected: Vec<(&str, u64, &Rejection)> = Vec::new();
+    for server in servers {
+        for scrape in &server.last {
+            let rejections = scrape.rejections.rejections.iter();
+            rejected.extend(rejections.map(|rejection| {
+                let ago_ms = scrape.facts.clock_ms.saturating_sub(rejection.last_ms);
+                (server.name.as_str(), ago_ms, rejection)
+            }));
+        }
+    }
+    rejected.sort_by_key(|(_, ago_ms, _)| *ago_ms);
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let number = |value: u64| value as f64;
+    for (server, ago_ms, rejection) in rejected {
+        section.rows.push(vec![
+            Figure::Text(rejection.kind.clone()),
+            Figure::Text(server.to_owned()),
+            Figure::Duration(number(ago_ms) / 1000.0),
+            Figure::Text(rejection.protocol.clone()),
+            Figure::Text(rejection.caller.clone()),
+            Figure::Count(number(rejection.points)),
+            Figure::Text(rejection.reason.clone()),
+            Figure::Text(rejection.point.clone()),
+        ]);
+    }
+    by_server(section, servers.len())
 }
 
 /// Requests by protocol and method.

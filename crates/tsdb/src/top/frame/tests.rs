@@ -3,7 +3,7 @@ use std::time::Instant;
 use oxtsdb_server::admin::deployment::Deployment;
 
 use super::*;
-use crate::admin::{AdminListener, Metrics, Queries};
+use crate::admin::{AdminListener, Metrics, Queries, Rejection, Rejections};
 use crate::top::server::Scrape;
 
 /// A server with these metrics, `seconds` after the one with `earlier`.
@@ -28,6 +28,7 @@ pub(in crate::top) fn scrape(metrics: &str, at: Instant) -> Scrape {
         metrics: Metrics::parse(&format!("{metrics}# EOF\n")).unwrap(),
         not_ready: Vec::new(),
         queries: None,
+        rejections: Rejections::default(),
         facts: Deployment {
             version: "0.1.0".to_owned(),
             clock_ms: 1_100_000,
@@ -269,4 +270,34 @@ oxtsdb_query_stage_seconds_count{stage="plan"} 0
     assert_eq!(json["gateways"][1]["up"], 0.0);
     assert_eq!(json["gateways"][1]["servers"], 2.0);
     assert_eq!(json["gateways"][1]["failed_per_second"], 0.4);
+}
+
+#[test]
+fn rejected_points_are_shown_with_an_example_the_latest_first() {
+    let scraped = |last_ms, caller: &str| {
+        let mut scrape = scrape(&data(1000, 1, 0), Instant::now());
+        scrape.rejections.rejections.push(Rejection {
+            kind: "timestamp".to_owned(),
+            protocol: "http".to_owned(),
+            caller: caller.to_owned(),
+            points: 42,
+            last_ms,
+            reason: "Invalid timestamp".to_owned(),
+            point: "m 0 1".to_owned(),
+        });
+        scrape
+    };
+    let mut servers = ["a:1", "b:1"].map(|url| server(url, None, &data(1000, 1, 0), 0.0));
+    assert!(frame(&servers, Sort::Rate).json().get("rejected").is_none());
+    servers[0].update(Ok(scraped(1_090_000, "10.0.0.1")));
+    servers[1].update(Ok(scraped(1_095_000, "10.0.0.2")));
+    let json = frame(&servers, Sort::Rate).json();
+    assert_eq!(json["rejected"][0]["caller"], "10.0.0.2");
+    assert_eq!(json["rejected"][0]["seconds_ago"], 5.0);
+    let last = &json["rejected"][1];
+    assert_eq!((&last["points"], &last["server"]), (&json!(42.0), &json!("a:1")));
+    assert_eq!(
+        (&last["reason"], &last["point"]),
+        (&json!("Invalid timestamp"), &json!("m 0 1"))
+    );
 }
