@@ -304,11 +304,12 @@ impl StoreAdmin {
 const MAX_SHOWN: usize = 200;
 
 fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
-    let place = path.display().to_string();
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { place },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full {
+            detail: error.to_string(),
+        },
         _ => StoreError::Io {
-            place,
+            place: path.display().to_string(),
             detail: error.to_string(),
         },
     }

@@ -54,7 +54,7 @@ impl From<PointStoreError> for StoreError {
         match error {
             PointStoreError::Invalid(detail) => Self::Invalid { detail },
             PointStoreError::Unavailable(detail) => Self::Unavailable { detail },
-            PointStoreError::Full(place) => Self::Full { place },
+            PointStoreError::Full(detail) => Self::Full { detail },
             PointStoreError::Io { place, detail } => Self::Io { place, detail },
             PointStoreError::Damaged { path, detail } => Self::Corrupt {
                 place: path.display().to_string(),

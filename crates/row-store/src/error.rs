@@ -43,10 +43,10 @@ pub enum StoreError {
         length: usize,
     },
     /// The disk is full. Nothing of the request was stored; reads continue to work.
-    #[error("no space left to write to {place}")]
+    #[error("no space left: {detail}")]
     Full {
-        /// The file or server.
-        place: String,
+        /// The system's error, or what is free and what is needed; callers see it, so that it names no file.
+        detail: String,
     },
     /// The store is unreachable, starting or closing, or its queue is full.
     #[error("store is unavailable: {detail}")]

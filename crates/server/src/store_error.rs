@@ -37,7 +37,7 @@ mod tests {
             StoreError::from("".parse::<TableName>().unwrap_err()),
             StoreError::Invalid { detail: text() },
             StoreError::NotACounter { length: 1 },
-            StoreError::Full { place: text() },
+            StoreError::Full { detail: text() },
             StoreError::Unavailable { detail: text() },
             StoreError::TimedOut { detail: text() },
             StoreError::Corrupt {

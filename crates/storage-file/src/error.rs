@@ -13,7 +13,7 @@ pub enum StorageError {
     /// Another process has the folder open, or the process has no file descriptor left.
     #[error("{0}")]
     Unavailable(String),
-    /// The disk is full.
+    /// The disk is full. Callers see the text, so that it names no file.
     #[error("{0}")]
     Full(String),
     /// The operating system failed.
@@ -48,7 +48,7 @@ impl StorageError {
     /// An error of the operating system at a place.
     pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
         match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full(format!("{place}: {error}")),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full(error.to_string()),
             _ if is_out_of_descriptors(error) => Self::Unavailable(format!(
                 "no file descriptor is left to open {place} with: {error}"
             )),
@@ -73,4 +73,20 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_names_no_file() {
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            let error = StorageError::io("/srv/oxtsdb/points/journal/1.journal", &kind.into());
+            assert!(
+                matches!(&error, StorageError::Full(text) if !text.contains('/')),
+                "{error}"
+            );
+        }
+    }
 }

@@ -264,7 +264,7 @@ fn unavailable() -> StoreError {
 
 fn full() -> StoreError {
     StoreError::Full {
-        place: "disk".to_owned(),
+        detail: "disk".to_owned(),
     }
 }
 

@@ -250,9 +250,8 @@ impl Committer<'_> {
         };
         let least = config.reserve_bytes / 2;
         if free < least {
-            let folder = config.path.display();
             return Err(PointStoreError::Full(format!(
-                "{free} bytes are free in {folder}, {least} are reserved"
+                "{free} bytes are free, {least} are reserved"
             )));
         }
         Ok(())

@@ -133,7 +133,7 @@ impl From<StorageError> for StoreError {
         match error {
             StorageError::Invalid(detail) => Self::Invalid { detail },
             StorageError::Unavailable(detail) => Self::Unavailable { detail },
-            StorageError::Full(place) => Self::Full { place },
+            StorageError::Full(detail) => Self::Full { detail },
             StorageError::Io { place, detail } => Self::Io { place, detail },
             StorageError::Damaged { path, detail } => Self::Corrupt {
                 place: path.display().to_string(),

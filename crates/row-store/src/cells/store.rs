@@ -157,9 +157,10 @@ impl Core {
 
     /// Fails unless the disk has space for `bytes` bytes and for the tables of the cells in memory, given its free space.
     pub(super) fn check_space(&self, free: u64, bytes: u64) -> Result<(), StoreError> {
-        if free < 2 * bytes + self.memory_bytes() + DISK_RESERVE {
+        let needed = 2 * bytes + self.memory_bytes() + DISK_RESERVE;
+        if free < needed {
             return Err(StoreError::Full {
-                place: self.folder.path().display().to_string(),
+                detail: format!("{free} bytes are free, {needed} are needed"),
             });
         }
         Ok(())

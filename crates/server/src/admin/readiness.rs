@@ -140,13 +140,15 @@ mod tests {
             ["the store of table tsdb-uid: uid/journal/0000000003.journal: Input/output error (os error 5)"]
         );
         let full = StoreError::Full {
-            place: "/d/uid".to_owned(),
+            detail: "5 bytes are free, 9 are needed".to_owned(),
         };
         readiness.set_store("tsdb-uid", StoreHealth::RejectsWrites(full));
         assert!(readiness.reasons().is_empty());
         assert_eq!(
             readiness.notes()[1..],
-            ["the store of table tsdb-uid rejects writes and serves reads: no space left to write to uid"]
+            [
+                "the store of table tsdb-uid rejects writes and serves reads: no space left: 5 bytes are free, 9 are needed"
+            ]
         );
         readiness.set_store("tsdb-uid", StoreHealth::Serves);
         assert_eq!(readiness.notes().len(), 1);

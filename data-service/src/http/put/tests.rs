@@ -349,14 +349,11 @@ async fn a_full_disk_gets_507() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
     gate.release(10);
     gate.fail([StoreError::Full {
-        place: "disk".to_owned(),
+        detail: "disk".to_owned(),
     }]);
     let response = service.post("/api/put", GOOD).await;
     assert_eq!(response.status, 507);
-    assert_eq!(
-        response.json()["error"]["message"],
-        "no space left to write to disk"
-    );
+    assert_eq!(response.json()["error"]["message"], "no space left: disk");
     assert_eq!(service.cells().await.len(), 0);
     assert_eq!(service.post("/api/put", GOOD).await.status, 204);
     assert_eq!(service.cells().await.len(), 1);
@@ -371,7 +368,7 @@ async fn a_full_disk_of_the_uid_service_gets_507() {
         ("/api/put?summary", r#"{"success":0,"failed":1}"#),
     ] {
         gate.fail([StoreError::Full {
-            place: "the disk".to_owned(),
+            detail: "the disk".to_owned(),
         }]);
         let response = service.post(target, GOOD).await;
         assert_eq!(response.status, 507, "{}", response.text());

@@ -42,7 +42,7 @@ async fn reports_lost_points_in_flight_at_once() {
     gate.until_waiting(3).await;
     gate.fail([full()]);
     gate.release(100);
-    let lost = "put: HBase error: no space left to write to disk (10 points are not known to be stored)\n";
+    let lost = "put: HBase error: no space left: disk (10 points are not known to be stored)\n";
     let mut reply = vec![0; lost.len()];
     stream.read_exact(&mut reply).await.unwrap();
     assert_eq!(String::from_utf8(reply).unwrap(), lost);
@@ -72,7 +72,7 @@ async fn replies_after_the_failures_of_earlier_lines() {
     gate.release(100);
     assert_eq!(
         read_to_end(&mut stream).await,
-        "put: HBase error: no space left to write to disk (2 points are not known to be stored)\n\
+        "put: HBase error: no space left: disk (2 points are not known to be stored)\n\
          unknown command: bogus.  Try `help'.\n\
          put: illegal argument: Invalid tag value with key [a] (\"b!\"): illegal character: !\n"
     );
@@ -117,7 +117,7 @@ async fn reports_lost_points() {
     gate.fail([full()]);
     assert_eq!(
         service.telnet(format!("{}bogus\n", lines(3))).await,
-        "put: HBase error: no space left to write to disk (3 points are not known to be stored)\n\
+        "put: HBase error: no space left: disk (3 points are not known to be stored)\n\
          unknown command: bogus.  Try `help'.\n"
     );
     assert_eq!(service.cells().await.len(), 0);

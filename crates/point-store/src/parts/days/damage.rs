@@ -52,8 +52,8 @@ impl Days {
         if self.has_part(list, part) {
             match self.repair(list, part, &detail) {
                 // Reads of the damaged pages fail until there is space.
-                Err(PointStoreError::Full(place)) => {
-                    tracing::error!(part = %path.display(), %place, "cannot repair a damaged part");
+                Err(PointStoreError::Full(detail)) => {
+                    tracing::error!(part = %path.display(), %detail, "cannot repair a damaged part");
                 }
                 repaired => repaired?,
             }
@@ -171,8 +171,8 @@ impl Days {
         let free = free.map_err(|error| io_error(&shared.folder, &error))?;
         if free / 2 < part.bytes() {
             let message = format!(
-                "{free} bytes are free, too few to repair {}",
-                part.path().display()
+                "{free} bytes are free, too few to repair a part of {}",
+                part.bytes()
             );
             return Err(PointStoreError::Full(message));
         }

@@ -194,9 +194,8 @@ impl PartWriter {
         let index = self
             .index
             .finish(self.meta.series, self.meta.points, self.meta.blocks);
-        let len = u32::try_from(index.len()).map_err(|_| {
-            PointStoreError::Full(format!("{}: the part has too many pages", self.path.display()))
-        })?;
+        let len = u32::try_from(index.len())
+            .map_err(|_| PointStoreError::Full("the part has too many pages".to_owned()))?;
         self.buffer.extend_from_slice(&index);
         self.buffer.extend_from_slice(&self.offset.to_be_bytes());
         self.buffer.extend_from_slice(&len.to_be_bytes());

@@ -16,7 +16,7 @@ async fn store_error_ends_the_stream_after_the_acks() {
     gate.release(1);
     assert_eq!(client.ack().await.sequence, 1);
     let full = StoreError::Full {
-        place: "journal".to_owned(),
+        detail: "journal".to_owned(),
     };
     gate.fail([full.clone(), full]);
     gate.release(2);
@@ -38,7 +38,7 @@ async fn acknowledges_no_frame_after_a_failed_one() {
     gate.release(1);
     assert_eq!(client.ack().await.sequence, 1);
     gate.fail([StoreError::Full {
-        place: "journal".to_owned(),
+        detail: "journal".to_owned(),
     }]);
     gate.release(2);
     let (acknowledged, status) = client.status().await;

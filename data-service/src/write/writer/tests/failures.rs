@@ -6,7 +6,7 @@ use super::*;
 async fn a_failing_store_fails_the_write() {
     let (stack, gate) = Gate::stack(DataSettings::default()).await;
     gate.fail([StoreError::Full {
-        place: "journal".to_owned(),
+        detail: "journal".to_owned(),
     }]);
     gate.release(1);
     let error = stack

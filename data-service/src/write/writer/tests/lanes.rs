@@ -114,7 +114,7 @@ async fn host(stack: &TestStack, same_lane: bool) -> &'static str {
 
 fn full() -> StoreError {
     StoreError::Full {
-        place: "disk".to_owned(),
+        detail: "disk".to_owned(),
     }
 }
 
