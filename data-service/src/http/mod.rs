@@ -17,6 +17,10 @@
 //! - An empty JSON object as a query, and a body of white space, are errors of the client (400),
 //!   not of the server.
 //! - A feature that does not exist (deleting by query, for example) is rejected, not ignored.
+//! - JSONP: the function consists of letters, digits and `_.$[]`, else 400, and the response is a script
+//!   (`application/javascript`), which browsers execute with `X-Content-Type-Options: nosniff`.
+//! - A request that is the client's fault is 400 where OpenTSDB responds 500: unparsable expressions, filters, times and
+//!   UIDs, for example.
 //! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it; so is one
 //!   without an origin that changes something, if the browser says that it comes from another site.
 //!   OpenTSDB executes it where the setting is empty, and responds 200 to a domain that is not in the list.

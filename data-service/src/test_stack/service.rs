@@ -192,6 +192,14 @@ impl Service {
     }
 }
 
+/// The status that the service has where OpenTSDB has a recorded one: faults of the client are not 500.
+pub(crate) fn status_for(recorded: &serde_json::Value) -> u64 {
+    match recorded.as_u64().unwrap() {
+        500 => 400,
+        status => status,
+    }
+}
+
 /// The points' cells of a service that has ended.
 pub(crate) async fn points(store: &MemoryStore) -> Vec<String> {
     test_stack::cells(store, data_table::DATA_TABLE).await

@@ -62,8 +62,9 @@ impl Flags {
             None => None,
             Some(text) => {
                 let number: i32 = text.parse().map_err(|_| {
-                    let message = format!("For input string: \"{text}\"");
-                    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+                    let message = "Unable to parse 'sync_timeout' as a number";
+                    HttpError::bad_request(message)
+                        .with_details(format!("`{text}` is no number of milliseconds"))
                 })?;
                 u64::try_from(number).ok().filter(|number| *number > 0)
             }

@@ -64,8 +64,8 @@ async fn answers_have_the_form_that_the_flags_ask_for() {
         (
             "/api/put?sync_timeout=abc",
             &good,
-            500,
-            r#"{"error":{"code":500,"message":"For input string: \"abc\""}}"#.to_owned(),
+            400,
+            r#"{"error":{"code":400,"message":"Unable to parse 'sync_timeout' as a number","details":"`abc` is no number of milliseconds"}}"#.to_owned(),
         ),
     ] {
         let response = service.post(target, body).await;

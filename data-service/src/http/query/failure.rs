@@ -91,42 +91,14 @@ impl From<ExpressionError> for HttpError {
     }
 }
 
-/// The response to a parameter that does not parse. OpenTSDB reports some of these as internal errors.
+/// The response to a parameter that does not parse: 400, where OpenTSDB reports some of these as internal errors.
 pub(super) fn of_language(error: &LanguageError) -> HttpError {
-    use LanguageError as E;
-    let status = match error {
-        E::Filter { .. }
-        | E::EmptyPart
-        | E::Unclosed { .. }
-        | E::ClosedBefore { .. }
-        | E::Tag { .. }
-        | E::NoMetric
-        | E::TsuidWithoutMetric { .. }
-        | E::TsuidMetrics { .. }
-        | E::PercentileNumber { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        E::TooFewParts { .. }
-        | E::TooManyParts { .. }
-        | E::NoAggregator
-        | E::UnknownAggregator { .. }
-        | E::Downsample(_)
-        | E::RateOptions { .. }
-        | E::RateOptionCount { .. }
-        | E::CounterMax { .. }
-        | E::ResetValue { .. }
-        | E::Empty
-        | E::NoSource
-        | E::NoUid
-        | E::Hex { .. }
-        | E::Percentiles { .. }
-        | E::Histogram(_) => StatusCode::BAD_REQUEST,
-    };
-    HttpError::new(status, error.to_string())
+    HttpError::bad_request(error.to_string())
 }
 
 /// The response to a timestamp that no point can have.
 pub(super) fn not_a_time(time_ms: i64) -> HttpError {
-    let message = format!("Invalid timestamp: {time_ms}");
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    HttpError::bad_request(format!("Invalid timestamp: {time_ms}"))
 }
 
 /// A limit, in OpenTSDB's wording.
@@ -144,7 +116,7 @@ pub(super) fn of_expression(error: &ExpressionError) -> HttpError {
     let repeated = |message: &str| HttpError::bad_request(message).with_details(message);
     match error {
         E::Query(error) => of_query(error),
-        E::Arithmetic(_) => HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        E::Arithmetic(_) => HttpError::bad_request(error.to_string()),
         E::Lengths { .. } => repeated("No more elements"),
         E::NoMoreValues { .. } => repeated("No more data"),
         // The message is the index that OpenTSDB computes for such a series.

@@ -7,7 +7,6 @@
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `Expressions.parseExpressions`.
 
-use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::UidWidths;
 
@@ -166,15 +165,9 @@ fn group(
     })
 }
 
-/// The status of a syntax error: 500, as in OpenTSDB.
+/// The response to a syntax error: 400, where OpenTSDB responds 500.
 fn of_syntax(error: &CallSyntaxError) -> HttpError {
-    let status = match error {
-        CallSyntaxError::Syntax { .. } | CallSyntaxError::UnknownFunction { .. } => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
-        CallSyntaxError::Depth | CallSyntaxError::Length { .. } => StatusCode::BAD_REQUEST,
-    };
-    HttpError::new(status, error.to_string())
+    HttpError::bad_request(error.to_string())
 }
 
 /// The error of a call that has no result.

@@ -4,7 +4,8 @@
 //! - An edit that meets another one is repeated on top of it; OpenTSDB fails with 500.
 //! - A text that is `null` is stored as an empty one.
 //! - `POST tsmeta?m=METRIC` without tags is an error of the client: a series has a tag.
-//! - A `null` in a list of names is an error of the client (400), not of the server.
+//! - A `null` in a list of names, an unknown kind, and a UID or TSUID that is none are errors of the client (400), not
+//!   of the server; so is a series of unknown names (404).
 //!
 //! Source: OpenTSDB 2.4, `UniqueIdRpc`.
 
@@ -62,7 +63,7 @@ fn illegal_argument(text: impl Into<String>) -> HttpError {
     HttpError::bad_request(text.clone()).with_details(text)
 }
 
-/// An exception that OpenTSDB does not catch.
+/// A failure of the server.
 fn internal(text: impl Into<String>) -> HttpError {
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, text)
 }

@@ -127,8 +127,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         let (metric, tags) = series(parameters)?;
         return tsmeta_list::list(parts, context, &metric, &tags).await;
     };
-    let uncaught = |text: String| internal(format!("java.lang.IllegalArgumentException: {text}"));
-    let bytes = java_uid::bytes(text).map_err(uncaught)?;
+    let bytes = java_uid::bytes(text).map_err(illegal_argument)?;
     let not_found = || HttpError::new(StatusCode::NOT_FOUND, "Could not find Timeseries meta data");
     let tsuid = Tsuid::from_bytes(&bytes, parts.uids.widths()).map_err(|_| not_found())?;
     let meta = parts.writer.meta_table().series(&tsuid).await;
@@ -163,11 +162,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
     let tsuid = names::to_tsuid(&parts.uids, &metric, &tags, deadline()).await;
-    let tsuid = tsuid.map_err(|error| match error {
-        // OpenTSDB does not catch the exception here.
-        SeriesError::UnknownName { .. } => internal(no_such_name(&error)),
-        error => series_error(&error),
-    })?;
+    let tsuid = tsuid.map_err(|error| series_error(&error))?;
     let creates = parameters.get("create") == Some("true");
     let stored = table.series(&tsuid).await.map_err(|error| failed(&error))?;
     match &stored.document {
@@ -215,13 +210,9 @@ async fn resolved(parts: &ApiParts, text: &str) -> Result<Tsuid, HttpError> {
         return Err(illegal_argument("TSUID is too short, may be missing tags"));
     }
     let tsuid = Tsuid::from_bytes(&bytes, widths).map_err(|error| illegal_argument(error.to_string()))?;
-    match names::of_tsuid(&parts.uids, &tsuid, deadline()).await {
-        Ok(_) => Ok(tsuid),
-        Err(SeriesError::UidWithoutName { .. }) => Err(internal(format!(
-            "com.stumbleupon.async.DeferredGroupException: {GROUP_FAILED}"
-        ))),
-        Err(error) => Err(series_error(&error)),
-    }
+    let names = names::of_tsuid(&parts.uids, &tsuid, deadline()).await;
+    names.map_err(|error| series_error(&error))?;
+    Ok(tsuid)
 }
 
 pub(super) fn no_such_name(error: &SeriesError) -> String {

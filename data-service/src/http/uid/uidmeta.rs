@@ -44,7 +44,7 @@ impl Edit {
     fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         let text = |name| TextField::of_parameter(parameters.get(name));
         let (uid, kind) = (required(parameters, "uid")?, required(parameters, "type")?);
-        java_uid::kind(kind).map_err(internal)?;
+        java_uid::kind(kind).map_err(illegal_argument)?;
         Ok(Self {
             uid: TextField::of_parameter(Some(uid)),
             kind: TextField::of_parameter(Some(kind)),
@@ -121,11 +121,10 @@ impl Edit {
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parameters = request.parameters;
     let (uid, kind) = (required(parameters, "uid")?, required(parameters, "type")?);
-    let kind = java_uid::kind(kind).map_err(internal)?;
-    let uncaught = |text: String| internal(format!("java.lang.IllegalArgumentException: {text}"));
+    let kind = java_uid::kind(kind).map_err(illegal_argument)?;
     let width = request.parts.uids.widths().get(kind);
     let uid = java_uid::bytes(uid).and_then(|bytes| java_uid::uid(kind, width, &bytes));
-    let meta = stored(request.parts, kind, uid.map_err(uncaught)?).await?;
+    let meta = stored(request.parts, kind, uid.map_err(illegal_argument)?).await?;
     Ok(reply(&meta))
 }
 

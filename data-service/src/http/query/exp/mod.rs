@@ -1,7 +1,7 @@
 //! `/api/query/exp`: evaluates arithmetic over named metrics, `{"metrics":[{"id":"a",…}],"expressions":[{"id":"e",
 //! "expr":"a * 2"}],…}`.
 //!
-//! Rejected requests get 500, as from OpenTSDB; later errors get 400. Of JEXL only arithmetic is supported; other
+//! Rejected requests get 400 (500 from OpenTSDB). Of JEXL only arithmetic is supported; other
 //! syntax is rejected.
 //!
 //! Expressions see the points around the range, as far as the scan reads them; results are clipped to the range,
@@ -14,7 +14,6 @@
 mod render;
 mod request;
 
-use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
 
@@ -102,7 +101,7 @@ fn parse(content: &[u8], rules: QueryRules) -> Result<(Query, Vec<Formula>, Quer
 }
 
 fn rejected(message: impl Into<String>) -> HttpError {
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    HttpError::bad_request(message)
 }
 
 fn rejected_because(error: impl std::fmt::Display) -> HttpError {
