@@ -81,7 +81,7 @@ use crate::http::endpoint::{
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
-use crate::http::reply::{Coding, Reply};
+use crate::http::reply::{Coding, Reply, check_jsonp};
 use crate::http::request_body::{BodyLimits, RequestBody};
 pub(crate) use crate::http::stats::running_queries;
 use crate::rollup::RollupWriter;
@@ -235,6 +235,12 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The HTTP side of the data service. Cloning is cheap.
 #[derive(Clone, Debug)]
+/// Browsers take the type of a response as it is.
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// The connection closes after the response.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
 pub(crate) struct HttpApi(Arc<Inner>);
 
 #[derive(Clone, Debug)]
@@ -329,11 +335,19 @@ impl HttpApi {
         let is_api = endpoint::is_api(request.uri().path());
         let result = match &origin {
             Ok(Origin::Preflight(_)) => Ok(Reply::json(Vec::new())),
-            Ok(Origin::None | Origin::Allowed(_)) => self.0.dispatch(request, &parameters).await,
+        let (head, mut body) = request.into_parts();
+        let expects_continue = head.headers.contains_key(header::EXPECT);
+        let request = Request::from_parts(head, &mut body);
+            Ok(Origin::None | Origin::Allowed(_)) => match check_jsonp(parameters.get("jsonp")) {
+                Ok(()) => self.0.dispatch(request, &parameters).await,
+                Err(rejected) => Err(rejected),
+            },
             Err(rejected) => Err(rejected.clone()),
         };
         let reply = match result {
             Ok(reply) => reply,
+        // What is left of a body is not read as the next request: the client has to know that the connection closes.
+        let closes = !request_body::is_read(body, expects_continue).await;
             Err(error) => {
                 if error.status.is_server_error() {
                     warn!(
@@ -366,6 +380,11 @@ impl HttpApi {
         }
         response
     }
+        let headers = response.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+        if closes {
+            headers.insert(header::CONNECTION, CLOSE);
+        }
 }
 
 impl Inner {

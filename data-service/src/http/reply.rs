@@ -20,6 +20,8 @@ const LARGE_BODY_BYTES: u64 = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const PAGE_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PAGE_TEXT: HeaderValue = HeaderValue::from_static("text/plain");
+/// Browsers execute nothing else as a script, as long as they do not guess types.
+const SCRIPT: HeaderValue = HeaderValue::from_static("application/javascript; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
 
@@ -104,15 +106,17 @@ impl Reply {
         Reply::new(status, page.into_bytes(), HTML)
     }
 
-    /// Wraps JSON into a call of the function that `jsonp=` names.
+    /// Wraps JSON into a call of the function that `jsonp=` names, see [`check_jsonp`].
     #[must_use]
     pub(crate) fn wrapped(mut self, function: Option<&str>) -> Reply {
-        let Some(function) = function.filter(|name| !name.is_empty()) else {
+        let Some(function) = function.filter(|name| !name.is_empty() && check_jsonp(Some(name)).is_ok())
+        else {
             return self;
         };
         if self.content_type == JSON && !self.body.is_empty() {
             self.body.prepend([function.as_bytes(), b"("].concat());
             self.body.append(b")".to_vec());
+            self.content_type = SCRIPT;
         }
         self
     }
@@ -168,6 +172,21 @@ impl Reply {
         }
         response
     }
+}
+
+/// Checks the function that `jsonp=` names: a path of names and indices, such as `app.callbacks[7]`. The response begins
+/// with it, so that other characters would be content of another kind, a script or a page, that the caller chooses.
+///
+/// # Errors
+///
+/// 400.
+pub(crate) fn check_jsonp(function: Option<&str>) -> Result<(), HttpError> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$' | '[' | ']');
+    let Some(wrong) = function.and_then(|name| name.chars().find(|c| !is_allowed(*c))) else {
+        return Ok(());
+    };
+    let details = format!("it has the character {wrong:?}, allowed are letters, digits and `_.$[]`");
+    Err(HttpError::bad_request("`jsonp` is not the name of a function").with_details(details))
 }
 
 /// The coding of a compressed response.
@@ -309,5 +328,29 @@ mod tests {
         assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(Some("f"))), "f([1])");
         assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(None)), "[1]");
         assert_eq!(body(Reply::empty().wrapped(Some("f"))), "");
+        assert_eq!(
+            Reply::json(b"[1]".to_vec()).wrapped(Some("f")).content_type,
+            SCRIPT
+        );
+        for name in ["f", "app.callbacks[7]", "$_0", ""] {
+            assert_eq!(check_jsonp(Some(name)), Ok(()), "{name}");
+        }
+        for name in [
+            "alert(1)//",
+            "<script>",
+            "a b",
+            "f;",
+            "caf\u{e9}",
+            "a\u{2028}",
+            "f%0a",
+            "'",
+        ] {
+            assert_eq!(
+                check_jsonp(Some(name)).unwrap_err().status.as_u16(),
+                400,
+                "{name}"
+            );
+            assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(Some(name))), "[1]");
+        }
     }
 }

@@ -160,6 +160,37 @@ where
     Ok(RequestBody { bytes, memory })
 }
 
+/// Bytes of a body that are read although nothing uses them, so that the connection can be kept; and the time for them.
+const SPARE_BYTES: u64 = 64 << 10;
+const SPARE_TIME: Duration = Duration::from_secs(1);
+
+/// Whether a body has been read to its end. Reads what is left, if that is little: not of a client that sends it only when
+/// it is asked to (`Expect: 100-continue`).
+pub(crate) async fn is_read<B>(mut body: B, expects_continue: bool) -> bool
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if body.is_end_stream() {
+        return true;
+    }
+    if expects_continue || body.size_hint().lower() > SPARE_BYTES {
+        return false;
+    }
+    let read = async {
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            bytes += frame.map_or(u64::MAX, |frame| {
+                frame.data_ref().map_or(0, |data| data.len() as u64)
+            });
+            if bytes > SPARE_BYTES {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(SPARE_TIME, read).await.unwrap_or(false)
+}
+
 /// How fast a body has to arrive.
 struct Rate {
     ends: Instant,

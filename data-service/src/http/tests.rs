@@ -125,10 +125,68 @@ async fn reports_unknown_paths_and_methods_in_opentsdbs_envelope() {
     );
     let wrapped = service.get("/api/suggest?type=metrics&jsonp=f").await;
     assert_eq!(wrapped.text(), "f([])");
+    assert_eq!(
+        wrapped.header("content-type"),
+        Some("application/javascript; charset=UTF-8")
+    );
+    for path in [
+        "/api/suggest?type=metrics&jsonp=f",
+        "/api/version",
+        "/nothing",
+        "/",
+    ] {
+        let response = service.get(path).await;
+        assert_eq!(
+            response.header("x-content-type-options"),
+            Some("nosniff"),
+            "{path}"
+        );
+    }
+    for callback in ["%3Cscript%3E", "alert(1)", "a%0Ab"] {
+        let rejected = service
+            .get(&format!("/api/suggest?type=metrics&jsonp={callback}"))
+            .await;
+        assert_eq!(rejected.status, 400, "{callback}");
+        assert!(rejected.text().starts_with(r#"{"error""#), "{}", rejected.text());
+    }
     let wrapped = service.get("/api/nothing?jsonp=f").await;
     assert_eq!(
         wrapped.text(),
         r#"f({"error":{"code":404,"message":"Endpoint not found"}})"#
+    );
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_only_if_the_body_was_read() {
+    let service = Service::start().await;
+    let next = "GET /api/version HTTP/1.1\r\nHost: test\r\n\r\n";
+    let head = |path: &str, length: usize| {
+        format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n")
+    };
+    for path in ["/api/nothing", "/api/aggregators", "/api/query?jsonp=("] {
+        let mut stream = service.connect().await;
+        let request = head(path, 1000) + &"x".repeat(1000) + next;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let response = read_response(&mut stream).await;
+        assert_eq!(response.header("connection"), None, "{path}");
+        assert_eq!(read_response(&mut stream).await.status, 200, "{path}");
+    }
+    for path in ["/api/nothing", "/api/put"] {
+        let mut stream = service.connect().await;
+        // No byte of the body is sent.
+        stream.write_all(head(path, 1 << 30).as_bytes()).await.unwrap();
+        let response = read_response(&mut stream).await;
+        assert!(matches!(response.status, 404 | 413), "{path}: {response:?}");
+        assert_eq!(response.header("connection"), Some("close"), "{path}");
+    }
+    let mut stream = service.connect().await;
+    let request =
+        "POST /api/nothing HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let response = read_response(&mut stream).await;
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (404, Some("close"))
     );
 }
 
