@@ -2,7 +2,7 @@
 //!
 //! | name | of |
 //! |---|---|
-//! | `san:NAME` | a client certificate: each URI, DNS name and e-mail address among its subject alternative names |
+//! | `san:NAME` | a client certificate: each URI, DNS name and e-mail address among its subject alternative names, if it has the form of its kind |
 //! | `sub:NAME` | a token: its claim `sub` |
 //! | `group:NAME` | a token: each element of its claim `groups` |
 //! | `telnet` | a telnet connection of the same machine |

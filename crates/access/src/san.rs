@@ -12,6 +12,10 @@ pub struct PeerCertificates(pub std::sync::Arc<[Vec<u8>]>);
 const MAX_NAMES: usize = 100;
 
 /// The names of a certificate as [`crate::Identity`] has them: URIs first, as meshes identify workloads by them.
+///
+/// The three kinds share the prefix `san:`, so that a name counts only in the form of its kind: a URI has a scheme, a DNS
+/// name neither `:`, `/` nor `@`, an e-mail address an `@` and neither `:` nor `/`. An authority that vouches for host names
+/// only cannot certify the name of a workload as one.
 pub(crate) fn names(der: &[u8]) -> Result<Vec<Box<str>>, String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
     let Some(extension) = certificate
@@ -22,15 +26,24 @@ pub(crate) fn names(der: &[u8]) -> Result<Vec<Box<str>>, String> {
     };
     let names = &extension.value.general_names;
     let of = |select: fn(&GeneralName<'_>) -> Option<Box<str>>| names.iter().filter_map(select);
-    let uris = of(|name| match name {
-        GeneralName::URI(uri) => Some(format!("san:{uri}").into()),
+    Ok(of(uri).chain(of(host_or_mail)).take(MAX_NAMES).collect())
+}
+
+fn uri(name: &GeneralName<'_>) -> Option<Box<str>> {
+    match name {
+        GeneralName::URI(uri) if uri.contains(':') => Some(format!("san:{uri}").into()),
         _ => None,
-    });
-    let others = of(|name| match name {
-        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some(format!("san:{name}").into()),
-        _ => None,
-    });
-    Ok(uris.chain(others).take(MAX_NAMES).collect())
+    }
+}
+
+fn host_or_mail(name: &GeneralName<'_>) -> Option<Box<str>> {
+    let (name, is_mail) = match name {
+        GeneralName::DNSName(name) => (name, false),
+        GeneralName::RFC822Name(name) => (name, true),
+        _ => return None,
+    };
+    let has_form = !name.contains([':', '/']) && name.contains('@') == is_mail;
+    has_form.then(|| format!("san:{name}").into())
 }
 
 /// When a certificate expires, in seconds since the epoch.
@@ -80,6 +93,34 @@ mod tests {
         ];
         assert_eq!(names(&decode(WITH_NAMES)), Ok(expected.map(Into::into).to_vec()));
         assert_eq!(names(&decode(WITHOUT)), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn names_count_in_the_form_of_their_kind_only() {
+        let workload = "spiffe://prod/ns/metrics/sa/collector";
+        assert_eq!(
+            uri(&GeneralName::URI(workload)),
+            Some("san:spiffe://prod/ns/metrics/sa/collector".into())
+        );
+        assert_eq!(
+            host_or_mail(&GeneralName::DNSName("*.example.org")),
+            Some("san:*.example.org".into())
+        );
+        assert_eq!(
+            host_or_mail(&GeneralName::RFC822Name("a@b.org")),
+            Some("san:a@b.org".into())
+        );
+        for other in [
+            GeneralName::DNSName(workload),
+            GeneralName::DNSName("a@b.org"),
+            GeneralName::DNSName("localhost:80"),
+            GeneralName::RFC822Name(workload),
+            GeneralName::RFC822Name("spiffe://a@b/c"),
+            GeneralName::RFC822Name("host.example.org"),
+        ] {
+            assert_eq!(host_or_mail(&other), None, "{other:?}");
+        }
+        assert_eq!(uri(&GeneralName::URI("host.example.org")), None);
     }
 
     #[test]
