@@ -132,7 +132,7 @@ impl Tokens {
         let mut candidates = keys.for_token(&header).take(MAX_TRIED).peekable();
         if candidates.peek().is_none() {
             return Err(match keys.is_empty() {
-                true => "the keys of tokens are not known yet (--jwks)".to_owned(),
+                true => "the server has no keys of tokens (--jwks)".to_owned(),
                 false => "no key of the JWKS is the one that signed the token".to_owned(),
             });
         }

@@ -1,5 +1,6 @@
 //! The keys of a JWKS: from a file that is read again when it changes, or from a URL that is requested again and
-//! again. A key set that is wrong, or that cannot be read, leaves the old one in use.
+//! again. A key set that is wrong, or that cannot be read, leaves the old one in use; one without keys, `{"keys":[]}`, is
+//! in use, and no token is valid.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -63,7 +64,8 @@ impl Keys {
             ));
         }
         let keys: Vec<Key> = set.keys.iter().filter_map(key_of).collect();
-        if keys.is_empty() {
+        // No keys at all revoke all tokens; keys of other kinds only are a mistake.
+        if keys.is_empty() && !set.keys.is_empty() {
             return Err(format!(
                 "has no key for signatures (RSA, EC P-256 or P-384, Ed25519) among {} keys",
                 set.keys.len()
@@ -135,7 +137,10 @@ impl KeySource {
     /// Sets the keys of `tokens`, if they have changed. Blocks: it reads a file, or waits for a server.
     pub(crate) fn reload(&mut self, tokens: &Tokens) {
         if let Some(keys) = self.changed() {
-            info!(jwks = %self.name(), keys = keys.0.len(), "read the keys of tokens again");
+            match keys.is_empty() {
+                true => warn!(jwks = %self.name(), "the key set is empty: all tokens are rejected"),
+                false => info!(jwks = %self.name(), keys = keys.0.len(), "read the keys of tokens again"),
+            }
             tokens.set_keys(keys);
         }
     }

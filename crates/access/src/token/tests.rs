@@ -188,6 +188,13 @@ fn reads_changed_keys_again_and_keeps_those_in_use_if_the_file_is_wrong() {
     source.reload(&tokens);
     assert!(names(&tokens, &of_new).is_ok());
     assert!(names(&tokens, &of_old).is_err(), "also if it was verified before");
+    write_jwks(&path, &[]);
+    source.reload(&tokens);
+    assert_eq!(
+        names(&tokens, &of_new),
+        Err("the server has no keys of tokens (--jwks)".to_owned()),
+        "no keys revoke all tokens"
+    );
 }
 
 #[test]
@@ -204,6 +211,6 @@ fn urls_are_secure_or_local() {
     let (_, keys) = KeySource::open(&options).unwrap();
     let tokens = Tokens::new(options, keys);
     let token = Signer::new("a").token(&claims(&json!({})));
-    let expected = "the keys of tokens are not known yet (--jwks)";
+    let expected = "the server has no keys of tokens (--jwks)";
     assert_eq!(names(&tokens, &token), Err(expected.to_owned()));
 }
