@@ -49,20 +49,36 @@ impl MetricScope {
         self.0.prefixes.cover(metric)
     }
 
+    /// Checks the metric of a UID, which the request names by that alone: the refusal repeats the UID, and not the name.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Metric`].
+    pub fn check_uid(&self, uid: impl std::fmt::Display, metric: &str) -> Result<(), Refusal> {
+        match self.covers(metric) {
+            true => Ok(()),
+            false => Err(self.refuse(format!("UID {uid}"))),
+        }
+    }
+
     /// Checks a metric. Of several refused metrics of a request the first is logged, and later their number.
     ///
     /// # Errors
     ///
     /// [`Refusal::Metric`].
     pub fn check(&self, metric: &str) -> Result<(), Refusal> {
-        if self.covers(metric) {
-            return Ok(());
+        match self.covers(metric) {
+            true => Ok(()),
+            false => Err(self.refuse(shown(metric))),
         }
+    }
+
+    fn refuse(&self, metric: String) -> Refusal {
         let inner = &*self.0;
         let refusal = Refusal::Metric {
             identity: inner.identity.clone(),
             action: inner.action,
-            metric: shown(metric),
+            metric,
         };
         inner.counts.count(&refusal);
         if inner.refused.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -75,7 +91,7 @@ impl MetricScope {
                 "refused: the rules grant other metrics"
             );
         }
-        Err(refusal)
+        refusal
     }
 }
 

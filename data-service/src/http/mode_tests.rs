@@ -175,8 +175,47 @@ async fn tsuids_of_other_metrics_are_refused() {
         ] {
             let response = service.get(&path).await;
             assert_eq!(response.status, status, "{path}: {}", response.text());
+            assert!(
+                !response.text().contains("sys.m"),
+                "the name of a guessed TSUID: {}",
+                response.text()
+            );
         }
     }
+}
+
+#[tokio::test]
+async fn names_of_tags_of_other_metrics_are_not_revealed() {
+    let (service, _folder) = with_policy(
+        "[[rule]]\nwho=['anonymous']\nmay=['read']\nmetrics=['app.']\n\
+         [[rule]]\nwho=['anonymous']\nmay=['write']",
+    )
+    .await;
+    let secret = r#"{"metric":"sys.m","timestamp":1356998400,"value":1,"tags":{"host":"secret","rack":"r"}}"#;
+    let points = format!("[{POINT},{secret}]");
+    assert_eq!(service.post("/api/put", points).await.status, 204);
+    for tags in [
+        "host=secret",
+        "host=nowhere",
+        "rack=r",
+        "nothing=r",
+        "host=literal_or(nowhere)",
+    ] {
+        let tags = format!("%7B{tags}%7D");
+        let response = service
+            .get(&format!("/api/query?start=1&m=sum:app.m{tags}"))
+            .await;
+        assert_eq!((response.status, response.text()), (200, "[]"), "{tags}");
+    }
+    for tags in ["host=secret", "host=nowhere"] {
+        let path = format!("/api/query/last?back_scan=24&timeseries=app.m%7B{tags}%7D");
+        let response = service.get(&path).await;
+        assert_eq!((response.status, response.text()), (200, "[]"), "{tags}");
+    }
+    let known = service.get("/api/query?start=1&m=sum:app.m%7Bhost=a%7D").await;
+    assert!(known.text().contains("1356998400"), "{}", known.text());
+    let unknown = service.get("/api/query?start=1&m=sum:app.unknown").await;
+    assert_eq!(unknown.status, 400, "a metric that the caller may read");
 }
 
 #[tokio::test]

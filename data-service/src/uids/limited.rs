@@ -6,13 +6,17 @@ use std::time::Instant;
 use async_trait::async_trait;
 use oxtsdb_access::MetricScope;
 use oxtsdb_query::{Engine, NameDirectory, NameError, NameGeneration};
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{Uid, UidKind, UidWidths};
 
 /// A directory that refuses other metrics than those of a scope, in both directions.
+///
+/// Names of tags are those of all metrics, so that an error for an unknown one would reveal which names others use.
+/// Unknown names of tags resolve to the UID 0, which no name has: nothing matches, as for a name of other metrics.
 #[derive(Debug)]
 struct LimitedNames {
     directory: Arc<dyn NameDirectory>,
     scope: MetricScope,
+    widths: UidWidths,
 }
 
 /// The same engine, whose queries are refused if they name another metric than those of `scope`.
@@ -20,6 +24,7 @@ pub(crate) fn limited_engine(engine: &Engine, scope: &MetricScope) -> Engine {
     engine.clone().with_directory(Arc::new(LimitedNames {
         directory: Arc::clone(&engine.storage().directory),
         scope: scope.clone(),
+        widths: engine.storage().layout.widths,
     }))
 }
 
@@ -29,6 +34,16 @@ impl LimitedNames {
             metric: metric.to_owned(),
             detail: refusal.to_string(),
         })
+    }
+
+    /// Checks a metric that the request names by its UID.
+    fn check_uid(&self, uid: Uid, metric: &str) -> Result<(), NameError> {
+        self.scope
+            .check_uid(uid, metric)
+            .map_err(|refusal| NameError::Refused {
+                metric: format!("UID {uid}"),
+                detail: refusal.to_string(),
+            })
     }
 }
 
@@ -44,7 +59,13 @@ impl NameDirectory for LimitedNames {
                 self.check(name)?;
             }
         }
-        self.directory.uids(names, deadline).await
+        let mut uids = self.directory.uids(names, deadline).await?;
+        for ((kind, _), uid) in names.iter().zip(&mut uids) {
+            if *kind != UidKind::Metric && uid.is_none() {
+                *uid = Uid::from_number(0, self.widths.get(*kind)).ok();
+            }
+        }
+        Ok(uids)
     }
 
     async fn names(
@@ -55,8 +76,10 @@ impl NameDirectory for LimitedNames {
     ) -> Result<Vec<Option<Arc<str>>>, NameError> {
         let names = self.directory.names(kind, uids, deadline).await?;
         if kind == UidKind::Metric {
-            for name in names.iter().flatten() {
-                self.check(name)?;
+            for (uid, name) in uids.iter().zip(&names) {
+                if let Some(name) = name {
+                    self.check_uid(*uid, name)?;
+                }
             }
         }
         Ok(names)

@@ -52,6 +52,10 @@ impl Resolver {
         };
         let mut refused = Vec::with_capacity(requested.len());
         // TSUIDs, whose metric has to be looked up.
+        let check_uid = |uid: Uid, metric: &str| {
+            let refusal = scope.check_uid(uid, metric).err()?;
+            Some(Arc::new(PointErrorReason::Refused(refusal)))
+        };
         let (mut places, mut metrics): (Vec<usize>, Vec<Uid>) = Default::default();
         // Neighbours with one metric share the reason.
         let mut last: Option<(&str, Option<Arc<PointErrorReason>>)> = None;
@@ -92,9 +96,9 @@ impl Resolver {
             .await
         {
             Ok(names) => {
-                for (place, name) in places.into_iter().zip(names) {
+                for ((place, uid), name) in places.into_iter().zip(metrics).zip(names) {
                     // A UID without a name is rejected as such.
-                    refused[place] = name.and_then(|name| check(&name));
+                    refused[place] = name.and_then(|name| check_uid(uid, &name));
                 }
             }
             Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {
