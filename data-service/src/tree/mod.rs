@@ -56,8 +56,11 @@ use table::TreeTable;
 /// How long the UID service may take for the names of a batch.
 const NAMES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads and writes of the store that one operation runs at a time.
+/// Reads of the store that one operation runs at a time.
 const CONCURRENT_CALLS: usize = 16;
+
+/// Writes of the store that one operation has in flight. The embedded store commits them in groups, with one sync each.
+const CONCURRENT_PUTS: usize = 64;
 
 /// Trees and their branches. Cloning is cheap.
 #[derive(Clone, Debug)]

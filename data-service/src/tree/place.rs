@@ -27,7 +27,7 @@ use super::error::TreeError;
 use super::evaluate::{Outcome, Place, SeriesFacts};
 use super::rule::RuleKey;
 use super::table::{FAMILY_NAME, column};
-use super::{CONCURRENT_CALLS, Trees};
+use super::{CONCURRENT_CALLS, CONCURRENT_PUTS, Trees};
 
 /// Rows that are read at a time.
 const READ_ROWS: usize = 512;
@@ -131,7 +131,7 @@ impl Trees {
                 })
                 .collect();
             stream::iter(missing)
-                .buffer_unordered(CONCURRENT_CALLS)
+                .buffer_unordered(CONCURRENT_PUTS)
                 .try_collect::<Vec<bool>>()
                 .await?;
         }
@@ -147,64 +147,78 @@ impl Trees {
             .iter()
             .map(|(branch, leaves)| {
                 let (this, branch, leaves) = (self.clone(), branch.clone(), leaves.clone());
-                async move { this.store_leaves_of(branch, leaves).await }
+                async move { this.existing_leaves(branch, leaves).await }
             })
             .collect();
-        let stored: Vec<Vec<_>> = stream::iter(rows)
+        let rows: Vec<Vec<_>> = stream::iter(rows)
             .buffer_unordered(CONCURRENT_CALLS)
+            .try_collect()
+            .await?;
+        // A branch may have all leaves of a tree, so that its leaves are not stored one after the other.
+        let stored = rows.into_iter().flatten().map(|(address, leaf, existing)| {
+            let this = self.clone();
+            async move { this.store_leaf(address, leaf, existing).await }
+        });
+        let stored: Vec<Option<_>> = stream::iter(stored)
+            .buffer_unordered(CONCURRENT_PUTS)
             .try_collect()
             .await?;
         Ok(stored.into_iter().flatten().collect())
     }
 
-    async fn store_leaves_of(
+    /// The leaves of a branch with what is stored in their cells.
+    async fn existing_leaves(
         self,
         branch: BranchId,
         leaves: BTreeMap<[u8; 4], LeafDocument>,
-    ) -> Result<Vec<(LeafAddress, (String, bool))>, TreeError> {
+    ) -> Result<Vec<(LeafAddress, LeafDocument, Option<Vec<u8>>)>, TreeError> {
         let table = &self.0.table;
         let columns = leaves
             .keys()
             .map(|hash| (FAMILY_NAME.to_owned(), TreeCell::Leaf(*hash).encode()));
         let columns = ColumnSelection::Columns(columns.collect());
         let row = table.store.get(&table.name, branch.as_bytes(), &columns).await?;
-        let mut stored = Vec::with_capacity(leaves.len());
-        for (hash, leaf) in leaves {
-            let cell = TreeCell::Leaf(hash);
-            let existing = row.as_ref().and_then(|row| row.get(FAMILY_NAME, &cell.encode()));
+        let existing = leaves.into_iter().map(|(hash, leaf)| {
+            let cell = TreeCell::Leaf(hash).encode();
+            let existing = row.as_ref().and_then(|row| row.get(FAMILY_NAME, &cell));
             let existing = existing
                 .map(|cell| cell.value.to_vec())
                 .filter(|value| !value.is_empty());
-            let existing = match existing {
-                Some(existing) => Some(existing),
-                None if table
-                    .check_and_put(branch.as_bytes(), cell, None, &leaf.encode())
-                    .await? =>
-                {
-                    None
-                }
-                // Another program stored a leaf meanwhile.
-                None => {
-                    let row = table
-                        .store
-                        .get(&table.name, branch.as_bytes(), &column(&cell))
-                        .await?;
-                    let found = row.as_ref().and_then(|row| row.get(FAMILY_NAME, &cell.encode()));
-                    Some(found.map_or(Vec::new(), |cell| cell.value.to_vec()))
-                }
-            };
-            let outcome = match existing.as_deref().map(LeafDocument::decode) {
-                None => (leaf.tsuid, true),
-                Some(Ok(holder)) => (holder.tsuid, false),
-                Some(Err(error)) => {
-                    let error = table.corrupt(branch.as_bytes(), &cell.encode(), error);
-                    warn!(%error, series = leaf.tsuid, "a leaf is damaged, its place cannot be used");
-                    continue;
-                }
-            };
-            stored.push(((branch.clone(), hash), outcome));
-        }
-        Ok(stored)
+            ((branch.clone(), hash), leaf, existing)
+        });
+        Ok(existing.collect())
+    }
+
+    /// Stores a leaf unless there is one. Returns the series of the stored leaf, and whether it was stored now; `None` if
+    /// the stored leaf is damaged.
+    async fn store_leaf(
+        self,
+        address: LeafAddress,
+        leaf: LeafDocument,
+        existing: Option<Vec<u8>>,
+    ) -> Result<Option<(LeafAddress, (String, bool))>, TreeError> {
+        let table = &self.0.table;
+        let (branch, cell) = (address.0.as_bytes(), TreeCell::Leaf(address.1));
+        let existing = match existing {
+            Some(existing) => Some(existing),
+            None if table.check_and_put(branch, cell, None, &leaf.encode()).await? => None,
+            // Another program stored a leaf meanwhile.
+            None => {
+                let row = table.store.get(&table.name, branch, &column(&cell)).await?;
+                let found = row.as_ref().and_then(|row| row.get(FAMILY_NAME, &cell.encode()));
+                Some(found.map_or(Vec::new(), |cell| cell.value.to_vec()))
+            }
+        };
+        let outcome = match existing.as_deref().map(LeafDocument::decode) {
+            None => (leaf.tsuid, true),
+            Some(Ok(holder)) => (holder.tsuid, false),
+            Some(Err(error)) => {
+                let error = table.corrupt(branch, &cell.encode(), error);
+                warn!(%error, series = leaf.tsuid, "a leaf is damaged, its place cannot be used");
+                return Ok(None);
+            }
+        };
+        Ok(Some((address, outcome)))
     }
 
     async fn store_failures<'a>(

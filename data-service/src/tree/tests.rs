@@ -676,3 +676,58 @@ async fn rules_see_custom_fields() {
     );
     assert_eq!(messages[1], "Matched tagv [lax] for rule: [1:0:0:TAGV_CUSTOM]");
 }
+
+/// Holds check-and-puts back until as many of them wait.
+#[derive(Debug)]
+struct TogetherOnly {
+    waiting: tokio::sync::Barrier,
+}
+
+#[async_trait]
+impl oxtsdb_row_store::intercept::Intercept for TogetherOnly {
+    async fn intercept(
+        &self,
+        operation: oxtsdb_row_store::intercept::Operation,
+        store: &dyn oxtsdb_row_store::RowStore,
+    ) -> Result<oxtsdb_row_store::intercept::Response, oxtsdb_row_store::StoreError> {
+        use oxtsdb_row_store::intercept::Operation;
+        let is_leaf = matches!(
+            &operation,
+            Operation::CheckAndPut { condition, .. } if condition.cell.qualifier.starts_with(b"leaf:")
+        );
+        if is_leaf {
+            self.waiting.wait().await;
+        }
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test]
+async fn leaves_of_one_branch_are_stored_together() {
+    let mut fixture = Fixture::start().await;
+    let together = Arc::new(TogetherOnly {
+        waiting: tokio::sync::Barrier::new(CONCURRENT_PUTS),
+    });
+    let store =
+        oxtsdb_row_store::intercept::InterceptedStore::new(Arc::new(fixture.stack.store.clone()), together);
+    fixture.trees = Trees::new(
+        Arc::new(store),
+        ("tsdb-tree".parse().unwrap(), "tsdb-meta".parse().unwrap()),
+        fixture.stack.service.uids.clone(),
+        None,
+        ComputePool::new(2).unwrap(),
+    );
+    fixture
+        .tree(
+            false,
+            vec![rule(0, RuleType::Metric, ""), rule(1, RuleType::Tagk, "host")],
+        )
+        .await;
+    let mut series = Vec::new();
+    for number in 0..2 * CONCURRENT_PUTS {
+        series.push(fixture.series(&format!("m host=h{number}")).await);
+    }
+    // One after the other, they would wait for ever.
+    let placed = tokio::time::timeout(Duration::from_secs(60), fixture.place(&series)).await;
+    assert_eq!(placed.unwrap().placed, 2 * CONCURRENT_PUTS as u64);
+}

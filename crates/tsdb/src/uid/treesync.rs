@@ -66,10 +66,30 @@ pub(super) async fn run(args: &TreesyncArgs) -> anyhow::Result<ExitCode> {
         }
     }
     print(&summary(&last))?;
-    if last.series == 0 && !args.all_series {
-        eprintln!("no series has a metadata document; --all-series places the others");
+    if last.series == 0 {
+        let trees = match args.trees.is_empty() {
+            true => server.client.list_trees().await,
+            false => Ok(Vec::new()),
+        };
+        let trees = trees.map_err(|error| server.error("uid treesync", &error))?;
+        let has_tree = !args.trees.is_empty() || trees.iter().any(|tree| tree.enabled);
+        if let Some(hint) = hint(has_tree, args.all_series) {
+            eprintln!("{hint}");
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why no series was placed.
+fn hint(has_tree: bool, all_series: bool) -> Option<&'static str> {
+    match (has_tree, all_series) {
+        (false, _) => Some(
+            "no tree is enabled, so that no series was read: `tsdb tree list` shows the trees, `tsdb tree enable ID` \
+             enables one, --tree ID places series in one that is not enabled",
+        ),
+        (true, false) => Some("no series has a metadata document; --all-series places the others"),
+        (true, true) => None,
+    }
 }
 
 fn summary(report: &SyncTreesResponse) -> String {
@@ -86,4 +106,17 @@ fn summary(report: &SyncTreesResponse) -> String {
         out += &format!("{label}: {count}\n");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_why_no_series_was_placed() {
+        assert!(hint(false, false).unwrap().starts_with("no tree is enabled"));
+        assert!(hint(false, true).unwrap().starts_with("no tree is enabled"));
+        assert!(hint(true, false).unwrap().contains("--all-series"));
+        assert_eq!(hint(true, true), None);
+    }
 }
