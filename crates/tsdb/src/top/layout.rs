@@ -3,6 +3,8 @@
 //! What does not fit is first written closer: without empty lines, with short tables on one line, with fewer rows of
 //! long tables. The number of rows that are left out is shown.
 
+use oxtsdb_access::shown::is_printable;
+
 use super::figure::Figure;
 use super::frame::{Frame, Sort};
 use super::section::{Section, Shape};
@@ -148,10 +150,11 @@ fn arrange(frame: &Frame, density: Density, width: usize) -> Vec<Line> {
             Shape::Table => lines.extend(table(section, density.max_rows)),
         }
     }
-    // Text of servers and queries may have control characters, which a terminal would execute.
+    // Text of servers and queries may have characters that a terminal would execute, hide or reorder.
+    let is_hidden = |c: char| !is_printable(c);
     for line in &mut lines {
-        if line.text.contains(char::is_control) {
-            line.text = line.text.replace(char::is_control, "\u{fffd}");
+        if line.text.contains(is_hidden) {
+            line.text = line.text.replace(is_hidden, "\u{fffd}");
         }
     }
     lines

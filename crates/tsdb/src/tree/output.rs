@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use oxtsdb_access::shown::is_printable;
 use oxtsdb_client::proto::data::v1::{TreeLeaf, TreeRule, TreeRuleType};
 
 /// A line for each rule.
@@ -57,7 +58,7 @@ pub(super) fn leaf_text(leaf: &TreeLeaf) -> String {
 /// A name on one line.
 pub(super) fn printable(name: &str) -> String {
     name.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if is_printable(c) { c } else { '\u{fffd}' })
         .collect()
 }
 

@@ -94,11 +94,11 @@ fn fits_a_terminal_of_80_by_24() {
 fn reasons_have_lines_of_their_own_and_no_control_characters() {
     let mut server = server("a:1", None, &data(1000, 1, 0), 0.0);
     if let Some(scrape) = &mut server.last {
-        scrape.not_ready = vec!["draining\u{1b}[2J".to_owned(), "no store".to_owned()];
+        scrape.not_ready = vec!["draining\u{1b}[2J\u{202e}".to_owned(), "no store".to_owned()];
     }
     let lines = whole(&frame(&[server], Sort::Rate), 120);
     let note = lines.iter().find(|line| line.text.contains("draining")).unwrap();
-    assert_eq!(note.text, "  draining\u{fffd}[2J; no store");
+    assert_eq!(note.text, "  draining\u{fffd}[2J\u{fffd}; no store");
     assert_eq!(note.style, Style::Alarm);
     assert!(
         lines
