@@ -67,7 +67,7 @@ pub enum NameError {
     /// A character that no name may contain.
     #[error(
         "name `{name}` has the illegal character `{character}` at position {position}, \
-         allowed are letters, digits, `-`, `_`, `.` and `/`"
+         allowed are letters, digits, `-`, `_`, `.`, `/` and what --extra-name-characters of the UID service adds"
     )]
     IllegalCharacter {
         /// The first illegal character.

@@ -1,8 +1,8 @@
 //! OpenTSDB's error texts for points that it would not store. HTTP and telnet send the same texts.
 //!
-//! Clients match on these texts, so they are OpenTSDB's to the letter, with one exception: where
+//! Clients match on these texts, so they are OpenTSDB's to the letter, with two exceptions: where
 //! it prints a Java map, whose order is that of hash values, the tags stand here in the order of
-//! the request.
+//! the request; and an illegal character is followed by [`MORE_CHARACTERS`].
 //!
 //! Source: OpenTSDB 2.4, `TSDB.checkTimestampAndTags`, `IncomingDataPoints.checkMetricAndTags`,
 //! `Tags.validateString`.
@@ -112,9 +112,17 @@ impl Display for NameOf<'_> {
     }
 }
 
-/// A name with an invalid character.
+/// How names get further characters.
+pub(crate) const MORE_CHARACTERS: &str =
+    " (letters, digits and -_./ are allowed, and what --extra-name-characters adds)";
+
+/// A name with an invalid character. Characters beyond ISO-8859-1 cannot be allowed.
 pub(crate) fn illegal_character(of: NameOf<'_>, name: &str, character: char) -> String {
-    format!("Invalid {of} (\"{name}\"): illegal character: {character}")
+    let more = match u8::try_from(character) {
+        Ok(_) => MORE_CHARACTERS,
+        Err(_) => "",
+    };
+    format!("Invalid {of} (\"{name}\"): illegal character: {character}{more}")
 }
 
 /// An empty name.
@@ -244,15 +252,19 @@ mod tests {
         );
         assert_eq!(
             illegal_character(NameOf::Metric, "a b", ' '),
-            "Invalid metric name (\"a b\"): illegal character:  "
+            format!("Invalid metric name (\"a b\"): illegal character:  {MORE_CHARACTERS}")
         );
         assert_eq!(
             illegal_character(NameOf::TagKey("a"), "ho st", ' '),
-            "Invalid tag name with value [a] (\"ho st\"): illegal character:  "
+            format!("Invalid tag name with value [a] (\"ho st\"): illegal character:  {MORE_CHARACTERS}")
         );
         assert_eq!(
             illegal_character(NameOf::TagValue("host"), "a b", ' '),
-            "Invalid tag value with key [host] (\"a b\"): illegal character:  "
+            format!("Invalid tag value with key [host] (\"a b\"): illegal character:  {MORE_CHARACTERS}")
+        );
+        assert_eq!(
+            illegal_character(NameOf::Metric, "日", '日'),
+            "Invalid metric name (\"日\"): illegal character: 日"
         );
         assert_eq!(
             empty_name(NameOf::TagValue("host")),

@@ -56,15 +56,15 @@ async fn replies_in_the_order_of_the_lines() {
     );
     let tags = (1..=9).map(|n| format!("k{n}=v")).collect::<Vec<_>>().join(", ");
     let expected = format!(
-        "put: illegal argument: Invalid tag value with key [x] (\"y!\"): illegal character: !\n\
+        "put: illegal argument: Invalid tag value with key [x] (\"y!\"): illegal character: ! (letters, digits and -_./ are allowed, and what --extra-name-characters adds)\n\
          put: illegal argument: not enough arguments (need least 4, got 1)\n\
          put: illegal argument: Need at least one tag (metric=a.b, tags={{}})\n\
          unknown command: bogus.  Try `help'.\n\
          put: illegal argument: Too many tags: 9 maximum allowed: 8, tags: {{{tags}}}\n\
          available commands: stats dropcaches version exit help put rollup histogram \n\
          unknown command: .  Try `help'.\n\
-         put: illegal argument: Invalid metric name (\"a!b\"): illegal character: !\n\
-         put: illegal argument: Invalid tag name with value [y] (\"x!\"): illegal character: !\n"
+         put: illegal argument: Invalid metric name (\"a!b\"): illegal character: ! (letters, digits and -_./ are allowed, and what --extra-name-characters adds)\n\
+         put: illegal argument: Invalid tag name with value [y] (\"x!\"): illegal character: ! (letters, digits and -_./ are allowed, and what --extra-name-characters adds)\n"
     );
     assert_eq!(service.telnet(input).await, expected);
     assert_eq!(service.cells().await.len(), 1);
@@ -128,7 +128,7 @@ async fn decodes_bytes_as_latin1() {
     let reply = service.telnet(utf8).await;
     assert_eq!(
         reply,
-        "put: illegal argument: Invalid metric name (\"caf\u{c3}\u{a9}\"): illegal character: \u{a9}\n\
+        "put: illegal argument: Invalid metric name (\"caf\u{c3}\u{a9}\"): illegal character: \u{a9} (letters, digits and -_./ are allowed, and what --extra-name-characters adds)\n\
          available commands: stats dropcaches version exit help put rollup histogram \n"
     );
     assert_eq!(service.cells().await.len(), 1);

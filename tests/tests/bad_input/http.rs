@@ -62,15 +62,15 @@ async fn put_rejects_points_with_opentsdbs_messages() -> anyhow::Result<()> {
         ),
         (
             point(json!("a b"), seconds.clone(), json!(1), host.clone()),
-            "Invalid metric name (\"a b\"): illegal character:  ",
+            "Invalid metric name (\"a b\"): illegal character:   (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
         ),
         (
             point(m(), seconds.clone(), json!(1), json!({"ho st": "a"})),
-            "Invalid tag name with value [a] (\"ho st\"): illegal character:  ",
+            "Invalid tag name with value [a] (\"ho st\"): illegal character:   (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
         ),
         (
             point(m(), seconds.clone(), json!(1), json!({"host": "a b"})),
-            "Invalid tag value with key [host] (\"a b\"): illegal character:  ",
+            "Invalid tag value with key [host] (\"a b\"): illegal character:   (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
         ),
         (
             point(m(), seconds, json!(1), json!({"host": ""})),

@@ -106,7 +106,7 @@ async fn an_invalid_item_does_not_affect_the_others() {
     assert_eq!(
         error.message,
         "names[1]: name `bad name` has the illegal character ` ` at position 3, \
-         allowed are letters, digits, `-`, `_`, `.` and `/`"
+         allowed are letters, digits, `-`, `_`, `.`, `/` and what --extra-name-characters of the UID service adds"
     );
     assert_eq!(
         (error.metadata["kind"].as_str(), error.metadata["name"].as_str()),

@@ -53,7 +53,7 @@ fn errors_name_the_value_and_the_rule() {
     assert_eq!(
         shown("ä b!"),
         "name `ä b!` has the illegal character ` ` at position 1, allowed are letters, digits, \
-         `-`, `_`, `.` and `/`"
+         `-`, `_`, `.`, `/` and what --extra-name-characters of the UID service adds"
     );
     assert_eq!(
         shown("日本"),

@@ -123,15 +123,15 @@ async fn reports_each_error_with_opentsdbs_text() {
         (with(m, t, v, &format!("{{{nine}}}")), too_many.as_str()),
         (
             with("\"a b\"", t, v, g),
-            "Invalid metric name (\"a b\"): illegal character:  ",
+            "Invalid metric name (\"a b\"): illegal character:   (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
         ),
         (
             with(m, t, v, r#"{"ho st":"a"}"#),
-            "Invalid tag name with value [a] (\"ho st\"): illegal character:  ",
+            "Invalid tag name with value [a] (\"ho st\"): illegal character:   (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
         ),
         (
             with(m, t, v, r#"{"host":"a b"}"#),
-            "Invalid tag value with key [host] (\"a b\"): illegal character:  ",
+            "Invalid tag value with key [host] (\"a b\"): illegal character:   (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
         ),
         (
             with(m, t, v, r#"{"host":""}"#),

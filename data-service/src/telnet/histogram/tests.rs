@@ -90,7 +90,9 @@ async fn replies_as_opentsdb_in_the_order_of_the_lines() {
         ),
         (
             "histogram h 1 0,1=5 ho!st=a",
-            Some("HBase error: Invalid tag name with value [a] (\"ho!st\"): illegal character: !"),
+            Some(
+                "HBase error: Invalid tag name with value [a] (\"ho!st\"): illegal character: ! (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
+            ),
         ),
         (
             "histogram h 99999999999999 0,1=5 host=a",

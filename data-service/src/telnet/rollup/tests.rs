@@ -99,7 +99,7 @@ const RECORDED: &[(&str, &str)] = &[
     ),
     (
         "rollup 1h-sum m! 1356998400 1 host=a",
-        "rollup: illegal argument: Invalid metric name (\"m!\"): illegal character: !",
+        "rollup: illegal argument: Invalid metric name (\"m!\"): illegal character: ! (letters, digits and -_./ are allowed, and what --extra-name-characters adds)",
     ),
     (
         "rollup 1h-sum:max m 1356998400 1 host=a _aggregate=SUM",

@@ -74,7 +74,7 @@ async fn replies_after_the_failures_of_earlier_lines() {
         read_to_end(&mut stream).await,
         "put: HBase error: no space left: disk (2 points are not known to be stored)\n\
          unknown command: bogus.  Try `help'.\n\
-         put: illegal argument: Invalid tag value with key [a] (\"b!\"): illegal character: !\n"
+         put: illegal argument: Invalid tag value with key [a] (\"b!\"): illegal character: ! (letters, digits and -_./ are allowed, and what --extra-name-characters adds)\n"
     );
     assert_eq!(counted(&service).await, [8, 5, 2]);
     assert_eq!(service.cells().await.len(), 5);

@@ -209,7 +209,7 @@ async fn reports_invalid_points_by_index_and_stores_the_rest() {
         .map(|error| format!("{} {}", error.index, error.reason))
         .collect();
     let illegal = "illegal character ` ` at position";
-    let allowed = "allowed are letters, digits, `-`, `_`, `.` and `/`";
+    let allowed = "allowed are letters, digits, `-`, `_`, `.`, `/` and what --extra-name-characters of the UID service adds";
     let expected = [
         "1 metric: name is empty".to_owned(),
         format!("2 metric: name `a b` has the {illegal} 1, {allowed}"),

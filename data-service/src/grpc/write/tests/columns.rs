@@ -105,7 +105,7 @@ async fn lists_bad_points_as_runs() {
             1,
             3,
             ErrorReason::InvalidName,
-            "metric: name `a b` has the illegal character ` ` at position 1, allowed are letters, digits, `-`, `_`, `.` and `/`",
+            "metric: name `a b` has the illegal character ` ` at position 1, allowed are letters, digits, `-`, `_`, `.`, `/` and what --extra-name-characters of the UID service adds",
         ),
         (
             5,
