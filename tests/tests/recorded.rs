@@ -42,6 +42,26 @@ const INTENDED: &[(&str, &str, &str, &str)] = &[
         "an unknown serializer",
         "the details would repeat the message",
     ),
+    ("uid", "assign_errors", "jsonp", SCRIPT),
+    ("small", "pages", "serializers", SERIALIZERS),
+    ("small", "methods", "HEAD /api/serializers", SERIALIZERS),
+    ("small", "methods", "PUT /api/serializers", SERIALIZERS),
+    ("small", "methods", "DELETE /api/serializers", SERIALIZERS),
+    ("small", "methods", "PATCH /api/serializers", SERIALIZERS),
+    ("small", "methods", "TRACE /api/serializers", SERIALIZERS),
+    ("annotation", "errors", "jsonp", SCRIPT),
+    ("tree", "errors", "jsonp", SCRIPT),
+    ("uid", "uidmeta", "an unknown type", CLIENT),
+    ("uid", "uidmeta", "a short uid", CLIENT),
+    ("uid", "uidmeta", "a long uid", CLIENT),
+    ("uid", "uidmeta", "a uid that is not hex", CLIENT),
+    ("uid", "tsmeta", "an empty tsuid", CLIENT),
+    ("uid", "tsmeta", "a tsuid that is not hex", CLIENT),
+    ("uid", "tsmeta", "POST an unknown tsuid", CLIENT),
+    ("uid", "tsmeta", "POST an unknown metric", CLIENT),
+    ("uid", "tsmeta", "PUT an unknown tsuid", CLIENT),
+    ("uid", "tsmeta", "POST m, unknown metric", CLIENT),
+    ("uid", "tsmeta", "POST m with a wildcard", CLIENT),
     (
         "uid",
         "uidmeta",
@@ -330,6 +350,8 @@ const INTENDED: &[(&str, &str, &str, &str)] = &[
 ];
 
 // Reasons.
+const SERIALIZERS: &str = "OpenTSDB documents the endpoint, but 2.4.1 does not serve it; clients call it";
+const SCRIPT: &str = "JSONP is a script, which browsers execute although types are not guessed (nosniff)";
 const CLIENT: &str = "an error of the client, not of the server";
 const SEPARATOR: &str = "a separator that is no expression is rejected, and is then not part of the rule";
 const NO_RULES: &str = "deleting the rules of a tree without rules succeeds";

@@ -266,6 +266,7 @@ pub static HTTP: &[HttpEndpoint] = &[
     http("/api/suggest", READS, Modes::Reading),
     http("/api/search", READS, Modes::Reading),
     http("/api/aggregators", READS, Modes::All),
+    http("/api/serializers", READS, Modes::All),
     http("/api/config", READS, Modes::All),
     http("/api/config/filters", READS, Modes::All),
     http("/api/dropcaches", OPERATES, Modes::All),

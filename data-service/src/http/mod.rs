@@ -51,6 +51,7 @@ mod reply;
 mod request_body;
 mod rollup;
 mod search;
+mod serializers;
 mod stats;
 mod suggest;
 mod tree;
@@ -200,6 +201,7 @@ static ENDPOINTS: &[Endpoint] = &[
     at_and_below("/api/search", &[any(BodyUse::Query, handler!(search::search))]).with_method_override(),
     at_and_below("/api/tree", &[any(BodyUse::Query, handler!(tree::tree))]).with_method_override(),
     at_and_below("/api/aggregators", &[get_or_post(handler!(aggregators::list))]),
+    at("/api/serializers", &[get(handler!(serializers::list))]),
     at("/api/config/filters", &[get_or_post(handler!(filters::list))]),
     at_and_below("/api/config", &[get_or_post(handler!(config::config))]),
     at_and_below(
@@ -233,14 +235,14 @@ const ANNOTATION_BULK: &[endpoint::Operation] = &[
 /// When a client may send a request again after 503, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
-/// The HTTP side of the data service. Cloning is cheap.
-#[derive(Clone, Debug)]
 /// Browsers take the type of a response as it is.
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The connection closes after the response.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
+/// The HTTP side of the data service. Cloning is cheap.
+#[derive(Clone, Debug)]
 pub(crate) struct HttpApi(Arc<Inner>);
 
 #[derive(Clone, Debug)]
@@ -333,21 +335,21 @@ impl HttpApi {
         let parameters = Parameters::parse(request.uri().query());
         let origin = self.0.cors.check(&request);
         let is_api = endpoint::is_api(request.uri().path());
-        let result = match &origin {
-            Ok(Origin::Preflight(_)) => Ok(Reply::json(Vec::new())),
         let (head, mut body) = request.into_parts();
         let expects_continue = head.headers.contains_key(header::EXPECT);
         let request = Request::from_parts(head, &mut body);
+        let result = match &origin {
+            Ok(Origin::Preflight(_)) => Ok(Reply::json(Vec::new())),
             Ok(Origin::None | Origin::Allowed(_)) => match check_jsonp(parameters.get("jsonp")) {
                 Ok(()) => self.0.dispatch(request, &parameters).await,
                 Err(rejected) => Err(rejected),
             },
             Err(rejected) => Err(rejected.clone()),
         };
-        let reply = match result {
-            Ok(reply) => reply,
         // What is left of a body is not read as the next request: the client has to know that the connection closes.
         let closes = !request_body::is_read(body, expects_continue).await;
+        let reply = match result {
+            Ok(reply) => reply,
             Err(error) => {
                 if error.status.is_server_error() {
                     warn!(
@@ -378,13 +380,13 @@ impl HttpApi {
         if let Ok(origin) = origin {
             origin.add_headers(response.headers_mut());
         }
-        response
-    }
         let headers = response.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
         if closes {
             headers.insert(header::CONNECTION, CLOSE);
         }
+        response
+    }
 }
 
 impl Inner {
@@ -479,6 +481,8 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+mod coverage_tests;
 #[cfg(test)]
 mod mode_tests;
 #[cfg(test)]
