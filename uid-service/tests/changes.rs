@@ -126,6 +126,42 @@ async fn a_deleted_name_gets_another_uid_and_its_metadata_is_gone() {
     }
 }
 
+/// Executes each conditional put twice and returns the second response, as a Thrift server may.
+#[derive(Debug)]
+struct Repeats;
+
+#[async_trait]
+impl Intercept for Repeats {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
+        if matches!(operation, Operation::CheckAndPut { .. }) {
+            operation.clone().perform(store).await?;
+        }
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test]
+async fn puts_that_a_gateway_repeats_are_recognized() {
+    let store = Wrapped::stepwise();
+    support::uids(store.clone(), &UidSettings::default()).await;
+    let uids = intercepted(&store, Arc::new(Repeats));
+    let uid = assign(&uids, "one").await;
+    assert_eq!(uid.number(), 1);
+    assert_eq!(rename(&uids, "one", "two").await.unwrap().uid, uid);
+    assert_eq!(name_of(&uids, uid).await.as_deref(), Some("two"));
+    assert_eq!(delete(&uids, "two").await.unwrap().uid, uid);
+    assert_eq!(cells(&store.inner).await, [support::counter(KIND, 1)]);
+    let state = &UidSettings::default().check().unwrap().state_table;
+    let log = support::cells_of(&store.inner, state).await;
+    let entries: Vec<&[u8]> = log.iter().map(|(.., value)| &value[..]).collect();
+    let first_claims = |entry: &&[u8]| entry.windows(10).any(|part| part == b"\"claims\":0");
+    assert_eq!(entries.len(), 2, "{entries:?}");
+    assert!(
+        entries.iter().all(|entry| first_claims(entry)),
+        "own entries are not taken over"
+    );
+}
+
 #[tokio::test]
 async fn rejects_what_does_not_fit_the_table() {
     for store in both_stores() {

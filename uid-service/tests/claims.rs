@@ -31,6 +31,8 @@ enum Fate {
     Refused,
     /// Executed after a rival has given the name another UID.
     Overtaken,
+    /// Executed twice, as by a Thrift server that has lost the first response; the second one is returned.
+    Repeated,
 }
 
 /// Applies outcomes to the first operations of one form.
@@ -78,6 +80,10 @@ impl Intercept for Script {
             }),
             Some(Fate::Overtaken) => {
                 rival_takes(store).await;
+                operation.perform(store).await
+            }
+            Some(Fate::Repeated) => {
+                operation.clone().perform(store).await?;
                 operation.perform(store).await
             }
         }
@@ -149,13 +155,15 @@ async fn assign(table: &Table) -> Result<u64, UidServiceError> {
 
 #[tokio::test(start_paused = true)]
 async fn detects_a_put_whose_response_was_lost() {
-    use Fate::{DoneUnknown, Lost, Refused};
+    use Fate::{DoneUnknown, Lost, Refused, Repeated};
     for form in [is_reverse_put, is_forward_put] {
         for fates in [
             &[DoneUnknown][..],
             &[Lost],
             &[Lost, DoneUnknown],
             &[DoneUnknown, Lost],
+            &[Repeated],
+            &[Lost, Repeated],
             &[Refused, Refused, DoneUnknown, Refused],
         ] {
             let table = table_with(&Script::new(form, fates)).await;

@@ -1,6 +1,7 @@
 //! Puts the two cells of a mapping while other processes may assign the same name.
 //!
-//! A put whose response was lost is retried. If the retry finds the cell present, its value shows the owner:
+//! A put whose response was lost is retried, by this process or unseen by HBase's Thrift server. So a put that finds the
+//! cell present may have been executed before; the value shows the owner:
 //!
 //! - a reverse cell with our name is ours: the number was reserved for us. (A random number may also have been
 //!   drawn for the same name elsewhere; then both processes put the same forward cell.)
@@ -85,7 +86,7 @@ impl Claims {
             .put_if_absent(reverse_cell(kind, uid), name.as_bytes())
             .await
             .map_err(|failed| failed.error)?;
-        let ours = reverse.done || (reverse.unknown && self.name_of(kind, uid).await?.as_ref() == Some(name));
+        let ours = reverse.done || self.name_of(kind, uid).await?.as_ref() == Some(name);
         if !ours {
             return Ok(Claim::InUse);
         }

@@ -39,7 +39,7 @@ const QUALIFIER: &[u8] = b"c";
 const LEASE: Duration = Duration::from_secs(60);
 
 /// How long a replica takes steps after a claim. The rest of [`LEASE`] is for a request that is on its way to the
-/// store.
+/// store. HBase's Thrift servers must give it up in that time (`hbase.client.operation.timeout`).
 const OWN_TIME: Duration = Duration::from_secs(20);
 
 /// Rows that are read at once.
@@ -279,8 +279,9 @@ impl ChangeLog {
                 Err(error) if is_uncertain(&error) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
             }
-            // Its time and its owner make an entry unique, but for a request that was repeated.
-            if attempt > 0 && self.stored(number).await?.as_ref() == Some(entry) {
+            // Its time and its owner make an entry unique, but for a request that was repeated, by this process or unseen
+            // by HBase's Thrift server.
+            if self.stored(number).await?.as_ref() == Some(entry) {
                 return Ok(self.begin(number, entry));
             }
         }
@@ -302,7 +303,7 @@ impl ChangeLog {
                 }
                 Err(error) => return Err(error),
             };
-            if is_appended || (attempt > 0 && self.stored(number).await?.as_ref() == Some(entry)) {
+            if is_appended || self.stored(number).await?.as_ref() == Some(entry) {
                 let mut known = self.known.lock();
                 known.last = known.last.max(Some(number));
                 let changed = [Changed::from(entry.clone())];
@@ -391,7 +392,8 @@ impl ChangeLog {
         let claimed = entry.claimed_by(&self.owner);
         // Dropped if the put fails.
         let claim = self.claim_of(number, claimed.clone(), Instant::now());
-        if !self.put(number, Some(entry.encode()), &claimed.encode()).await? {
+        let is_put = self.put(number, Some(entry.encode()), &claimed.encode()).await?;
+        if !is_put && self.stored(number).await?.as_ref() != Some(&claimed) {
             return Ok(None);
         }
         if let Some(pending) = self.known.lock().pending.get_mut(&number) {
