@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::deleted::DeletedUids;
 use crate::error::UidServiceError;
 use crate::state::StateTable;
 use crate::suggest::Mapping;
@@ -96,6 +97,7 @@ pub(crate) trait ChangeSink: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Changes {
     table: UidTable,
+    deleted: DeletedUids,
     log: ChangeLog,
     sink: Arc<dyn ChangeSink>,
     retention: LogRetention,
@@ -122,6 +124,7 @@ impl Changes {
     ) -> Self {
         Self {
             table,
+            deleted: DeletedUids::new(state.clone()),
             log: ChangeLog::new(state, Arc::clone(&sink)),
             sink,
             retention,
@@ -430,7 +433,7 @@ impl Changes {
     async fn complete(&self, claim: Claim) -> Result<Outcome, UidServiceError> {
         let mut attempt = 0;
         let outcome = loop {
-            match steps::take(&self.table, &claim).await {
+            match self.take_steps(&claim).await {
                 Ok(outcome) => break outcome,
                 Err(Interrupted::Store(error)) if error.is_transient() && attempt < ATTEMPTS => {
                     attempt += 1;
@@ -467,6 +470,31 @@ impl Changes {
             })),
             State::Done => Ok(Outcome::Made),
             State::Undone => Ok(Outcome::Changed),
+        }
+    }
+
+    async fn take_steps(&self, claim: &Claim) -> Result<Outcome, Interrupted> {
+        let Entry {
+            uid: (kind, uid),
+            change,
+            ..
+        } = claim.entry();
+        // First: a draw that no longer finds the reverse mapping finds the record.
+        if matches!(change, Change::Delete { .. }) {
+            self.withhold(*kind, &[*uid]).await?;
+        }
+        steps::take(&self.table, claim).await
+    }
+
+    /// Records UIDs that are about to be deleted, if they could be drawn again.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub(crate) async fn withhold(&self, kind: UidKind, uids: &[Uid]) -> Result<(), StoreError> {
+        match self.table.layout().kinds.get(kind).random {
+            true => self.deleted.record(kind, uids).await,
+            false => Ok(()),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{Uid, UidKind};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -126,7 +126,7 @@ impl Coherence {
     /// # Errors
     ///
     /// The table cannot be read.
-    pub(crate) async fn scan_foreign(&self) -> Result<(), UidServiceError> {
+    pub(crate) async fn scan_foreign(&self, log: &Changes) -> Result<(), UidServiceError> {
         for kind in UidKind::ALL {
             let Some(changes) = self.foreign.scan(kind).await? else {
                 warn!(%kind, "another program has renamed or deleted many names; all cached mappings are dropped");
@@ -142,6 +142,11 @@ impl Coherence {
                 let names: Vec<KindName> = names.map(|name| (kind, name)).collect();
                 self.lookup.invalidate(&names, uid);
                 self.assigner.forget(&names);
+            }
+            let deleted = changes.iter().filter(|change| change.name.is_none());
+            let deleted: Vec<Uid> = deleted.map(|change| change.uid.1).collect();
+            if let Err(error) = log.withhold(kind, &deleted).await {
+                warn!(%kind, %error, "UIDs that another program has deleted were not recorded; they may be assigned again");
             }
             let events = changes.into_iter();
             let events = events.map(|ForeignChange { uid, name }| Event::Foreign { uid, name });

@@ -19,6 +19,7 @@ pub mod assign;
 pub mod cache;
 pub mod change;
 mod coherence;
+mod deleted;
 pub mod error;
 mod flight;
 pub mod fsck;

@@ -10,6 +10,7 @@
 //!   Q | length (2) | tag key | UID   a value of a tag key with a quota
 //!   u | kind (1) | time (8)    sample of a counter, for forecasts
 //!   r | kind (1) | UID         a UID in quarantine, or free again
+//!   d | kind (1) | UID         a random UID that was deleted: `deleted`
 //! ```
 
 use std::sync::Arc;

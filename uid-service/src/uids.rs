@@ -89,7 +89,7 @@ impl Uids {
         let state = StateTable::new(store, config.state_table);
         let cache = UidCache::new(config.cache);
         let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
-        let free = FreeNumbers::new(Records::new(state.clone()), config.quarantine);
+        let free = FreeNumbers::new(&state, config.quarantine);
         let hub = Arc::new(Hub::new(config.max_watches));
         let assignments = Arc::new(Assignments::new(table.clone(), Arc::clone(&hub)));
         let in_use = InUse::default();
@@ -560,7 +560,7 @@ impl Uids {
         let uids = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(uids) = uids.upgrade() {
-                if let Err(error) = uids.coherence.scan_foreign().await {
+                if let Err(error) = uids.coherence.scan_foreign(&uids.changes).await {
                     warn!(%error, "failed to scan for changes by other programs");
                 }
                 drop(uids);

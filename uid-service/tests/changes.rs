@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -18,6 +19,7 @@ use uid_service::UidSettings;
 use uid_service::change::ChangeRequest;
 use uid_service::error::UidServiceError;
 use uid_service::suggest::Mapping;
+use uid_service::table::KindName;
 use uid_service::uids::{Freshness, Purpose, Uids};
 use uid_service::watch::{Event, WatchRequest};
 
@@ -123,6 +125,44 @@ async fn a_deleted_name_gets_another_uid_and_its_metadata_is_gone() {
         assert_eq!(left, [support::counter(KIND, 1)], "the counter only");
         assert_eq!(assign(&uids, "name").await.number(), uid.number() + 1);
         check_invariants(&store.inner).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_random_uid_is_not_assigned_again() {
+    for store in both_stores() {
+        let mut settings = UidSettings::default();
+        settings.naming.random_metric_uids = true;
+        settings.tables.uid_width_metric = 1;
+        let uids = support::uids(store.clone(), &settings).await;
+        let names = |prefix: &str, count| -> Vec<KindName> {
+            let name = |number| (KIND, name(&format!("{prefix}.{number}")));
+            (0..count).map(name).collect()
+        };
+        let assigned = uids.get_or_create(&names("deleted", 180), Purpose::Write).await;
+        let deleted: HashSet<Uid> = assigned
+            .into_iter()
+            .flatten()
+            .map(|assigned| assigned.uid)
+            .collect();
+        assert!(deleted.len() > 150, "{}", deleted.len());
+        for (_, name) in names("deleted", 180) {
+            // A few have none: their draws met numbers in use.
+            let _ = delete(&uids, &name.to_text()).await;
+        }
+        assert!(check_invariants(&store.inner).await.0.is_empty());
+        // Another replica, too.
+        let uids = support::uids(store.clone(), &settings).await;
+        let assigned = uids.get_or_create(&names("new", 30), Purpose::Write).await;
+        let new: Vec<Uid> = assigned
+            .into_iter()
+            .flatten()
+            .map(|assigned| assigned.uid)
+            .collect();
+        assert!(
+            !new.is_empty() && new.iter().all(|uid| !deleted.contains(uid)),
+            "{new:?}"
+        );
     }
 }
 

@@ -6,6 +6,8 @@ mod support;
 use std::time::{Duration, SystemTime};
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use oxtsdb_schema::UidKind::Tagv;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
 use support::{Failure, Wrapped};
@@ -99,6 +101,47 @@ async fn step(uids: &Uids, what: Do, mapping: &Mapping) -> Result<(), ReclaimErr
 
 fn number(number: u64, width: usize) -> Uid {
     Uid::from_number(number, UidWidth::new(width).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_number_whose_assignment_was_interrupted_is_not_assigned_after_a_delete() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        for operations in 0.. {
+            let store = Wrapped::over(MemoryStore::new(), store.is_atomic());
+            let first = uids(&store, &settings(1)).await;
+            assert_eq!(assign(&first, "first").await.unwrap(), number(1, 1));
+            // All other numbers were assigned.
+            let mut batch = WriteBatch::new(support::table());
+            let family = batch.family("id");
+            batch
+                .row(&[0])
+                .put(family, Tagv.qualifier(), &255_u64.to_be_bytes());
+            store.inner.write(batch).await.unwrap();
+            let mapping = mapping("first", number(1, 1));
+            step(&first, Do::Quarantine, &mapping).await.unwrap();
+            step(&first, Do::Release, &mapping).await.unwrap();
+            tokio::time::sleep(QUARANTINE).await;
+
+            let failing = store.failing_after(operations, Failure::Refused);
+            let outcome = assign(&uids(&failing, &settings(1)).await, "second").await;
+            let healthy = uids(&store, &settings(1)).await;
+            if lookup(&healthy, "second").await.is_some() {
+                let request = ChangeRequest {
+                    name: key("second"),
+                    expected: None,
+                };
+                healthy.delete(&request, SystemTime::now()).await.unwrap();
+                let third = assign(&uids(&store, &settings(1)).await, "third").await;
+                assert!(
+                    matches!(third, Err(UidServiceError::SpaceExhausted { .. })),
+                    "{third:?} after {operations} operations"
+                );
+            }
+            if outcome.is_ok() && failing.operations_left() > 0 {
+                break;
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,9 +4,6 @@
 //! are normally free. Both are conditions of the commit. If one is not true, or another process has changed a counter,
 //! the commit has no effect, and the next attempt reads all cells first.
 
-use std::collections::HashSet;
-use std::time::SystemTime;
-
 use oxtsdb_row_store::{AtomicCommit, Condition, FamilyId, WriteBatch};
 use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter, meta_qualifier};
 use oxtsdb_schema::{Uid, UidKind};
@@ -17,9 +14,8 @@ use super::random;
 use crate::error::UidServiceError;
 use crate::in_use::InUse;
 use crate::meta::new_document;
-use crate::reclaim::Record;
-use crate::reclaim::free::FreeNumbers;
-use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, reverse_cell};
+use crate::reclaim::free::{FreeNumber, FreeNumbers};
+use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, is_uncertain, reverse_cell};
 
 pub(super) async fn assign(
     table: &UidTable,
@@ -36,18 +32,17 @@ pub(super) async fn assign(
             return plan.outcomes;
         }
         match commit.commit_if(&plan.conditions, plan.batch).await {
-            Ok(true) => {
-                for record in plan.drawn {
-                    free.in_use(record, SystemTime::now()).await;
-                }
-                return plan.outcomes;
-            }
+            Ok(true) => return plan.outcomes,
             Ok(false) => {
+                free.give_back(plan.drawn).await;
                 contended = plan.contended;
                 back_off(attempt).await;
             }
             Err(error) => {
                 warn!(%error, "failed to write new UIDs");
+                if !is_uncertain(&error) {
+                    free.give_back(plan.drawn).await;
+                }
                 for outcome in plan.outcomes.iter_mut().filter(|outcome| is_new(outcome)) {
                     *outcome = Err(error.clone().into());
                 }
@@ -82,7 +77,7 @@ struct Plan {
     /// The outcomes if a condition fails.
     contended: Vec<Outcome>,
     /// The reclaimed numbers among those that it assigns.
-    drawn: Vec<Record>,
+    drawn: Vec<FreeNumber>,
 }
 
 impl Plan {
@@ -122,7 +117,7 @@ impl Plan {
                 continue;
             }
             let reserved = if table.layout().kinds.get(kind).random {
-                reserve_random(table, in_use, kind, missing.len()).await
+                reserve_random(table, free, in_use, kind, missing.len()).await
             } else {
                 plan.reserve_sequential(table, (free, in_use), kind, missing.len(), source)
                     .await
@@ -199,17 +194,16 @@ impl Plan {
         free: &mut Vec<Uid>,
     ) -> Result<(), UidServiceError> {
         while free.len() < count {
-            let drawn = released.draw(kind, count - free.len()).await?;
+            let drawn = released.take(kind, count - free.len()).await?;
             if drawn.is_empty() {
                 return Ok(());
             }
-            let uids: Vec<Uid> = drawn.iter().map(|record| record.uid).collect();
-            for (record, taken) in drawn.into_iter().zip(table.taken(kind, &uids).await?) {
-                if taken {
-                    released.has_name(table, record, SystemTime::now()).await;
-                } else {
-                    free.push(record.uid);
-                    self.drawn.push(record);
+            let uids: Vec<Uid> = drawn.iter().map(FreeNumber::uid).collect();
+            for (number, taken) in drawn.into_iter().zip(table.taken(kind, &uids).await?) {
+                // One that has a name is in use.
+                if !taken {
+                    free.push(number.uid());
+                    self.drawn.push(number);
                 }
             }
         }
@@ -265,29 +259,14 @@ impl Plan {
 /// Free UIDs, and the error of the names that get none if these are too few.
 type Reserved = Result<(Vec<Uid>, UidServiceError), UidServiceError>;
 
-async fn reserve_random(table: &UidTable, in_use: &InUse, kind: UidKind, count: usize) -> Reserved {
-    let width = table.layout().width(kind);
-    let mut seen = HashSet::new();
-    let mut free = Vec::with_capacity(count);
-    for _ in 0..random::DRAWS {
-        if free.len() == count {
-            break;
-        }
-        let candidates = random::draw(width, count - free.len(), |uid| {
-            seen.contains(&uid) || in_use.has_random(kind, uid)
-        });
-        for (uid, taken) in candidates.iter().zip(table.taken(kind, &candidates).await?) {
-            seen.insert(*uid);
-            if !taken {
-                free.push(*uid);
-            }
-        }
-    }
-    Ok((
-        free,
-        UidServiceError::NoFreeRandomUid {
-            kind,
-            draws: random::DRAWS,
-        },
-    ))
+async fn reserve_random(
+    table: &UidTable,
+    free: &FreeNumbers,
+    in_use: &InUse,
+    kind: UidKind,
+    count: usize,
+) -> Reserved {
+    let uids = random::reserve(table, free, in_use, kind, count).await?;
+    let draws = random::DRAWS;
+    Ok((uids, UidServiceError::NoFreeRandomUid { kind, draws }))
 }

@@ -38,10 +38,17 @@ const REJECTED_ATTEMPTS: u32 = 8;
 pub(super) enum Claim {
     /// The name has the reserved UID.
     Ours,
-    /// Another process has assigned this UID to the name.
-    Theirs(Uid),
+    /// Another process has assigned a UID to the name.
+    Theirs {
+        /// The UID of the name.
+        uid: Uid,
+        /// Whether the reserved UID certainly has no mapping.
+        is_unused: bool,
+    },
     /// The reserved UID has another name.
     InUse,
+    /// The store failed before the reserved UID got a mapping.
+    Untried(StoreError),
 }
 
 /// The claims of a batch. Cloning is cheap.
@@ -80,14 +87,18 @@ impl Claims {
     pub(super) async fn claim(&self, key: &KindName, uid: Uid) -> Result<Claim, UidServiceError> {
         let (kind, name) = (key.0, &key.1);
         if let Some(error) = self.failed.get() {
-            return Err(error.clone().into());
+            return Ok(Claim::Untried(error.clone()));
         }
-        let reverse = self
-            .put_if_absent(reverse_cell(kind, uid), name.as_bytes())
-            .await
-            .map_err(|failed| failed.error)?;
-        let ours = reverse.done || self.name_of(kind, uid).await?.as_ref() == Some(name);
-        if !ours {
+        let reverse = self.put_if_absent(reverse_cell(kind, uid), name.as_bytes());
+        let is_ours = match reverse.await {
+            Ok(reverse) => reverse.done || self.name_of(kind, uid).await?.as_ref() == Some(name),
+            Err(Failed {
+                error,
+                unknown: false,
+            }) => return Ok(Claim::Untried(error)),
+            Err(Failed { error, unknown: true }) => return Err(error.into()),
+        };
+        if !is_ours {
             return Ok(Claim::InUse);
         }
         let mut in_flight = false;
@@ -109,7 +120,7 @@ impl Claims {
             match self.uid_of(key).await {
                 Ok(Some(found)) if found == uid => return Ok(Claim::Ours),
                 Ok(Some(theirs)) => {
-                    outcome = Ok(Claim::Theirs(theirs));
+                    outcome = Ok(theirs);
                     break;
                 }
                 Err(error) => {
@@ -120,12 +131,13 @@ impl Claims {
                 Ok(None) => back_off(attempt).await,
             }
         }
-        if in_flight {
+        let is_unused = if in_flight {
             warn!(%kind, %name, %uid, "kept a reverse mapping: it is unknown whether its forward mapping was put");
+            false
         } else {
-            self.remove_orphan(kind, name, uid).await;
-        }
-        outcome
+            self.remove_orphan(kind, name, uid).await
+        };
+        outcome.map(|uid| Claim::Theirs { uid, is_unused })
     }
 
     async fn uid_of(&self, key: &KindName) -> Result<Option<Uid>, UidServiceError> {
@@ -165,17 +177,18 @@ impl Claims {
         }
     }
 
-    async fn remove_orphan(&self, kind: UidKind, name: &Name, uid: Uid) {
+    /// Removes the reverse mapping of a lost race. Returns whether it did.
+    async fn remove_orphan(&self, kind: UidKind, name: &Name, uid: Uid) -> bool {
         let mut attempts = Attempts::default();
         loop {
             match self.table.remove_reverse(kind, uid, name).await {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(error) if attempts.retry_after(&error) && self.failed.get().is_none() => {
                     back_off(attempts.count()).await;
                 }
                 Err(error) => {
                     warn!(%kind, %name, %uid, %error, "failed to delete an orphaned reverse mapping");
-                    return;
+                    return false;
                 }
             }
         }

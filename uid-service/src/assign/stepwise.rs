@@ -16,7 +16,6 @@
 //! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; it has neither batches nor the deletion of orphans.
 
 use std::collections::HashMap;
-use std::time::SystemTime;
 
 use futures::StreamExt as _;
 use oxtsdb_row_store::{Retry, StoreError, WriteBatch};
@@ -30,7 +29,7 @@ use super::random;
 use crate::error::UidServiceError;
 use crate::in_use::InUse;
 use crate::meta::new_document;
-use crate::reclaim::free::FreeNumbers;
+use crate::reclaim::free::{FreeNumber, FreeNumbers};
 use crate::table::{KindName, NAME, UidTable, counter_cell};
 
 /// Distance from the largest number below which the counter is changed by compare-and-put.
@@ -112,7 +111,7 @@ async fn assign_kind(
         if missing.is_empty() {
             return outcomes;
         }
-        let (mut uids, shortage) = match reserve(table, in_use, kind, missing.len()).await {
+        let (mut uids, shortage) = match reserve(table, free, in_use, kind, missing.len()).await {
             Ok(reserved) => reserved,
             Err(error) => {
                 warn!(%kind, %error, "failed to reserve UIDs");
@@ -121,10 +120,10 @@ async fn assign_kind(
         };
         let mut drawn = HashMap::new();
         if uids.len() < missing.len() && matches!(shortage, UidServiceError::SpaceExhausted { .. }) {
-            match free.draw(kind, missing.len() - uids.len()).await {
-                Ok(records) => {
-                    uids.extend(records.iter().map(|record| record.uid));
-                    drawn.extend(records.into_iter().map(|record| (record.uid, record)));
+            match free.take(kind, missing.len() - uids.len()).await {
+                Ok(taken) => {
+                    uids.extend(taken.iter().map(FreeNumber::uid));
+                    drawn.extend(taken.into_iter().map(|number| (number.uid(), number)));
                 }
                 Err(error) => warn!(%kind, %error, "failed to read reclaimed UIDs"),
             }
@@ -144,15 +143,19 @@ async fn assign_kind(
             .buffered(CONCURRENCY)
             .collect()
             .await;
+        let mut unused = Vec::new();
         for (index, uid, claim) in claimed {
-            match (&claim, drawn.remove(&uid)) {
-                (Ok(Claim::Ours), Some(record)) => free.in_use(record, SystemTime::now()).await,
-                (Ok(Claim::InUse), Some(record)) => free.has_name(table, record, SystemTime::now()).await,
-                _ => {}
-            }
+            let number = drawn.remove(&uid);
             let outcome = match claim {
                 Ok(Claim::Ours) => Ok(Assigned { uid, created: true }),
-                Ok(Claim::Theirs(uid)) => Ok(Assigned { uid, created: false }),
+                Ok(Claim::Theirs { uid, is_unused }) => {
+                    unused.extend(number.filter(|_| is_unused));
+                    Ok(Assigned { uid, created: false })
+                }
+                Ok(Claim::Untried(error)) => {
+                    unused.extend(number);
+                    Err(error.into())
+                }
                 Ok(Claim::InUse) => {
                     warn!(%kind, %uid, "a reserved UID is in use; check the table");
                     missing.push(index);
@@ -163,6 +166,7 @@ async fn assign_kind(
             };
             outcomes.push((index, outcome));
         }
+        free.give_back(unused).await;
     }
     if let Some(last) = taken {
         let error = no_free_uid(table, kind, last);
@@ -188,20 +192,16 @@ fn no_free_uid(table: &UidTable, kind: UidKind, last: Uid) -> UidServiceError {
 /// Reserves `count` UIDs. Returns them, and the error of the names that get none if these are too few.
 async fn reserve(
     table: &UidTable,
+    free: &FreeNumbers,
     in_use: &InUse,
     kind: UidKind,
     count: usize,
 ) -> Result<(Vec<Uid>, UidServiceError), UidServiceError> {
     let width = table.layout().width(kind);
     if table.layout().kinds.get(kind).random {
-        let uids = random::draw(width, count, |uid| in_use.has_random(kind, uid));
-        return Ok((
-            uids,
-            UidServiceError::NoFreeRandomUid {
-                kind,
-                draws: random::DRAWS,
-            },
-        ));
+        let uids = random::reserve(table, free, in_use, kind, count).await?;
+        let draws = random::DRAWS;
+        return Ok((uids, UidServiceError::NoFreeRandomUid { kind, draws }));
     }
     let max = width.max_number();
     let exhausted = UidServiceError::SpaceExhausted { kind, width, max };

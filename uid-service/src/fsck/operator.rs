@@ -16,7 +16,7 @@ use crate::change::{Change, Changed, Changes};
 use crate::error::UidServiceError;
 use crate::layout::UidLayout;
 use crate::reclaim::record::Records;
-use crate::table::{ID, UidTable, counter_cell};
+use crate::table::{ID, NAME, UidTable, counter_cell};
 
 /// How often a counter is read and compared before the call fails.
 const ATTEMPTS: usize = 16;
@@ -86,6 +86,9 @@ impl Fsck {
         if self.changes.is_pending(&concerned(changes)).await? {
             return Err(RepairError::InProgress);
         }
+        for (kind, uid) in deleted_uids(changes) {
+            self.changes.withhold(kind, &[uid]).await?;
+        }
         let applied = repair::apply(&self.table, changes).await;
         let made = match &applied {
             Ok(_) => changed_mappings(changes),
@@ -145,6 +148,17 @@ fn changed_mappings(changes: &[CellChange]) -> Vec<Changed> {
     changed
 }
 
+/// The UIDs whose reverse mappings a repair deletes.
+fn deleted_uids(changes: &[CellChange]) -> impl Iterator<Item = (UidKind, Uid)> {
+    let deletes = changes
+        .iter()
+        .filter(|change| change.cell.family == NAME && change.old.is_some() && change.new.is_none());
+    deletes.filter_map(|CellChange { cell, .. }| {
+        let kind = UidKind::from_qualifier(&cell.qualifier)?;
+        Some((kind, Uid::from_bytes(&cell.row).ok()?))
+    })
+}
+
 /// The mappings before and after a repair, also those that it only checks.
 fn concerned(changes: &[CellChange]) -> Vec<Changed> {
     let values = |change: &CellChange| [change.old.clone(), change.new.clone()];
@@ -175,7 +189,6 @@ fn mapping(cell: &CellAddress, value: &[u8]) -> Option<(Uid, Name)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::NAME;
 
     #[test]
     fn a_repair_changes_the_mappings_that_it_replaces_or_deletes() {
@@ -201,5 +214,6 @@ mod tests {
         };
         let expected = [delete, rename].map(|change| Changed { uid, change });
         assert_eq!(changed_mappings(&changes), expected);
+        assert_eq!(deleted_uids(&changes).collect::<Vec<_>>(), [uid]);
     }
 }

@@ -1,28 +1,33 @@
 //! Released numbers, which are assigned when the counter of their kind has reached the largest number.
 //!
 //! A number can be assigned when it has been free as long as a quarantine lasts: until then caches of readers may
-//! hold its old name. Numbers are read ahead; a draw reads their records again, because another process may have
-//! assigned one meanwhile, and its name may have been deleted. Several processes may draw the same number: the
-//! compare-and-put of its reverse mapping decides, and the losers draw others. The record of an assigned number is done; if the process ends before that is written,
-//! the next draw finds the number in use and does it.
+//! hold its old name. Numbers are read ahead. A number is taken by a compare-and-put of its record, which is done from
+//! then on: only one process takes it, and never again after its new name was deleted. A number that certainly was not
+//! assigned is given back; one whose process ends, or loses the store, before that is lost.
+//!
+//! Random UIDs are not drawn from here; their draws avoid the numbers that are withheld.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{Uid, UidKind};
 use parking_lot::Mutex;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::record::{Record, Records, State};
+use crate::deleted::DeletedUids;
 use crate::layout::PerKind;
-use crate::table::UidTable;
+use crate::state::StateTable;
 
 /// How long no free numbers are looked for when there were none: with all numbers in use, every new name would cause
 /// a scan.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// Numbers that are taken at the same time.
+const CONCURRENCY: usize = 32;
 
 /// The most numbers that are read ahead.
 const READ_AHEAD: usize = 8192;
@@ -31,11 +36,26 @@ const READ_AHEAD: usize = 8192;
 #[derive(Clone, Debug)]
 pub(crate) struct FreeNumbers {
     records: Records,
+    deleted: DeletedUids,
     quarantine: Arc<Mutex<Duration>>,
     read: Arc<tokio::sync::Mutex<PerKind<Read>>>,
 }
 
-/// Numbers that were read and not drawn.
+/// A number that this process has taken.
+#[derive(Debug)]
+pub(crate) struct FreeNumber {
+    record: Record,
+    /// Since when it was free.
+    since: SystemTime,
+}
+
+impl FreeNumber {
+    pub(crate) fn uid(&self) -> Uid {
+        self.record.uid
+    }
+}
+
+/// Numbers that were read and not taken.
 #[derive(Debug, Default)]
 struct Read {
     records: VecDeque<Record>,
@@ -43,9 +63,10 @@ struct Read {
 }
 
 impl FreeNumbers {
-    pub(crate) fn new(records: Records, quarantine: Duration) -> Self {
+    pub(crate) fn new(state: &StateTable, quarantine: Duration) -> Self {
         Self {
-            records,
+            records: Records::new(state.clone()),
+            deleted: DeletedUids::new(state.clone()),
             quarantine: Arc::new(Mutex::new(quarantine)),
             read: Arc::default(),
         }
@@ -56,12 +77,12 @@ impl FreeNumbers {
         *self.quarantine.lock() = quarantine;
     }
 
-    /// Draws up to `count` free numbers. Each can be drawn by another process as well.
+    /// Takes up to `count` free numbers.
     ///
     /// # Errors
     ///
-    /// The store fails.
-    pub(crate) async fn draw(&self, kind: UidKind, count: usize) -> Result<Vec<Record>, StoreError> {
+    /// The store fails, and no number is taken.
+    pub(crate) async fn take(&self, kind: UidKind, count: usize) -> Result<Vec<FreeNumber>, StoreError> {
         let mut read = self.read.lock().await;
         let read = read.get_mut(kind);
         if read.records.is_empty() {
@@ -71,38 +92,73 @@ impl FreeNumbers {
             read.records = self.find(kind).await?;
             read.none_at = read.records.is_empty().then(Instant::now);
         }
-        let mut drawn = Vec::new();
-        while drawn.len() < count && !read.records.is_empty() {
-            let next = (count - drawn.len()).min(read.records.len());
-            let next = read.records.drain(..next).collect();
-            drawn.extend(self.records.unchanged(next).await?);
-        }
-        Ok(drawn)
-    }
-
-    /// Notes that a drawn number has a reverse mapping. Another process may have put it for a name that it then
-    /// found assigned, and may be about to remove it; otherwise the number is in use.
-    pub(crate) async fn has_name(&self, table: &UidTable, record: Record, now: SystemTime) {
-        let of_uid = (record.kind, record.uid);
-        let name = table.names(&[of_uid]).await.pop();
-        let Some(Ok(Some(name))) = name else { return };
-        let uid = table.uids(&[(record.kind, name)]).await.pop();
-        if matches!(uid, Some(Ok(Some(uid))) if uid == record.uid) {
-            self.in_use(record, now).await;
-        }
-    }
-
-    /// Notes that this process assigned a drawn number.
-    pub(crate) async fn in_use(&self, mut record: Record, now: SystemTime) {
-        match self.records.put(&mut record, State::Done, now).await {
-            Ok(true) => {}
-            Ok(false) => {
-                debug!(kind = %record.kind, uid = %record.uid, "another process has assigned a reclaimed UID")
-            }
-            Err(error) => {
-                warn!(kind = %record.kind, uid = %record.uid, %error, "failed to record that a reclaimed UID was assigned; a later assignment does it");
+        let mut taken = Vec::new();
+        while taken.len() < count && !read.records.is_empty() {
+            let next = (count - taken.len()).min(read.records.len());
+            let each: Vec<_> = read
+                .records
+                .drain(..next)
+                .map(|record| self.take_one(record))
+                .collect();
+            let mut each = futures::stream::iter(each).buffered(CONCURRENCY);
+            while let Some(number) = each.next().await {
+                match number {
+                    Ok(number) => taken.extend(number),
+                    Err(error) if taken.is_empty() => return Err(error),
+                    Err(error) => warn!(%kind, %error, "failed to take a reclaimed UID"),
+                }
             }
         }
+        Ok(taken)
+    }
+
+    /// Takes a number; `None` if another process has taken it.
+    async fn take_one(&self, record: Record) -> Result<Option<FreeNumber>, StoreError> {
+        let mut number = FreeNumber {
+            since: record.since,
+            record,
+        };
+        let is_taken = self
+            .records
+            .put(&mut number.record, State::Done, SystemTime::now());
+        Ok(is_taken.await?.then_some(number))
+    }
+
+    /// Gives back numbers that were not assigned.
+    pub(crate) async fn give_back(&self, numbers: Vec<FreeNumber>) {
+        for FreeNumber { mut record, since } in numbers {
+            let (kind, uid) = (record.kind, record.uid);
+            match self.records.put(&mut record, State::Free, since).await {
+                Ok(true) => self.read.lock().await.get_mut(kind).records.push_back(record),
+                Ok(false) => {
+                    warn!(%kind, %uid, "the record of a reclaimed UID has changed; it is not assigned again")
+                }
+                Err(error) => {
+                    warn!(%kind, %uid, %error, "failed to give back a reclaimed UID; it is not assigned again");
+                }
+            }
+        }
+    }
+
+    /// Whether UIDs are withheld from random draws, in their order: deleted ones, and those that are being reclaimed or
+    /// have not been free long enough.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub(crate) async fn withheld(&self, kind: UidKind, uids: &[Uid]) -> Result<Vec<bool>, StoreError> {
+        let (now, quarantine) = (SystemTime::now(), *self.quarantine.lock());
+        let is_reclaimed = |record: &Record| match record.state {
+            State::Done => false,
+            State::Free => !record.is_free_for(quarantine, now),
+            State::Quarantining | State::Quarantined | State::Restoring | State::Releasing => true,
+        };
+        let deleted = self.deleted.contains(kind, uids).await?;
+        let records = self.records.get_all(kind, uids).await?;
+        let withheld = deleted.into_iter().zip(records);
+        Ok(withheld
+            .map(|(deleted, record)| deleted || record.as_ref().is_some_and(is_reclaimed))
+            .collect())
     }
 
     async fn find(&self, kind: UidKind) -> Result<VecDeque<Record>, StoreError> {
@@ -111,10 +167,7 @@ impl FreeNumbers {
         let mut found = VecDeque::new();
         let mut records = self.records.list(Some(kind), None).await?;
         while let Some(batch) = records.try_next().await? {
-            let usable = |record: &Record| {
-                let age = now.duration_since(record.since).unwrap_or_default();
-                record.state == State::Free && age >= quarantine
-            };
+            let usable = |record: &Record| record.state == State::Free && record.is_free_for(quarantine, now);
             found.extend(batch.into_iter().filter(usable));
             if found.len() >= READ_AHEAD {
                 found.truncate(READ_AHEAD);

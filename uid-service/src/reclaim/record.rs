@@ -95,6 +95,11 @@ impl Record {
             timestamp_ms: 0,
         }
     }
+
+    /// Whether it is in its state for at least `quarantine`.
+    pub(super) fn is_free_for(&self, quarantine: Duration, now: SystemTime) -> bool {
+        now.duration_since(self.since).unwrap_or_default() >= quarantine
+    }
 }
 
 /// The records. Cloning is cheap.
@@ -117,27 +122,19 @@ impl Records {
         Ok(row.as_ref().and_then(decode))
     }
 
-    /// Reads some records again; returns those that have not changed.
-    pub(super) async fn unchanged(&self, records: Vec<Record>) -> Result<Vec<Record>, StoreError> {
-        let keys: Vec<Vec<u8>> = records
-            .iter()
-            .map(|record| row(record.kind, Some(record.uid)))
-            .collect();
+    /// Reads the records of UIDs, in their order; `None` for each that has none.
+    pub(super) async fn get_all(
+        &self,
+        kind: UidKind,
+        uids: &[Uid],
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        let keys: Vec<Vec<u8>> = uids.iter().map(|uid| row(kind, Some(*uid))).collect();
         let rows = self
             .0
             .store()
             .get_rows(self.0.name(), &keys, &ColumnSelection::All)
             .await?;
-        let stored = rows.iter().map(|row| row.as_ref().and_then(decode));
-        let pairs = records.into_iter().zip(stored);
-        Ok(pairs
-            .filter(|(record, stored)| {
-                stored
-                    .as_ref()
-                    .is_some_and(|stored| stored.stored == record.stored)
-            })
-            .map(|(record, _)| record)
-            .collect())
+        Ok(rows.iter().map(|row| row.as_ref().and_then(decode)).collect())
     }
 
     /// Whether a UID is between the begin of its quarantine and its release.

@@ -115,6 +115,10 @@ impl Wrapped {
         self.faults.left.store(0, Ordering::SeqCst);
     }
 
+    pub fn is_atomic(&self) -> bool {
+        self.atomic
+    }
+
     pub fn row_store(&self) -> Arc<dyn RowStore> {
         let store = InterceptedStore::new(
             Arc::new(self.inner.clone()),
