@@ -249,7 +249,9 @@ impl ChangeLog {
                     }
                 }
                 entry => {
-                    known.pending.remove(&number);
+                    let was_pending = known.pending.remove(&number).is_some();
+                    // It was completed and trimmed meanwhile: nothing says whether it was made.
+                    is_gap |= was_pending && entry.is_none();
                     let is_new = |entry: &Entry| entry.state == State::Done && last.is_some();
                     done.extend(entry.filter(is_new).map(Changed::from));
                 }
@@ -561,4 +563,68 @@ fn entry_of(row: Option<&Row>) -> Option<Entry> {
         warn!(row = %hex::encode(row.key()), "skipped an unreadable entry of the log of changes");
     }
     entry
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_row_store::RowStore as _;
+    use oxtsdb_row_store::memory::MemoryStore;
+    use oxtsdb_schema::{Name, Uid, UidKind, UidWidth};
+
+    use super::*;
+    use crate::change::Change;
+
+    #[derive(Debug, Default)]
+    struct Seen {
+        changes: Mutex<Vec<Changed>>,
+        missed: Mutex<u32>,
+    }
+
+    impl ChangeSink for Seen {
+        fn invalidate(&self, _: &[Changed]) {}
+
+        fn changed(&self, changes: &[Changed], _: Option<u64>) {
+            self.changes.lock().extend_from_slice(changes);
+        }
+
+        fn missed(&self) {
+            *self.missed.lock() += 1;
+        }
+    }
+
+    fn delete(log: &ChangeLog, number: u64) -> Entry {
+        let name = Name::from_stored(format!("name.{number}").as_bytes()).unwrap();
+        let uid = Uid::from_number(number, UidWidth::DEFAULT).unwrap();
+        log.entry((UidKind::Metric, uid), Change::Delete { name }, number)
+    }
+
+    #[tokio::test]
+    async fn a_pending_entry_that_was_completed_and_trimmed_is_reported_as_missed() {
+        let store = MemoryStore::new();
+        let table: oxtsdb_row_store::TableName = "tsdb-uid-state".parse().unwrap();
+        store
+            .create_table(&StateTable::definition(table.clone()))
+            .await
+            .unwrap();
+        let state = StateTable::new(Arc::new(store), table);
+        let seen = Arc::new(Seen::default());
+        let one = ChangeLog::new(state.clone(), Arc::new(Seen::default()));
+        let other = ChangeLog::new(state, Arc::clone(&seen) as _);
+        other.read().await.unwrap();
+        let Appended::Ours(claim) = one.append(&delete(&one, 1)).await.unwrap() else {
+            panic!("there is no other entry");
+        };
+        other.read().await.unwrap();
+        assert!(other.has_pending());
+
+        // While the other replica is paused.
+        one.finish(claim, State::Done).await.unwrap();
+        one.append_done(&delete(&one, 2).with(State::Done)).await.unwrap();
+        assert_eq!(one.trim(1, 0).await.unwrap(), 1);
+        let before = *seen.missed.lock();
+        other.read().await.unwrap();
+        assert!(!other.has_pending());
+        assert_eq!(*seen.missed.lock(), before + 1);
+        assert_eq!(seen.changes.lock().len(), 1, "the later entry");
+    }
 }
