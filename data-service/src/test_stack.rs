@@ -13,6 +13,7 @@ use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
+use tonic::service::Routes;
 use uid_service::UidSettings;
 
 use crate::assemble::{DataService, assemble, store_part};
@@ -69,8 +70,9 @@ impl TestStack {
         let same: Arc<dyn RowStore> = Arc::new(store.clone());
         let settings = (settings, UidSettings::default());
         let memory = MemoryAccount::unlimited();
-        let mut stack =
-            Self::assembled(store, (Arc::clone(&same), same), Some(points), settings, &memory).await;
+        let stores = (Arc::clone(&same), same);
+        let connect = UidClient::in_process;
+        let mut stack = Self::assembled(store, stores, Some(points), settings, &memory, connect).await;
         stack.points_folder = Some(folder);
         stack
     }
@@ -104,8 +106,16 @@ impl TestStack {
         uid_settings: UidSettings,
         memory: &MemoryAccount,
     ) -> Self {
-        let settings = (settings, uid_settings);
-        Self::assembled(store, (uid_store, data_store), None, settings, memory).await
+        let (stores, settings) = ((uid_store, data_store), (settings, uid_settings));
+        Self::assembled(store, stores, None, settings, memory, UidClient::in_process).await
+    }
+
+    /// As [`TestStack::start`], with the client of the UID service that `connect` returns.
+    pub(crate) async fn with_uid_client(connect: impl FnOnce(Routes) -> UidClient) -> Self {
+        let store = MemoryStore::new();
+        let same: Arc<dyn RowStore> = Arc::new(store.clone());
+        let (stores, memory) = ((Arc::clone(&same), same), MemoryAccount::unlimited());
+        Self::assembled(store, stores, None, Default::default(), &memory, connect).await
     }
 
     async fn assembled(
@@ -114,6 +124,7 @@ impl TestStack {
         points: Option<PointsPart>,
         (settings, uid_settings): (DataSettings, UidSettings),
         memory: &MemoryAccount,
+        connect: impl FnOnce(Routes) -> UidClient,
     ) -> Self {
         let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings, 0));
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
@@ -122,7 +133,7 @@ impl TestStack {
         let uids = uid_service::assemble(uid_store, &uid_settings, shutdown.clone())
             .await
             .unwrap();
-        let uid_client = UidClient::in_process(uids.routes());
+        let uid_client = connect(uids.routes());
         let service = assemble(
             data_store,
             points,

@@ -143,3 +143,6 @@ impl Uids {
         self.0.auto_create.contains(&kind)
     }
 }
+
+#[cfg(test)]
+mod tests;

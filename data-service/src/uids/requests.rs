@@ -6,6 +6,7 @@ use std::time::Instant;
 use oxtsdb_client::{ErrorReason, NewName, Rejection, UidClient};
 use oxtsdb_schema::{Uid, UidKind};
 
+use super::cache::NameCache;
 use super::changes::Mark;
 use super::{UidRejection, Uids, UidsError};
 use crate::meta::changes::Subject;
@@ -25,13 +26,11 @@ impl Uids {
             match result {
                 Ok(uid) => {
                     let uid = self.checked(*kind, uid)?;
-                    self.cache_mapping(mark, *kind, (*name).into(), uid);
+                    self.cache(mark, |cache| cache.insert(*kind, (*name).into(), uid));
                     *slot = Some(uid);
                 }
                 Err(rejection) if not_found(&rejection) => {
-                    if self.changes().mark() == mark {
-                        self.0.cache.insert_absent(*kind, name);
-                    }
+                    self.cache(mark, |cache| cache.insert_absent(*kind, name));
                 }
                 Err(rejection) => return Err(UidsError::of_item(*kind, name, rejection)),
             }
@@ -44,6 +43,7 @@ impl Uids {
         &self,
         names: &[NewName<String>],
     ) -> Result<Vec<Result<Uid, UidRejection>>, UidsError> {
+        let mark = self.changes().mark();
         let results = self.0.client.get_or_create_uids_for_write(names).await;
         let results = results.map_err(UidsError::from_client)?;
         let mut uids = Vec::with_capacity(names.len());
@@ -51,7 +51,9 @@ impl Uids {
             uids.push(match result {
                 Ok(assigned) => {
                     let uid = self.checked(name.kind, assigned.uid)?;
-                    self.0.cache.insert(name.kind, name.name.as_str().into(), uid);
+                    self.cache(mark, |cache| {
+                        cache.insert(name.kind, name.name.as_str().into(), uid);
+                    });
                     if assigned.created {
                         self.meta_changes().announce(|| Subject::Uid(name.kind, uid));
                     }
@@ -81,10 +83,7 @@ impl Uids {
             names.push(match result {
                 Ok(name) => {
                     let name: Arc<str> = name.into();
-                    self.0.cache.insert_name(kind, *uid, Arc::clone(&name));
-                    if self.changes().mark() != mark {
-                        self.0.cache.forget(kind, uid, &[]);
-                    }
+                    self.cache(mark, |cache| cache.insert_name(kind, *uid, Arc::clone(&name)));
                     Some(name)
                 }
                 Err(rejection) if not_found(&rejection) => None,
@@ -112,13 +111,9 @@ impl Uids {
         Ok(mappings.into_iter().map(|mapping| mapping.name).collect())
     }
 
-    /// Caches a mapping that was looked up after `mark`, unless mappings have changed since.
-    fn cache_mapping(&self, mark: Mark, kind: UidKind, name: Arc<str>, uid: Uid) {
-        self.0.cache.insert(kind, Arc::clone(&name), uid);
-        // After the insertion: a change that is recorded later removes it.
-        if self.changes().mark() != mark {
-            self.0.cache.forget(kind, &uid, &[&name]);
-        }
+    /// Caches the result of a look-up that began at `mark`, unless mappings have changed since.
+    fn cache(&self, mark: Mark, insert: impl FnOnce(&NameCache)) {
+        self.changes().unless_changed(mark, || insert(&self.0.cache));
     }
 
     /// Rejects a UID of another width: row keys with it could not be decoded.

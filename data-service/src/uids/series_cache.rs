@@ -212,18 +212,19 @@ impl SeriesCache {
         series
     }
 
-    /// Adds the series of a key and returns the cached one. An entry with the same UIDs stays, and keeps its
-    /// tracked hour.
+    /// Adds the series of a key and returns the cached one. A series with the same UIDs stays, and keeps its tracked
+    /// hour.
     pub(crate) fn insert(&self, key: SeriesKey<'_>, series: &Arc<Series>) -> Arc<Series> {
         let now = self.now.load(Ordering::Relaxed);
         let hash = key.hash(&self.hasher);
         let mut shard = self.shards[shard_of(hash)].write();
         let slot = SlotHash::of(hash);
         if let Some(entry) = shard.young.find_mut(slot.of_table(), |entry| key.is(&entry.key)) {
-            if entry.expires_at <= now {
-                if entry.series.tsuid() != series.tsuid() {
-                    entry.series = Arc::clone(series);
-                }
+            let is_same = entry.series.tsuid() == series.tsuid();
+            if !is_same {
+                entry.series = Arc::clone(series);
+            }
+            if !is_same || entry.expires_at <= now {
                 entry.expires_at = self.expires_at(now, hash);
             }
             return Arc::clone(&entry.series);
@@ -236,21 +237,6 @@ impl SeriesCache {
         };
         shard.insert(entry, self.shard_bytes);
         Arc::clone(series)
-    }
-
-    /// Removes a key.
-    pub(crate) fn remove(&self, key: SeriesKey<'_>) {
-        let hash = key.hash(&self.hasher);
-        let mut shard = self.shards[shard_of(hash)].write();
-        let hash = SlotHash::of(hash).of_table();
-        if let Ok(entry) = shard.young.find_entry(hash, |entry| key.is(&entry.key)) {
-            let (entry, _) = entry.remove();
-            shard.bytes = shard.bytes.saturating_sub(entry.byte_len());
-        }
-        if let Ok(entry) = shard.old.find_entry(hash, |entry| key.is(&entry.key)) {
-            let (entry, _) = entry.remove();
-            shard.bytes = shard.bytes.saturating_sub(entry.byte_len());
-        }
     }
 
     /// Removes the series that use one of these UIDs.
@@ -506,6 +492,20 @@ mod tests {
         );
         at(u32::MAX - 1);
         assert!(cache.get(key(7)).is_none());
+    }
+
+    #[test]
+    fn a_series_replaces_another_one_of_its_key() {
+        let cache = SeriesCache::new(1 << 20, Some(Duration::from_secs(3600)));
+        let key = key(SeriesRef::Names {
+            metric: "renamed",
+            tags: &[],
+        });
+        let first = cache.insert(key, &series(1));
+        assert!(Arc::ptr_eq(&cache.insert(key, &series(1)), &first), "kept");
+        for cached in [cache.insert(key, &series(2)), cache.get(key).unwrap()] {
+            assert_eq!(cached.tsuid(), series(2).tsuid());
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::changes::UidSet;
+use super::series_cache::SeriesCache;
 use super::{Inner, Uids};
 use crate::meta::changes::Subject;
 
@@ -178,11 +179,10 @@ impl Uids {
     fn forget(&self, stale: &Stale) {
         let inner = &self.0;
         match stale {
-            Stale::Everything => {
-                inner.changes.record(None);
-                self.0.cache.clear();
-                self.each_series_cache(|cache| cache.clear());
-            }
+            Stale::Everything => inner.changes.record(None, || {
+                inner.cache.clear();
+                self.each_series_cache(SeriesCache::clear);
+            }),
             Stale::Events(events) => {
                 let mut uids = UidSet::new();
                 for event in events.iter() {
@@ -197,20 +197,20 @@ impl Uids {
                 // Series that have the name.
                 self.meta_changes().announce_unknown();
                 let uids = Arc::new(uids);
-                // First: look-ups that end after this do not add what they return.
-                inner.changes.record(Some(Arc::clone(&uids)));
-                for event in events.iter() {
-                    match event {
-                        UidEvent::Assigned(mapping) | UidEvent::Deleted(mapping) => {
-                            inner.cache.forget(mapping.kind, &mapping.uid, &[&mapping.name]);
-                        }
-                        UidEvent::Renamed { mapping, old_name } => {
-                            let names = [mapping.name.as_str(), old_name];
-                            inner.cache.forget(mapping.kind, &mapping.uid, &names);
+                inner.changes.record(Some(Arc::clone(&uids)), || {
+                    for event in events.iter() {
+                        match event {
+                            UidEvent::Assigned(mapping) | UidEvent::Deleted(mapping) => {
+                                inner.cache.forget(mapping.kind, &mapping.uid, &[&mapping.name]);
+                            }
+                            UidEvent::Renamed { mapping, old_name } => {
+                                let names = [mapping.name.as_str(), old_name];
+                                inner.cache.forget(mapping.kind, &mapping.uid, &names);
+                            }
                         }
                     }
-                }
-                self.each_series_cache(|cache| cache.forget(&inner.layout, &uids));
+                    self.each_series_cache(|cache| cache.forget(&inner.layout, &uids));
+                });
             }
         }
     }

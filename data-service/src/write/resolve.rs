@@ -89,11 +89,9 @@ impl Resolver {
             outage = away;
             for (series, resolved) in missing.iter().zip(&mut resolved) {
                 if let Ok(resolved) = resolved {
-                    let key = series.key(&mut buffer);
-                    *resolved = self.cache.insert(key, resolved);
-                    // A mapping may have changed since it was looked up.
-                    if self.uids.changes().mark() != mark {
-                        self.cache.remove(key);
+                    let insert = || self.cache.insert(series.key(&mut buffer), resolved);
+                    if let Some(cached) = self.uids.changes().unless_changed(mark, insert) {
+                        *resolved = cached;
                     }
                 }
             }
