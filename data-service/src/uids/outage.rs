@@ -9,7 +9,8 @@
 //!       └───────────── the same call succeeds, repeated in the background
 //! ```
 //!
-//! The call that began the outage is the probe: it is repeated, or simply awaited, in the background. Its
+//! The call that began the outage is the probe: it is awaited, or repeated, in the background. An attempt that hangs is
+//! given up after its patience, which doubles with each: a response may be lost although the service is back. The
 //! results are cached like any others, so a client that retries finds its names.
 
 use oxtsdb_server::telemetry::in_request;
@@ -37,6 +38,16 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// Whether the UID service is available to writes. Cloning is cheap, clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outage(Arc<Mutex<Option<UidsError>>>);
+
+/// An outage. Its end, also by a panic of the probe, lets calls pass again.
+#[must_use]
+struct Begun<'o>(&'o Outage);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock() = None;
+    }
+}
 
 /// Makes one attempt of a call.
 type Attempt<T> = dyn Fn() -> BoxFuture<'static, Result<T, UidsError>> + Send + Sync;
@@ -91,14 +102,12 @@ impl Outage {
         sender: oneshot::Sender<Result<T, UidsError>>,
     ) {
         let mut call = attempt();
-        let error = match tokio::time::timeout(patience, &mut call).await {
+        let (_outage, in_flight) = match tokio::time::timeout(patience, &mut call).await {
             Ok(Err(error)) if error.is_outage() => {
-                let is_first = self.begin(&error);
+                let begun = self.begin(&error);
                 let _ = sender.send(Err(away(error)));
-                if !is_first {
-                    return;
-                }
-                None
+                let Some(begun) = begun else { return };
+                (begun, None)
             }
             Ok(result) => {
                 let _ = sender.send(result);
@@ -106,33 +115,31 @@ impl Outage {
             }
             Err(_elapsed) => {
                 let error = unavailable(&format!("no response within {patience:?}"));
-                let is_first = self.begin(&error);
+                let begun = self.begin(&error);
                 let _ = sender.send(Err(error));
-                if !is_first {
-                    return;
-                }
-                Some(call)
+                let Some(begun) = begun else { return };
+                (begun, Some(call))
             }
         };
-        self.probe(error, &attempt).await;
+        self.probe(patience, in_flight, &attempt).await;
         info!("UID service is available again");
-        *self.0.lock() = None;
     }
 
-    /// Begins an outage; false if there is one already.
-    fn begin(&self, error: &UidsError) -> bool {
+    /// Begins an outage, which lasts until the result is dropped; `None` if there is one already.
+    fn begin(&self, error: &UidsError) -> Option<Begun<'_>> {
         let mut state = self.0.lock();
         if state.is_some() {
-            return false;
+            return None;
         }
         warn!(%error, "writes to new series are rejected until the UID service is available");
         *state = Some(away(error.clone()));
-        true
+        Some(Begun(self))
     }
 
     /// Waits for the call in flight, or repeats it, until the service responds.
     async fn probe<T: Send + 'static>(
         &self,
+        mut patience: Duration,
         mut in_flight: Option<BoxFuture<'static, Result<T, UidsError>>>,
         attempt: &Attempt<T>,
     ) {
@@ -146,10 +153,12 @@ impl Outage {
                     attempt()
                 }
             };
-            match call.await {
-                Err(error) if error.is_outage() => {}
+            patience = patience.saturating_mul(2);
+            match tokio::time::timeout(patience, call).await {
+                Err(_elapsed) => {}
+                Ok(Err(error)) if error.is_outage() => {}
                 // The service is available, even if it rejects the names.
-                Ok(_) | Err(_) => return,
+                Ok(Ok(_) | Err(_)) => return,
             }
         }
     }
@@ -252,6 +261,49 @@ mod tests {
         while outage.call(1, None, ok).await != Ok(2) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Whether calls pass within an hour.
+    async fn ends_within_an_hour(outage: &Outage) -> bool {
+        let began = tokio::time::Instant::now();
+        while outage.is_on() && began.elapsed() < Duration::from_secs(3600) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        !outage.is_on()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_hangs_is_repeated() {
+        let outage = Outage::default();
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&attempts);
+        let hangs_twice = move || {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                if number < 2 {
+                    return std::future::pending().await;
+                }
+                Ok(1)
+            }
+            .boxed()
+        };
+        assert!(outage.call(1, None, hangs_twice).await.is_err());
+        assert!(outage.is_on());
+        assert!(ends_within_an_hour(&outage).await);
+        assert_eq!(attempts.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_panics_ends_the_outage() {
+        let outage = Outage::default();
+        let (attempts, attempt) = failing(1);
+        let panics = move || {
+            assert_eq!(attempts.load(Ordering::Relaxed), 0, "a panic of the test");
+            attempt()
+        };
+        assert!(outage.call(1, None, panics).await.is_err());
+        assert!(outage.is_on());
+        assert!(ends_within_an_hour(&outage).await);
     }
 
     #[tokio::test(start_paused = true)]
