@@ -229,6 +229,12 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// The number of a series; `None` if it was never written.
     fn find(&self, key: &[u8]) -> Option<SeriesNumber>;
 
+    /// Whether the number of a series is durable. One that was given a moment ago may not be, until an append has
+    /// returned that began after it was given.
+    fn is_durable(&self, _series: SeriesNumber) -> bool {
+        true
+    }
+
     /// Replaces `key` by the key of a series; `false` if there is no such series.
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool;
 

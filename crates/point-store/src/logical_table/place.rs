@@ -5,7 +5,7 @@ use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef, Tsuid};
 
 use super::LogicalTable;
-use crate::{PointBatch, TimeRange};
+use crate::{PointBatch, PointStore, TimeRange};
 
 /// Seconds of an hour.
 pub(super) const HOUR_SECONDS: u32 = 3_600;
@@ -61,7 +61,8 @@ impl LogicalTable {
             return Ok(());
         };
         let tsuid = row.tsuid.as_bytes();
-        if self.points.find(tsuid).is_none() {
+        // Also if another request has got the number, and has not stored its points yet.
+        if !is_durable(&*self.points, tsuid) {
             self.points.numbers(&[tsuid])?;
             self.points.append(PointBatch::default()).await?;
         }
@@ -80,6 +81,11 @@ impl LogicalTable {
         }
         Err(rejected(table, &cell.row, &cell.qualifier, operation))
     }
+}
+
+/// Whether a series has a number that is durable.
+pub(super) fn is_durable(points: &dyn PointStore, tsuid: &[u8]) -> bool {
+    points.find(tsuid).is_some_and(|series| points.is_durable(series))
 }
 
 /// The error of an operation that points do not support.

@@ -4,7 +4,7 @@ use oxtsdb_row_store::{FamilyId, MutationRef, StoreError, WriteBatch};
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
 use super::form::{CellForm, PointColumn};
-use super::place::{SeriesHour, is_point_family};
+use super::place::{SeriesHour, is_durable, is_point_family};
 use crate::{Point, PointBatch, PointStore, SeriesNumber, TimeRange};
 
 /// An operation on points.
@@ -48,7 +48,7 @@ struct SplitRow<'a> {
     key: &'a [u8],
     base: BaseTime,
     tsuid: &'a [u8],
-    /// Whether the series had a number before this row.
+    /// Whether the series had a durable number before this row.
     is_known: bool,
     /// Puts of points since the hour was last deleted, with the timestamps of their cells.
     puts: Vec<(i64, Point)>,
@@ -92,7 +92,7 @@ impl<'f> Split<'f> {
                 key: mutations.key,
                 base: hour.base,
                 tsuid: hour.tsuid.as_bytes(),
-                is_known: points.find(hour.tsuid.as_bytes()).is_some(),
+                is_known: is_durable(points, hour.tsuid.as_bytes()),
                 puts: Vec::new(),
                 replaced: Vec::new(),
             });

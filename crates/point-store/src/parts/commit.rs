@@ -179,6 +179,7 @@ impl Committer<'_> {
         self.journal.sync()?;
         self.core.timings.sync.observe_since(begun);
         self.logged = end;
+        self.core.durable_series.store(end, Ordering::Release);
         let bytes = self.journal.byte_len().saturating_sub(before);
         self.pay(bytes);
         self.core

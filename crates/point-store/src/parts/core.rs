@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -24,6 +24,8 @@ use crate::{DamagedPart, PointStoreError, SeriesNumber, TimeRange, Timings};
 pub(super) struct Core {
     pub(super) config: PartsConfig,
     pub(super) series: SeriesCatalogue,
+    /// Series with lower numbers are durable.
+    pub(super) durable_series: AtomicU32,
     pub(super) days: Days,
     pub(super) queue: Queue,
     /// Points that are not in parts. Held for writing while a flush or a delete becomes visible in `days`, so that a

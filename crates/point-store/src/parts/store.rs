@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -181,6 +181,7 @@ impl PartsStore {
             timings: Arc::default(),
             clock: ClockWatch::new(config.retention, config.clock_confirmed_ms),
             retention_edge_ms: AtomicI64::new(i64::MIN),
+            durable_series: AtomicU32::new(0),
             config,
         });
         let newest_ms = core.newest_ms(core.config.clock.now_ms());
@@ -380,6 +381,10 @@ impl PointStore for PartsStore {
         self.core.series.find(key)
     }
 
+    fn is_durable(&self, series: SeriesNumber) -> bool {
+        series.0 < self.core.durable_series.load(Ordering::Acquire)
+    }
+
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
         self.core.series.key(series, key)
     }
@@ -572,6 +577,7 @@ impl Threads {
         let (sender, receiver) = mpsc::sync_channel(commit::GROUPS_AHEAD);
         // Before any caller gives a number.
         let logged = core.series.len();
+        core.durable_series.store(logged, Ordering::Release);
         Ok(Self {
             commit: spawn("points-commit", core, move |core| {
                 commit::run(core, journal, logged, &sender);

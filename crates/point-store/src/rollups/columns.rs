@@ -125,6 +125,10 @@ impl PointStore for RollupColumns {
         self.store.find(key)
     }
 
+    fn is_durable(&self, series: SeriesNumber) -> bool {
+        self.store.is_durable(series)
+    }
+
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
         self.store.key(series, key)
     }

@@ -1,7 +1,7 @@
 //! A logical table over stores in memory, and a table of cells to compare it with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -47,6 +47,7 @@ impl Fixture {
             damage: Mutex::default(),
             appends: AtomicUsize::default(),
             deletes: AtomicUsize::default(),
+            is_volatile: AtomicBool::default(),
             acknowledge: Arc::default(),
         });
         let store: Arc<dyn PointStore> = Arc::<Observed>::clone(&points);
@@ -177,6 +178,8 @@ pub(super) struct Observed {
     /// Appends and deletes that were submitted.
     pub(super) appends: AtomicUsize,
     pub(super) deletes: AtomicUsize,
+    /// Numbers of series are durable with the next append only.
+    pub(super) is_volatile: AtomicBool,
     /// Appends are not acknowledged while a test holds this exclusively.
     pub(super) acknowledge: Arc<tokio::sync::RwLock<()>>,
 }
@@ -189,6 +192,10 @@ impl PointStore for Observed {
 
     fn find(&self, key: &[u8]) -> Option<SeriesNumber> {
         self.inner.find(key)
+    }
+
+    fn is_durable(&self, _series: SeriesNumber) -> bool {
+        !self.is_volatile.load(Ordering::Relaxed)
     }
 
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
@@ -213,6 +220,7 @@ impl PointStore for Observed {
 
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
         self.appends.fetch_add(1, Ordering::Relaxed);
+        self.is_volatile.store(false, Ordering::Relaxed);
         let (append, acknowledge) = (self.inner.append(batch), Arc::clone(&self.acknowledge));
         Box::pin(async move {
             let _open = acknowledge.read().await;

@@ -347,3 +347,41 @@ async fn series_of_other_cells_have_numbers() {
         "they are durable"
     );
 }
+
+#[tokio::test]
+async fn other_cells_wait_for_numbers_that_are_not_durable_yet() {
+    for tagv in 0..3 {
+        let fixture = Fixture::new().await;
+        let key = fixture.key(1, tagv, 0);
+        // A request with points has got the number, and has not appended them.
+        fixture
+            .points
+            .numbers(&[super::fixture::tsuid(1, tagv).as_bytes()])
+            .unwrap();
+        fixture.points.is_volatile.store(true, Ordering::Relaxed);
+        let condition = Condition {
+            cell: CellAddress::new(key.clone(), "t", ANNOTATION),
+            expected: None,
+        };
+        match tagv {
+            0 => {
+                let put = fixture.logical.check_and_put(&fixture.table, &condition, b"{}");
+                assert!(put.await.unwrap());
+            }
+            1 => fixture.put(&key, ANNOTATION, b"{}").await,
+            _ => {
+                let (mut batch, t) = fixture.batch();
+                batch.row(&key).put(t, ANNOTATION, b"{}");
+                let commit = fixture.logical.atomic().unwrap();
+                assert!(commit.commit_if(&[condition], batch).await.unwrap());
+            }
+        }
+        assert_eq!(fixture.points.appends.load(Ordering::Relaxed), 1, "{tagv}");
+        fixture.put(&key, &[1, 0, 1], b"{}").await;
+        assert_eq!(
+            fixture.points.appends.load(Ordering::Relaxed),
+            1,
+            "durable: {tagv}"
+        );
+    }
+}
