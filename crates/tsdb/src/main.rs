@@ -15,6 +15,7 @@ mod health;
 mod import;
 mod queries;
 mod query;
+mod rejected_repair;
 mod rollup;
 mod scan;
 mod search;

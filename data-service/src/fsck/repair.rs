@@ -35,15 +35,19 @@ pub(crate) enum Applied {
 pub(crate) enum RepairError {
     /// A cell has neither its old nor its new value.
     #[error(
-        "cell {} of row {} has another value than the plan saw; make another plan",
+        "cell {} of row {} has another value than the plan saw{}; make another plan",
         hex::encode_upper(.qualifier),
-        hex::encode_upper(.row_key)
+        hex::encode_upper(.row_key),
+        if *.is_partly_applied { ", others have their new values" } else { "" }
     )]
     StateChanged {
         /// The row.
         row_key: Vec<u8>,
         /// The cell.
         qualifier: Vec<u8>,
+        /// Whether other cells have their new values, as after an attempt that lost the store before it could make
+        /// them back.
+        is_partly_applied: bool,
     },
     /// The store failed. A part may be applied; the repair can be repeated.
     #[error(transparent)]
@@ -88,7 +92,7 @@ impl RowRepair<'_> {
                 differs(stored, change.old.as_ref()) && differs(stored, change.new.as_ref())
             };
             if let Some((changed, _)) = pairs.find(is_foreign) {
-                return Err(self.state_changed(changed));
+                return Err(self.state_changed(changed, &stored));
             }
             let pending: Vec<(&RowChange, &Stored)> = self
                 .changes
@@ -108,13 +112,23 @@ impl RowRepair<'_> {
             }
             contended = pending.first().map(|(change, _)| *change);
         }
-        contended.map_or(Ok(Applied::Already), |change| Err(self.state_changed(change)))
+        let Some(change) = contended else {
+            return Ok(Applied::Already);
+        };
+        let stored = self.read(self.changes).await?;
+        Err(self.state_changed(change, &stored))
     }
 
-    fn state_changed(&self, change: &RowChange) -> RepairError {
+    fn state_changed(&self, change: &RowChange, stored: &[Stored]) -> RepairError {
+        let mut pairs = self.changes.iter().zip(stored);
         RepairError::StateChanged {
             row_key: self.row_key.to_vec(),
             qualifier: change.qualifier.clone(),
+            is_partly_applied: pairs.any(|(change, stored)| {
+                let is_guard = change.old.as_ref().map(|(value, _)| value)
+                    == change.new.as_ref().map(|(value, _)| value);
+                !is_guard && !differs(stored, change.new.as_ref())
+            }),
         }
     }
 

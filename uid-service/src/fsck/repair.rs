@@ -33,14 +33,18 @@ pub enum Applied {
 pub enum RepairError {
     /// A cell has neither its old nor its new value.
     #[error(
-        "cell {}:{} of row {} has another value than the plan saw; make another plan",
+        "cell {}:{} of row {} has another value than the plan saw{}; make another plan",
         .cell.family,
         String::from_utf8_lossy(&.cell.qualifier),
-        hex::encode(&.cell.row)
+        hex::encode(&.cell.row),
+        if *.is_partly_applied { ", others have their new values" } else { "" }
     )]
     StateChanged {
         /// The cell.
         cell: CellAddress,
+        /// Whether other cells have their new values, as after an attempt that lost the store before it could make
+        /// them back.
+        is_partly_applied: bool,
     },
     /// A rename or delete of a UID or a name of the repair is not complete.
     #[error(
@@ -62,7 +66,7 @@ pub async fn apply(table: &UidTable, changes: &[CellChange]) -> Result<Applied, 
     for _ in 0..ATTEMPTS {
         let stored = read(table, changes).await?;
         if let Some(changed) = foreign(changes, &stored) {
-            return Err(state_changed(changed));
+            return Err(state_changed(changed, changes, &stored));
         }
         let pending: Vec<(&CellChange, Option<&StoredCell>)> = changes
             .iter()
@@ -82,8 +86,11 @@ pub async fn apply(table: &UidTable, changes: &[CellChange]) -> Result<Applied, 
         }
         contended = pending.first().map(|(change, _)| (*change).clone());
     }
-    let change = contended.as_ref().or(changes.first());
-    change.map_or(Ok(Applied::Already), |change| Err(state_changed(change)))
+    let Some(change) = contended.as_ref().or(changes.first()) else {
+        return Ok(Applied::Already);
+    };
+    let stored = read(table, changes).await?;
+    Err(state_changed(change, changes, &stored))
 }
 
 /// The changes whose cells have their new values.
@@ -98,9 +105,12 @@ pub(super) async fn made(table: &UidTable, changes: &[CellChange]) -> Result<Vec
     Ok(made.map(|(change, _)| change.clone()).collect())
 }
 
-fn state_changed(change: &CellChange) -> RepairError {
+fn state_changed(change: &CellChange, changes: &[CellChange], stored: &[Option<StoredCell>]) -> RepairError {
+    let mut pairs = changes.iter().zip(stored);
     RepairError::StateChanged {
         cell: change.cell.clone(),
+        is_partly_applied: pairs
+            .any(|(change, stored)| !change.is_guard() && !differs(stored.as_ref(), change.new.as_deref())),
     }
 }
 
@@ -229,4 +239,50 @@ async fn delete(table: &UidTable, change: &CellChange) -> Result<bool, StoreErro
     add(&mut batch, change, stored);
     table.store().write(batch).await?;
     has_new_value(table, change).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use oxtsdb_row_store::RowStore as _;
+    use oxtsdb_row_store::memory::MemoryStore;
+    use oxtsdb_schema::UidKind;
+
+    use super::*;
+    use crate::settings::UidSettings;
+    use crate::table::{ID, NAME};
+
+    #[tokio::test]
+    async fn a_part_that_was_not_made_back_is_reported() {
+        let config = UidSettings::default().check().unwrap();
+        let store = MemoryStore::new();
+        let definition = UidTable::definition(config.table.clone());
+        store.create_table(&definition).await.unwrap();
+        let table = UidTable::new(Arc::new(store.clone()), config.table.clone(), config.layout);
+        let change = |row: &[u8], family: &str, new: &[u8]| CellChange {
+            cell: CellAddress::new(row, family, UidKind::Metric.qualifier()),
+            old: None,
+            new: Some(new.to_vec()),
+        };
+        let changes = [change(&[0, 0, 1], NAME, b"a"), change(b"a", ID, &[0, 0, 1])];
+        let put = async |row: &[u8], family: &str, value: &[u8]| {
+            let mut batch = WriteBatch::new(config.table.clone());
+            let family = batch.family(family);
+            batch.row(row).put(family, UidKind::Metric.qualifier(), value);
+            store.write(batch).await.unwrap();
+        };
+        let is_partly_applied = async || match apply(&table, &changes).await {
+            Err(RepairError::StateChanged {
+                is_partly_applied, ..
+            }) => is_partly_applied,
+            other => panic!("{other:?}"),
+        };
+        // Another writer has changed the second cell.
+        put(b"a", ID, &[0, 0, 9]).await;
+        assert!(!is_partly_applied().await);
+        // An attempt before that has changed the first one, and lost the store before it could make it back.
+        put(&[0, 0, 1], NAME, b"a").await;
+        assert!(is_partly_applied().await);
+    }
 }

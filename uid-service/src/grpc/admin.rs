@@ -199,9 +199,19 @@ fn changes(index: usize, repair: pb::UidRepair) -> Result<Vec<CellChange>, Box<I
 fn repair_error(index: usize, error: &RepairError) -> ItemError {
     let message = format!("repairs[{index}]: {error}");
     match error {
-        RepairError::StateChanged { cell } => {
+        RepairError::StateChanged {
+            cell,
+            is_partly_applied,
+        } => {
             let qualifier = String::from_utf8_lossy(&cell.qualifier);
-            let metadata = [("row_key", &*hex::encode(&cell.row)), ("qualifier", &*qualifier)];
+            let metadata = [
+                ("row_key", &*hex::encode(&cell.row)),
+                ("qualifier", &*qualifier),
+                (
+                    "partly_applied",
+                    if *is_partly_applied { "true" } else { "false" },
+                ),
+            ];
             let error = item_error(Code::Aborted, ErrorReason::StateChanged, message, &metadata);
             // The same repair fails again.
             ItemError {

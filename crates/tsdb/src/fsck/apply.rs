@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use indicatif::ProgressBar;
+use oxtsdb_client::DataClient;
 use oxtsdb_client::proto::data::v1::RowRepair;
 use oxtsdb_client::proto::data::v1::repair_rows_response::Effect;
-use oxtsdb_client::{DataClient, ErrorReason, Rejection};
 
 use super::plan::{PLAN, PlanReader, format_of};
 use super::undo::{UNDO, UndoReader, UndoWriter};
+use crate::rejected_repair::has_no_effect;
 use crate::stdout::print;
 use crate::target::Server;
 use crate::uid::progress;
@@ -148,14 +149,6 @@ async fn apply(
         }
     }
     Ok(())
-}
-
-/// Whether a rejected repair changed nothing for certain.
-fn has_no_effect(rejection: &Rejection) -> bool {
-    matches!(
-        rejection.reason,
-        Some(ErrorReason::StateChanged | ErrorReason::InvalidField)
-    )
 }
 
 fn byte_len(repair: &RowRepair) -> usize {

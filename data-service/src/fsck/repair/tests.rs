@@ -155,10 +155,41 @@ async fn a_changed_cell_prevents_the_repair() {
         for store in [&memory as &dyn RowStore, &like_hbase] {
             let error = apply(store, &changes()).await.unwrap_err();
             assert!(
-                matches!(&error, RepairError::StateChanged { qualifier, .. } if *qualifier == changed.qualifier),
+                matches!(
+                    &error,
+                    RepairError::StateChanged { qualifier, is_partly_applied: false, .. }
+                        if *qualifier == changed.qualifier
+                ),
                 "{error}"
             );
             assert_eq!(cells(&memory).await, before);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_was_not_made_back_is_reported() {
+    // All changes are made; then another writer changes a cell.
+    for changed in changes() {
+        let memory = store(AFTER).await;
+        let mut batch = WriteBatch::new(table());
+        let family = batch.family(FAMILY);
+        batch.row(KEY).put_at(family, &changed.qualifier, 6, b"other");
+        memory.write(batch).await.unwrap();
+        let error = apply(&memory, &changes()).await.unwrap_err();
+        assert!(
+            matches!(
+                &error,
+                RepairError::StateChanged {
+                    is_partly_applied: true,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("others have their new values"),
+            "{error}"
+        );
     }
 }

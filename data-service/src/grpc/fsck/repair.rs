@@ -130,9 +130,20 @@ fn changes(index: usize, repair: RowRepair) -> Result<(Vec<u8>, Vec<RowChange>),
 fn repair_error(index: usize, error: &RepairError) -> ItemError {
     let message = format!("repairs[{index}]: {error}");
     match error {
-        RepairError::StateChanged { row_key, qualifier } => {
+        RepairError::StateChanged {
+            row_key,
+            qualifier,
+            is_partly_applied,
+        } => {
             let (row_key, qualifier) = (hex::encode_upper(row_key), hex::encode_upper(qualifier));
-            let metadata = [("row_key", &*row_key), ("qualifier", &*qualifier)];
+            let metadata = [
+                ("row_key", &*row_key),
+                ("qualifier", &*qualifier),
+                (
+                    "partly_applied",
+                    if *is_partly_applied { "true" } else { "false" },
+                ),
+            ];
             let error = item_error(Code::Aborted, ErrorReason::StateChanged, message, &metadata);
             // The same repair fails again.
             ItemError {

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use oxtsdb_client::UidClient;
 use oxtsdb_client::proto::uid::v1::UidRepair;
 use oxtsdb_client::proto::uid::v1::repair_uids_response::Effect;
-use oxtsdb_client::{ErrorReason, Rejection, UidClient};
 
 use super::plan::{PLAN, PlanReader, Repair, format_of};
 use super::undo::{UNDO, UndoReader, UndoWriter};
+use crate::rejected_repair::has_no_effect;
 use crate::stdout::print;
 use crate::target::Server;
 
@@ -120,14 +121,6 @@ async fn apply(
         }
     }
     Ok(())
-}
-
-/// Whether a rejected repair changed nothing for certain.
-fn has_no_effect(rejection: &Rejection) -> bool {
-    matches!(
-        rejection.reason,
-        Some(ErrorReason::StateChanged | ErrorReason::OperationInProgress | ErrorReason::InvalidField)
-    )
 }
 
 fn byte_len(repair: &UidRepair) -> usize {
