@@ -7,14 +7,20 @@
 //!
 //! The server's window bounds the frames in flight, and a batch is accepted only when all before it are sent,
 //! so the window bounds the memory too.
+//!
+//! A stream that breaks while it has nothing to send is opened again for the next batch, not before. The patience
+//! bounds the time in which batches are pending and none is acknowledged.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
+use tokio::time::Instant;
+use tonic::Code;
+use tracing::{debug, warn};
 
 use super::batch::Batch;
 use super::outcome::{Acknowledged, FailedPoint, Observers, WriteReport};
@@ -89,6 +95,51 @@ enum End {
     Reopen,
 }
 
+/// Attempts to open a stream since the last progress.
+struct Attempts {
+    patience: Duration,
+    pauses: ExponentialBackoff,
+    failing_since: Option<Instant>,
+}
+
+impl Attempts {
+    fn new(patience: Duration) -> Self {
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(FIRST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .with_factor(2.0)
+            .with_jitter()
+            .without_max_times();
+        Self {
+            patience,
+            pauses: pauses.build(),
+            failing_since: None,
+        }
+    }
+
+    /// How much longer attempts may take; the patience begins with the first.
+    fn patience_left(&mut self) -> Duration {
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        self.patience.saturating_sub(since.elapsed())
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// `error`, if a retry does not mend it, or the patience ends with the pause.
+    async fn pause(&mut self, error: Error) -> Result<(), Error> {
+        let pause = self.pauses.next().unwrap_or(LONGEST_PAUSE);
+        let pause = pause.max(error.retry_delay().unwrap_or_default());
+        if !error.is_retry_safe() || self.patience_left() <= pause {
+            return Err(error);
+        }
+        warn!(%error, "write stream broke, reconnecting");
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
 impl Driver {
     /// Runs until the writer is dropped; the first batches go to `session`.
     ///
@@ -97,35 +148,71 @@ impl Driver {
     /// The error that a retry does not mend, or that persisted for longer than the patience.
     pub(super) async fn run(mut self, session: Session) -> Result<(), Error> {
         let mut session = Some(session);
-        let mut pause = FIRST_PAUSE;
-        let mut failing_since: Option<Instant> = None;
+        let mut attempts = Attempts::new(self.patience);
         loop {
             let acknowledged = self.shared.acknowledged();
             let result = match session.take() {
                 Some(session) => self.session(session).await,
-                None => match Session::open(&self.connection).await {
+                None if !self.has_batch().await => return Ok(()),
+                None => match open(&self.connection, attempts.patience_left()).await {
                     Ok(session) => self.session(session).await,
                     Err(error) => Err(error),
                 },
             };
-            let progressed = self.shared.acknowledged() > acknowledged || self.unacknowledged.is_empty();
+            let progressed = self.shared.acknowledged() > acknowledged;
             if progressed {
-                failing_since = None;
-                pause = FIRST_PAUSE;
+                attempts = Attempts::new(self.patience);
             }
             match result {
                 Ok(End::Done) => return Ok(()),
-                Ok(End::Reopen) => {}
-                Err(error) => {
-                    let since = *failing_since.get_or_insert_with(Instant::now);
-                    if !error.is_retry_safe() || since.elapsed() >= self.patience {
-                        return Err(error);
-                    }
-                    warn!(%error, "write stream broke, reconnecting");
-                    tokio::time::sleep(pause.max(error.retry_delay().unwrap_or_default())).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                Ok(End::Reopen) if progressed || self.unacknowledged.is_empty() => {}
+                Ok(End::Reopen) => attempts.pause(draining()).await?,
+                Err(error) if self.unacknowledged.is_empty() && error.is_retry_safe() => {
+                    debug!(%error, "idle write stream broke");
                 }
+                Err(error) => attempts.pause(error).await?,
             }
+        }
+    }
+
+    /// Waits, without a stream, until there is a batch to send; returns false if the writer is closed.
+    async fn has_batch(&mut self) -> bool {
+        while self.unacknowledged.is_empty() {
+            if self.start_dictionary() {
+                return true;
+            }
+            self.confirm_flush();
+            match self.commands.recv().await {
+                Some(command) => self.receive(command),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn receive(&mut self, command: Command) {
+        match command {
+            Command::Write(batch) if batch.starts_dictionary => self.next = Some(*batch),
+            Command::Write(batch) => self.add(*batch),
+            Command::Flush(flush) => self.flush = Some(flush),
+        }
+    }
+
+    /// Starts the dictionary of the batch that waits for it, if there is one. All batches before it are acknowledged.
+    fn start_dictionary(&mut self) -> bool {
+        let Some(next) = self.next.take() else {
+            return false;
+        };
+        self.dictionary.clear();
+        self.add(next);
+        true
+    }
+
+    /// Confirms a flush. All batches before it are acknowledged.
+    fn confirm_flush(&mut self) {
+        if let Some(flush) = self.flush.take() {
+            // The writer may have stopped waiting.
+            let _ = flush.send(());
         }
     }
 
@@ -138,17 +225,12 @@ impl Driver {
                 return Ok(End::Reopen);
             }
             if self.unacknowledged.is_empty() {
-                if let Some(next) = self.next.take() {
+                if self.start_dictionary() {
                     // The stream's tables have the series of the old dictionary.
-                    self.dictionary.clear();
-                    self.add(next);
                     session.close().await;
                     return Ok(End::Reopen);
                 }
-                if let Some(flush) = self.flush.take() {
-                    // The writer may have stopped waiting.
-                    let _ = flush.send(());
-                }
+                self.confirm_flush();
                 if closed {
                     session.close().await;
                     return Ok(End::Done);
@@ -158,9 +240,7 @@ impl Driver {
             let accepts = all_sent && self.next.is_none() && self.flush.is_none() && !closed;
             tokio::select! {
                 command = self.commands.recv(), if accepts && !session.is_draining() => match command {
-                    Some(Command::Write(batch)) if batch.starts_dictionary => self.next = Some(*batch),
-                    Some(Command::Write(batch)) => self.add(*batch),
-                    Some(Command::Flush(flush)) => self.flush = Some(flush),
+                    Some(command) => self.receive(command),
                     None => closed = true,
                 },
                 completed = session.next() => if let Some(completed) = completed? {
@@ -224,3 +304,21 @@ impl Driver {
         })
     }
 }
+
+/// Opens a stream within the patience: a server may accept the connection and never respond.
+async fn open(connection: &Connection, patience: Duration) -> Result<Session, Error> {
+    tokio::time::timeout(patience, Session::open(connection))
+        .await
+        .unwrap_or(Err(Error::DeadlineExceeded))
+}
+
+/// The error of a server that drains each stream before it acknowledges a frame.
+fn draining() -> Error {
+    Error::Connection {
+        code: Code::Unavailable,
+        message: "the server is draining".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

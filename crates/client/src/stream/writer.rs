@@ -37,7 +37,8 @@ impl Default for StreamOptions {
 }
 
 impl StreamOptions {
-    /// Reconnects for so long without progress before the writer fails. Default: 30 s.
+    /// Reconnects for so long, while points are pending and none is acknowledged, before the writer fails. Default:
+    /// 30 s. An idle writer reconnects for its next points only.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
