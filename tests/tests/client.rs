@@ -99,6 +99,32 @@ async fn points_are_written_and_queried() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_later_of_two_points_of_an_instant_wins_whatever_their_types() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let client = client(tsdb.data_address());
+    let mut writer = client.stream_writer(StreamOptions::default()).await?;
+    let (a, b) = (series("a"), series("b"));
+    let at = Timestamp::from_seconds(START_S);
+    writer.send(&a, at, 0.5).await?;
+    writer.send(&b, at, 1).await?;
+    writer.send(&a, at, 2).await?;
+    writer.send(&b, at, 2.5).await?;
+    assert_eq!(writer.close().await?.written, 4);
+    let result = client
+        .query(all_points("client.points"))
+        .await?
+        .into_result()
+        .await?;
+    let points = result.series.iter().map(|series| series.points.as_slice());
+    let expected = [[(at, Value::Int(2))], [(at, Value::Double(2.5))]];
+    assert!(
+        points.eq(expected.iter().map(|points| points.as_slice())),
+        "{result:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_splits_any_number_of_points_and_returns_each_failure() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let client = client(tsdb.data_address());

@@ -1,5 +1,6 @@
 //! Points become columns: a dictionary of series, and numbers that refer to it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::FxHashMap;
@@ -28,6 +29,9 @@ pub(super) struct Batch {
     pub(super) ints: Column<i64>,
     /// Points with floating-point numbers.
     pub(super) doubles: Column<f64>,
+    /// The frame keeps the order of the points, because an integer follows a floating-point number of the same series
+    /// and instant, and the later point wins. Otherwise all integers precede all floating-point numbers.
+    keeps_order: bool,
     name_bytes: usize,
 }
 
@@ -63,6 +67,14 @@ impl<T> Column<T> {
         self.offsets.push(offset);
     }
 
+    fn points(&self) -> impl Iterator<Item = BatchPoint> {
+        (0..self.offsets.len()).filter_map(|position| self.point(position))
+    }
+
+    fn point_at(&self, offset: u32) -> Option<BatchPoint> {
+        self.point(self.offsets.binary_search(&offset).ok()?)
+    }
+
     fn point(&self, position: usize) -> Option<BatchPoint> {
         Some(BatchPoint {
             offset: *self.offsets.get(position)?,
@@ -89,11 +101,84 @@ impl Batch {
         self.ints.series.len() + self.doubles.series.len()
     }
 
-    /// A point by its position in the frame: all integers precede all floating-point numbers.
+    /// The positions of the columns that each block of the frame has, in the order of the blocks.
+    pub(super) fn blocks(&self) -> Vec<BlockRange> {
+        let (ints, doubles) = (&self.ints.offsets, &self.doubles.offsets);
+        if !self.keeps_order {
+            let blocks = [
+                BlockRange::Ints(0..ints.len()),
+                BlockRange::Doubles(0..doubles.len()),
+            ];
+            return blocks
+                .into_iter()
+                .filter(|block| !block.range().is_empty())
+                .collect();
+        }
+        let mut blocks = Vec::new();
+        let (mut int, mut double) = (0, 0);
+        while int < ints.len() || double < doubles.len() {
+            let end = next_run(ints, int, doubles.get(double));
+            if end > int {
+                blocks.push(BlockRange::Ints(int..end));
+                int = end;
+            }
+            let end = next_run(doubles, double, ints.get(int));
+            if end > double {
+                blocks.push(BlockRange::Doubles(double..end));
+                double = end;
+            }
+        }
+        blocks
+    }
+
+    /// A point by its position in the frame.
     pub(super) fn point(&self, position: usize) -> Option<BatchPoint> {
+        if self.keeps_order {
+            let offset = u32::try_from(position).ok()?;
+            let point = self.ints.point_at(offset);
+            return point.or_else(|| self.doubles.point_at(offset));
+        }
         self.ints
             .point(position)
             .or_else(|| self.doubles.point(position.checked_sub(self.ints.series.len())?))
+    }
+
+    /// Whether an integer follows a floating-point number of the same series and instant.
+    fn has_int_after_double(&self) -> bool {
+        if self.ints.series.is_empty() || self.doubles.series.is_empty() {
+            return false;
+        }
+        let mut first_doubles = FxHashMap::default();
+        for point in self.doubles.points() {
+            first_doubles
+                .entry((point.series, point.timestamp))
+                .or_insert(point.offset);
+        }
+        self.ints.points().any(|point| {
+            let double = first_doubles.get(&(point.series, point.timestamp));
+            double.is_some_and(|offset| *offset < point.offset)
+        })
+    }
+}
+
+/// Where the run of points that starts at `start` ends: before the next point of the other column.
+fn next_run(offsets: &[u32], start: usize, other: Option<&u32>) -> usize {
+    let run = offsets.get(start..).unwrap_or_default();
+    start + other.map_or(run.len(), |other| run.partition_point(|offset| offset < other))
+}
+
+/// Positions of one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BlockRange {
+    Ints(Range<usize>),
+    Doubles(Range<usize>),
+}
+
+impl BlockRange {
+    fn range(&self) -> &Range<usize> {
+        match self {
+            Self::Ints(range) | Self::Doubles(range) => range,
+        }
     }
 }
 
@@ -201,6 +286,7 @@ impl Batcher {
         if next.starts_dictionary {
             self.dictionary = Dictionary::new();
         }
+        self.batch.keeps_order = self.batch.has_int_after_double();
         std::mem::replace(&mut self.batch, next)
     }
 
@@ -237,6 +323,42 @@ mod tests {
         batcher.add(&series("x"), at(4), Value::Int(4));
         let next = batcher.take();
         assert_eq!((next.first_index, next.new_series.len()), (3, 0));
+    }
+
+    #[test]
+    fn an_integer_after_a_floating_point_number_of_its_instant_stays_after_it() {
+        let mut batcher = Batcher::new(100, BATCH_POINTS);
+        let values = [
+            ("x", 1, Value::Int(1)),
+            ("x", 2, Value::Double(2.5)),
+            ("x", 3, Value::Double(3.5)),
+            ("y", 2, Value::Int(4)),
+            ("x", 2, Value::Int(5)),
+            ("x", 4, Value::Double(6.5)),
+        ];
+        for (host, second, value) in values {
+            batcher.add(&series(host), at(second), value);
+        }
+        let batch = batcher.take();
+        let blocks = [
+            BlockRange::Ints(0..1),
+            BlockRange::Doubles(0..2),
+            BlockRange::Ints(1..3),
+            BlockRange::Doubles(2..3),
+        ];
+        assert_eq!(batch.blocks(), blocks);
+        for (position, (_, second, _)) in values.iter().enumerate() {
+            let point = batch.point(position).unwrap();
+            assert_eq!((point.offset as usize, point.timestamp), (position, at(*second)));
+        }
+        assert_eq!(batch.point(values.len()), None);
+
+        // The other order, and other series, need no more than two blocks.
+        batcher.add(&series("x"), at(2), Value::Double(2.5));
+        batcher.add(&series("y"), at(2), Value::Int(1));
+        batcher.add(&series("y"), at(2), Value::Double(2.5));
+        let blocks = [BlockRange::Ints(0..1), BlockRange::Doubles(0..2)];
+        assert_eq!(batcher.take().blocks(), blocks);
     }
 
     #[test]

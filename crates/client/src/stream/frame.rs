@@ -3,12 +3,14 @@
 //! A stream numbers symbols and series in the order in which its frames need them. A stream that replaces a
 //! broken one therefore declares only what its own frames refer to.
 
+use std::ops::Range;
+
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
 use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps};
 use rustc_hash::FxHashMap;
 
-use super::batch::{Batch, Column};
+use super::batch::{Batch, BlockRange, Column};
 use crate::SeriesName;
 
 /// The numbers of one stream.
@@ -29,11 +31,18 @@ impl StreamTables {
             first_series: self.declared_series,
             ..Columns::default()
         };
-        let ints = self.block(&batch.ints, dictionary, &mut columns);
-        let ints = ints.map(|(block, int_values)| Block { int_values, ..block });
-        let doubles = self.block(&batch.doubles, dictionary, &mut columns);
-        let doubles = doubles.map(|(block, values)| Block { values, ..block });
-        columns.blocks = ints.into_iter().chain(doubles).collect();
+        let blocks = batch.blocks().into_iter().filter_map(|range| match range {
+            BlockRange::Ints(range) => {
+                let (block, int_values) = self.block(&batch.ints, range, dictionary, &mut columns)?;
+                Some(Block { int_values, ..block })
+            }
+            BlockRange::Doubles(range) => {
+                let (block, values) = self.block(&batch.doubles, range, dictionary, &mut columns)?;
+                Some(Block { values, ..block })
+            }
+        });
+        let blocks = blocks.collect();
+        columns.blocks = blocks;
         Frame {
             sequence,
             columns: Some(columns),
@@ -43,13 +52,14 @@ impl StreamTables {
     fn block<T: Copy>(
         &mut self,
         column: &Column<T>,
+        range: Range<usize>,
         dictionary: &[SeriesName],
         columns: &mut Columns,
     ) -> Option<(Block, Vec<T>)> {
-        let timestamps = column.timestamps.iter();
+        let timestamps = column.timestamps.get(range.clone())?.iter();
         let timestamps: Vec<i64> = timestamps.map(|timestamp| timestamp.millis()).collect();
         let delta_timestamps = Some(DeltaTimestamps::encode(&timestamps)?);
-        let numbers = column.series.iter();
+        let numbers = column.series.get(range.clone())?.iter();
         let mut series: Vec<u32> = numbers
             .map(|number| self.series(*number, dictionary, columns))
             .collect();
@@ -64,7 +74,7 @@ impl StreamTables {
             delta_timestamps,
             ..Block::default()
         };
-        Some((block, column.values.clone()))
+        Some((block, column.values.get(range)?.to_vec()))
     }
 
     fn series(&mut self, number: u32, dictionary: &[SeriesName], columns: &mut Columns) -> u32 {
