@@ -66,7 +66,7 @@ func (w *Writer) openStream() error {
 
 // Sends what the window admits.
 func (w *Writer) send(s *stream) {
-	for s.limits != nil && s.sent < len(w.queue) {
+	for s.limits != nil && len(w.again) == 0 && s.sent < len(w.queue) {
 		batch := w.queue[s.sent]
 		if limit := min(s.limits.GetMaxFramePoints(), s.limits.GetWindowPoints()); uint64(len(batch)) > limit {
 			w.queue = slices.Replace(w.queue, s.sent, s.sent+1, batch[:limit], batch[limit:])
@@ -86,11 +86,15 @@ func (s *stream) hasCapacity(batch []Point) bool {
 	return !s.draining && (isWithin || s.sent == 0)
 }
 
-// The next frame: declarations that are new on the stream, and one block with all points.
+// The next frame: declarations that are new on the stream, and a block for each run of points with one type of value.
 func (s *stream) frame(batch []Point) *datav1.WriteStreamRequest {
 	columns := &datav1.Columns{FirstSymbol: uint32(len(s.symbols)), FirstSeries: uint32(len(s.series))}
-	block := &datav1.Columns_Block{}
-	for _, point := range batch {
+	var block *datav1.Columns_Block
+	for index, point := range batch {
+		if index == 0 || point.isFloat() != batch[index-1].isFloat() {
+			block = &datav1.Columns_Block{}
+			columns.Blocks = append(columns.Blocks, block)
+		}
 		number, isDeclared := s.series[point.Series]
 		if !isDeclared {
 			number = s.declare(point.Series, columns)
@@ -104,7 +108,6 @@ func (s *stream) frame(batch []Point) *datav1.WriteStreamRequest {
 			block.Values = append(block.Values, value)
 		}
 	}
-	columns.Blocks = []*datav1.Columns_Block{block}
 	s.sequence, s.sent, s.points = s.sequence+1, s.sent+1, s.points+uint64(len(batch))
 	frame := &datav1.WriteStreamRequest_Frame{Sequence: s.sequence, Columns: columns}
 	return &datav1.WriteStreamRequest{Message: &datav1.WriteStreamRequest_Frame_{Frame: frame}}
@@ -152,38 +155,59 @@ func (w *Writer) receive(s *stream) error {
 	for s.sent > 0 && s.sequence-uint64(s.sent) < ack.GetSequence() {
 		batch := w.queue[0]
 		w.queue, s.sent, s.points = w.queue[1:], s.sent-1, s.points-uint64(len(batch))
+		var failures []*datav1.Failures
 		for len(s.failures) > 0 && s.failures[0].GetSequence() <= s.sequence-uint64(s.sent) {
-			failures := s.failures[0].GetFailures()
+			failures = append(failures, s.failures[0].GetFailures())
 			s.failures = s.failures[1:]
-			if err := w.report(batch, failures); err != nil {
-				return err
-			}
 		}
+		if len(failures)+len(w.again) > 0 {
+			w.report(batch, failures)
+		}
+	}
+	if len(w.again) > 0 && s.sent == 0 {
+		w.requeue()
+		return w.pause(w.cause, retryPause)
 	}
 	return nil
 }
 
-// Reports the points of a batch that failed for good, and queues those again that may succeed later.
-func (w *Writer) report(batch []Point, failures *datav1.Failures) error {
-	errors := map[uint64]*commonv1.ItemError{}
-	for _, failed := range failures.GetErrors() {
-		for point := range failed.GetCount() {
-			errors[failed.GetFirst()+point] = failed.GetError()
+// Reports the points of a batch that failed for good. Keeps those that may succeed later, and behind them all later
+// points of their instants, which have to win.
+func (w *Writer) report(batch []Point, failures []*datav1.Failures) {
+	errors, permanent, retryable := map[uint64]*commonv1.ItemError{}, map[uint64]bool{}, map[uint64]bool{}
+	for _, each := range failures {
+		for _, failed := range each.GetErrors() {
+			for point := range failed.GetCount() {
+				errors[failed.GetFirst()+point] = failed.GetError()
+			}
+		}
+		add(permanent, each.GetPermanent())
+		add(retryable, each.GetRetryable())
+	}
+	names, instants := names{}, map[instant]bool{}
+	for _, point := range w.again {
+		instants[names.instant(point)] = true
+	}
+	for index, point := range batch {
+		number := uint64(index)
+		switch {
+		case permanent[number] && w.OnFailed != nil:
+			w.OnFailed(point, errors[number])
+		case permanent[number]:
+		case retryable[number] || len(instants) > 0 && instants[names.instant(point)]:
+			if len(w.again) == 0 {
+				w.cause = status.Error(codes.Unavailable, errors[number].GetMessage())
+			}
+			w.again = append(w.again, point)
+			instants[names.instant(point)] = true
 		}
 	}
-	for run, first := range failures.GetPermanent().GetFirst() {
-		for point := first; point < first+failures.GetPermanent().GetCount()[run] && w.OnFailed != nil; point++ {
-			w.OnFailed(batch[point], errors[point])
+}
+
+func add(points map[uint64]bool, runs *datav1.PointRuns) {
+	for run, first := range runs.GetFirst() {
+		for offset := range runs.GetCount()[run] {
+			points[first+offset] = true
 		}
 	}
-	var again []Point
-	for run, first := range failures.GetRetryable().GetFirst() {
-		again = append(again, batch[first:first+failures.GetRetryable().GetCount()[run]]...)
-	}
-	if again == nil {
-		return nil
-	}
-	w.queue = append(w.queue, again)
-	cause := errors[failures.GetRetryable().GetFirst()[0]].GetMessage()
-	return w.pause(status.Error(codes.Unavailable, cause), retryPause)
 }

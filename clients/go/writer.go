@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,31 @@ type Point struct {
 	Value     any
 }
 
+func (p Point) isFloat() int {
+	if _, isFloat := p.Value.(float64); isFloat {
+		return 1
+	}
+	return 0
+}
+
+type instant struct {
+	series    string
+	timestamp int64
+}
+
+// Names of series, whatever the order of their tags.
+type names map[*Series]string
+
+func (n names) instant(p Point) instant {
+	name, isKnown := n[p.Series]
+	if !isKnown {
+		tags := slices.SortedFunc(slices.Chunk((*p.Series)[1:], 2), slices.Compare)
+		name = strings.Join(append(slices.Concat(tags...), (*p.Series)[0]), "\x00")
+		n[p.Series] = name
+	}
+	return instant{name, p.Timestamp}
+}
+
 // Writer writes in the caller's goroutine. All fields but Endpoints have a default.
 type Writer struct {
 	Endpoints   []string
@@ -35,8 +61,10 @@ type Writer struct {
 	Patience    time.Duration                    // to retry while nothing is stored: a minute
 
 	mutex        sync.Mutex
-	batches      [2][]Point // integers, floating-point numbers
-	queue        [][]Point  // not acknowledged, sent ones first
+	batch        []Point
+	queue        [][]Point // not acknowledged, sent ones first
+	again        []Point   // acknowledged, to send before the queue; no frame is sent until all in flight are acknowledged
+	cause        error
 	stream       *stream
 	streams      int
 	backoff      time.Duration
@@ -47,19 +75,16 @@ type Writer struct {
 func (w *Writer) Append(series *Series, timestamp int64, value any) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	kind := 0
 	switch value.(type) {
-	case int64:
-	case float64:
-		kind = 1
+	case int64, float64:
 	default:
 		return fmt.Errorf("value %v is neither int64 nor float64", value)
 	}
-	w.batches[kind] = append(w.batches[kind], Point{series, timestamp, value})
-	if len(w.batches[kind]) < cmp.Or(w.BatchPoints, 4096) {
+	w.batch = append(w.batch, Point{series, timestamp, value})
+	if len(w.batch) < cmp.Or(w.BatchPoints, 4096) {
 		return nil
 	}
-	w.seal(kind)
+	w.seal()
 	return w.write(func() bool { return w.stream.sent == len(w.queue) })
 }
 
@@ -67,8 +92,7 @@ func (w *Writer) Append(series *Series, timestamp int64, value any) error {
 func (w *Writer) Flush() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.seal(0)
-	w.seal(1)
+	w.seal()
 	return w.write(func() bool { return false })
 }
 
@@ -83,16 +107,42 @@ func (w *Writer) endStream() {
 		w.stream.connection.Close()
 		w.stream = nil
 	}
+	w.requeue()
 }
 
-func (w *Writer) seal(kind int) {
-	if batch := w.batches[kind]; len(batch) > 0 {
-		w.queue, w.batches[kind] = append(w.queue, batch), nil
+func (w *Writer) seal() {
+	if len(w.batch) > 0 {
+		w.queue, w.batch = append(w.queue, byType(w.batch)), nil
 	}
 }
 
+func (w *Writer) requeue() {
+	if len(w.again) > 0 {
+		w.queue, w.again = slices.Insert(w.queue, 0, byType(w.again)), nil
+	}
+}
+
+// A block has one type of value. Points keep their order if two have one instant, because the later one wins.
+func byType(batch []Point) []Point {
+	floats := 0
+	for _, point := range batch {
+		floats += point.isFloat()
+	}
+	if floats == 0 || floats == len(batch) {
+		return batch
+	}
+	names, instants := names{}, map[instant]bool{}
+	for _, point := range batch {
+		instants[names.instant(point)] = true
+	}
+	if len(instants) == len(batch) {
+		slices.SortStableFunc(batch, func(a, b Point) int { return a.isFloat() - b.isFloat() })
+	}
+	return batch
+}
+
 func (w *Writer) write(isDone func() bool) error {
-	for len(w.queue) > 0 {
+	for len(w.queue)+len(w.again) > 0 {
 		err := w.openStream()
 		if err == nil {
 			w.send(w.stream)

@@ -366,6 +366,55 @@ func TestResendsRetryablePoints(t *testing.T) {
 	equal(t, "frames", fake.values(), [][]int64{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 3, 4}})
 }
 
+func TestTheLaterPointOfAnInstantWinsAfterARetry(t *testing.T) {
+	fake, endpoint := startFake(t, func(fake *fakeServer) {
+		fake.failures[1] = &datav1.Failures{Retryable: &datav1.PointRuns{First: []uint64{1}, Count: []uint64{2}}}
+	})
+	fake.permit(3)
+	writer := &Writer{Endpoints: []string{endpoint}, BatchPoints: 4}
+	same := &Series{"writer.test", "host", "a"}
+	for index, second := range []int64{0, 1, 2, 1, 2, 3, 2, 1} {
+		series := one
+		if index%2 == 1 {
+			series = same
+		}
+		succeed(t, writer.Append(series, start.UnixMilli()+second*1000, 10+int64(index)))
+	}
+	succeed(t, writer.Close())
+	// All others are stored already.
+	equal(t, "frames", fake.values(), [][]int64{{10, 11, 12, 13}, {14, 15, 16, 17}, {11, 12, 13, 14, 16, 17}})
+}
+
+func TestPointsOfAnInstantKeepTheirOrderWhateverTheirTypes(t *testing.T) {
+	server := startServer(t)
+	writer := &Writer{Endpoints: []string{server.endpoint()}}
+	two, reordered := &Series{"writer.two", "host", "a", "cpu", "0"}, &Series{"writer.two", "cpu", "0", "host", "a"}
+	at := start.UnixMilli()
+	succeed(t, writer.Append(one, at, 0.5))
+	succeed(t, writer.Append(two, at, 1.5))
+	succeed(t, writer.Append(one, at, int64(2)))
+	succeed(t, writer.Append(reordered, at, int64(3)))
+	succeed(t, writer.Append(one, at+1000, 4.5))
+	succeed(t, writer.Close())
+	equal(t, "points", server.points("writer.test"), map[int64]float64{0: 2, 1: 4.5})
+	equal(t, "points of reordered tags", server.points("writer.two"), map[int64]float64{0: 3})
+}
+
+func TestPointsOfOneTypeAreOneBlock(t *testing.T) {
+	fake, endpoint := startFake(t, func(*fakeServer) {})
+	fake.permit(1)
+	writer := &Writer{Endpoints: []string{endpoint}}
+	for number := range int64(10) {
+		value := any(number)
+		if number%2 == 0 {
+			value = float64(number)
+		}
+		succeed(t, writer.Append(one, start.UnixMilli()+number*1000, value))
+	}
+	succeed(t, writer.Close())
+	equal(t, "blocks", len(fake.frames[0].GetBlocks()), 2)
+}
+
 func TestResendsAfterAResetBehindAProxyButNotAfterAnErrorOfAServer(t *testing.T) {
 	reset := status.New(codes.Internal, "stream terminated by RST_STREAM")
 	fake, endpoint := startFake(t, func(fake *fakeServer) { fake.breaks = []error{reset.Err()} })

@@ -21,6 +21,16 @@ def is_transient(error):
     has_details = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
     return error.code() in TRANSIENT or (error.code() == grpc.StatusCode.INTERNAL and not has_details)
 
+def is_float(point):
+    return isinstance(point[2], float)
+
+def by_type(batch):
+    """A block has one type of value. Points keep their order if two have one instant, because the later one wins."""
+    return batch if len({point[:2] for point in batch}) < len(batch) else sorted(batch, key=is_float)
+
+def indexes(runs):
+    return [index for first, count in zip(runs.first, runs.count) for index in range(first, first + count)]
+
 class WriteError(Exception):
     """A server failed, or rejected points for now. They are kept: flush() tries again."""
 
@@ -52,12 +62,12 @@ class _Stream:
             metric, *tags = (self.symbols[name] for name in names)
             self.series[names] = len(self.series)
             columns.new_series.add(metric_symbol=metric, tag_symbols=tags)
-        for field, kind in (("int_values", int), ("values", float)):
-            if points := [point for point in batch if isinstance(point[2], kind)]:
-                deltas = [after[1] - before[1] for before, after in itertools.pairwise(points)]
-                block = columns.blocks.add(series=[self.series[point[0]] for point in points])
-                block.delta_timestamps.CopyFrom(DeltaTimestamps(first=points[0][1], deltas=deltas, last=points[-1][1]))
-                getattr(block, field).extend(point[2] for point in points)
+        for field, points in itertools.groupby(batch, lambda point: "values" if is_float(point) else "int_values"):
+            points = list(points)
+            deltas = [after[1] - before[1] for before, after in itertools.pairwise(points)]
+            block = columns.blocks.add(series=[self.series[point[0]] for point in points])
+            block.delta_timestamps.CopyFrom(DeltaTimestamps(first=points[0][1], deltas=deltas, last=points[-1][1]))
+            getattr(block, field).extend(point[2] for point in points)
         self.sequence, self.sent, self.points = self.sequence + 1, self.sent + 1, self.points + len(batch)
         self.requests.put(WriteStreamRequest(frame={"sequence": self.sequence, "columns": columns}))
 
@@ -68,8 +78,10 @@ class Writer:
         self._options = options or WriteOptions(time_unit=TIME_UNIT_MILLISECONDS, max_errors=10_000)
         self._batch_points, self._patience = batch_points, patience
         self._backoff, self._failing_since = MIN_BACKOFF, None
-        # `_queue` has the batches that are not acknowledged, sent ones first.
+        # `_queue` has the batches that are not acknowledged, sent ones first. `_again` has acknowledged points to send
+        # before them: no frame is sent until all in flight are acknowledged.
         self._lock, self._stream, self._queue, self._batch = threading.RLock(), None, [], []
+        self._again, self._cause = [], None
 
     def append(self, series, timestamp, value):
         value = value if isinstance(value, int) else float(value)
@@ -82,17 +94,16 @@ class Writer:
 
     def flush(self):
         with self._lock:
-            self._write(lambda: not self._queue)
+            self._write(lambda: False)
 
     def close(self):
         self.flush()
         self._end_stream()
 
     def _write(self, is_done):
-        # In the order of a frame's blocks, in which the server numbers failed points.
-        self._queue += [sorted(self._batch, key=lambda point: isinstance(point[2], float))] if self._batch else []
+        self._queue += [by_type(self._batch)] if self._batch else []
         self._batch = []
-        while self._queue:
+        while self._queue or self._again:
             try:
                 self._stream = self._stream or _Stream(self._connect(next(self._endpoints)), self._options)
                 self._send(self._stream)
@@ -105,7 +116,7 @@ class Writer:
                 self._backoff = min(self._backoff * 2, MAX_BACKOFF)
 
     def _send(self, stream):
-        while stream.limits and stream.sent < len(self._queue):
+        while stream.limits and not self._again and stream.sent < len(self._queue):
             batch, limit = self._queue[stream.sent], min(stream.limits.max_frame_points, stream.limits.window_points)
             if len(batch) > limit:
                 self._queue[stream.sent : stream.sent + 1] = [batch[:limit], batch[limit:]]
@@ -127,18 +138,34 @@ class Writer:
         while stream.sent and stream.sequence - stream.sent < response.ack.sequence:
             batch = self._queue.pop(0)
             stream.sent, stream.points = stream.sent - 1, stream.points - len(batch)
+            failures = []
             while stream.failures and stream.failures[0].sequence <= stream.sequence - stream.sent:
-                self._report(batch, stream.failures.pop(0).failures)
+                failures.append(stream.failures.pop(0).failures)
+            if failures or self._again:
+                self._report(batch, failures)
+        if self._again and stream.sent == 0:
+            self._requeue()
+            self._pause(True, RETRY_PAUSE, self._cause)
 
     def _report(self, batch, failures):
-        errors = {one.first + index: one.error for one in failures.errors for index in range(one.count)}
-        for first, count in zip(failures.permanent.first, failures.permanent.count):
-            for index in range(first, first + count):
-                self._on_failed(*batch[index], errors.get(index))
-        if retried := failures.retryable.first:
-            runs = zip(retried, failures.retryable.count)
-            self._queue.append([point for first, count in runs for point in batch[first : first + count]])
-            self._pause(True, RETRY_PAUSE, errors.get(retried[0]))
+        """Reports points that failed for good. Sends those again that may succeed later, and behind them all later
+        points of their instants, which have to win."""
+        errors = {one.first + index: one.error for each in failures for one in each.errors for index in range(one.count)}
+        permanent = [index for each in failures for index in indexes(each.permanent)]
+        retryable = {index for each in failures for index in indexes(each.retryable)}
+        for index in permanent:
+            self._on_failed(*batch[index], errors.get(index))
+        if retryable:
+            self._cause = errors.get(min(retryable))
+        instants = {point[:2] for point in self._again}
+        for index, point in enumerate(batch):
+            if index in retryable or point[:2] in instants and index not in permanent:
+                self._again.append(point)
+                instants.add(point[:2])
+
+    def _requeue(self):
+        self._queue[:0] = [by_type(self._again)] if self._again else []
+        self._again = []
 
     def _pause(self, is_transient, seconds, error):
         self._failing_since = self._failing_since or time.monotonic()
@@ -152,3 +179,4 @@ class Writer:
             self._stream.requests.put(None)
             self._stream.channel.close()
         self._stream = None
+        self._requeue()

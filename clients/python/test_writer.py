@@ -3,6 +3,7 @@
     OXTSDB_TSDB=path/to/tsdb PYTHONPATH=path/to/gen python -m unittest test_writer
 """
 
+import itertools
 import json
 import os
 import re
@@ -129,6 +130,15 @@ def values(frame):
     return [value for block in frame.columns.blocks for value in [*block.int_values, *block.values]]
 
 
+def seconds(frame):
+    times = [time for block in frame.columns.blocks for time in absolute(block.delta_timestamps)]
+    return [(time - START_MS) // 1000 for time in times]
+
+
+def absolute(encoded):
+    return itertools.accumulate([encoded.first, *encoded.deltas])
+
+
 class WriterTest(unittest.TestCase):
     one = series("writer.test", {"host": "a"})
 
@@ -223,6 +233,41 @@ class WriterTest(unittest.TestCase):
         self.append(writer, range(10))
         writer.close()
         self.assertEqual([values(frame) for frame in server.frames], [list(range(10)), [2, 3, 4]])
+
+    def test_the_later_point_of_an_instant_wins_after_a_retry(self):
+        server = FakeServer(self)
+        server.acknowledge.release(100)
+        server.failures[1] = {"retryable": {"first": [1], "count": [2]}}
+        writer = Writer([server.endpoint], batch_points=4)
+        points = [(0, 10), (1, 11), (2, 12), (1, 13), (2, 14), (3, 15), (2, 16.5), (1, 17)]
+        for second, value in points:
+            writer.append(self.one, START_MS + second * 1000, value)
+        writer.close()
+        # All others are stored already.
+        self.assertEqual(values(server.frames[-1]), [11, 12, 13, 14, 16.5, 17])
+        latest = {}
+        for frame in server.frames:
+            latest.update(zip(seconds(frame), values(frame)))
+        self.assertEqual(latest, dict(points))
+
+    def test_points_of_an_instant_keep_their_order_whatever_their_types(self):
+        server = Server(self)
+        writer = Writer([server.endpoint])
+        other = series("writer.other", {"host": "a"})
+        for name, second, value in [(self.one, 1, 0.5), (other, 1, 1), (self.one, 1, 2), (other, 1, 2.5), (self.one, 2, 3.5)]:
+            writer.append(name, START_MS + second * 1000, value)
+        writer.close()
+        self.assertEqual(server.points("writer.test"), {(1, 2), (2, 3.5)})
+        self.assertEqual(server.points("writer.other"), {(1, 2.5)})
+
+    def test_points_of_one_type_are_one_block(self):
+        server = FakeServer(self)
+        server.acknowledge.release(100)
+        writer = Writer([server.endpoint])
+        for number in range(10):
+            writer.append(self.one, START_MS + number * 1000, number if number % 2 else number + 0.5)
+        writer.close()
+        self.assertEqual(len(server.frames[0].columns.blocks), 2)
 
     def test_resends_after_a_reset_behind_a_proxy_but_not_after_an_error_of_a_server(self):
         server = FakeServer(self)
