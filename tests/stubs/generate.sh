@@ -43,9 +43,6 @@ for language in "$@"; do
       need_buf
       need_node_modules typescript
       generate TypeScript typescript
-      # google.rpc's messages, in which errors have their details.
-      (cd typescript && "$BUF" generate proto --template '{version: v2, plugins: [
-        {local: node_modules/.bin/protoc-gen-es, out: gen, opt: [target=ts, import_extension=js]}]}')
       ;;
     rust)
       # An empty package: that the crate builds is shown by its own tests.
