@@ -46,6 +46,7 @@ pub use shown::{ShownCell, shown_cells, shown_rollups};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_row_store::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
     RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
@@ -175,6 +176,21 @@ impl RowStore for LogicalTable {
             .await?;
         let stored = self.add_counters(table, rows, columns, stored).await?;
         self.add_points(table, rows, columns, stored, Some(damage)).await
+    }
+
+    async fn get_in_parts(
+        &self,
+        table: &TableName,
+        row: &[u8],
+        family: &str,
+    ) -> Result<RowStream, StoreError> {
+        if !self.has_points(table) && self.counters_of(table).is_none() {
+            return self.rows.get_in_parts(table, row, family).await;
+        }
+        // A row of points is an hour, a row of counters a series.
+        let columns = ColumnSelection::Family(family.to_owned());
+        let row = self.get(table, row, &columns).await?;
+        Ok(stream::iter(row.map(|row| Ok(vec![row]))).boxed())
     }
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {

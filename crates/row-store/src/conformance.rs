@@ -60,6 +60,7 @@ const CHECKS: &[Check] = checks![
     reads::get_rows_keeps_the_requested_order,
     reads::get_selects_columns,
     reads::cells_of_a_row_ascend,
+    reads::parts_of_a_row_have_all_cells_of_the_family,
     reads::scan_ascends_within_its_range,
     reads::reversed_scan_descends,
     reads::prefix_scan_covers_all_keys_of_the_prefix,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt as _};
 
 use crate::limits::MAX_ROW_KEY;
 use crate::{
@@ -116,6 +117,27 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let _ = damage;
         self.get_rows(table, rows, columns).await
+    }
+
+    /// Reads the newest version of the columns of one family of a row, as [`RowStore::get`] does, in parts: rows with
+    /// its key and a bounded number of its cells, which ascend over all parts (those with qualifiers of more than
+    /// 1,024 bytes within a part only). No part if the row has none of the columns.
+    ///
+    /// Different parts may be of different instants. A store that cannot read a part of a row, as HBase, returns one
+    /// part.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::get`]; an error during the read is an item of the stream.
+    async fn get_in_parts(
+        &self,
+        table: &TableName,
+        row: &[u8],
+        family: &str,
+    ) -> Result<RowStream, StoreError> {
+        let columns = ColumnSelection::Family(family.to_owned());
+        let row = self.get(table, row, &columns).await?;
+        Ok(stream::iter(row.map(|row| Ok(vec![row]))).boxed())
     }
 
     /// Reads a range of rows in order of their keys.

@@ -625,13 +625,25 @@ fn lost_and_damaged_files_are_noticed() {
                     for ((row, qualifier), value) in state {
                         let view = View::new(&core, &table, Columns::All, 1);
                         let row_read = core.tree.read(|snapshot| {
-                            read::rows(&core, snapshot, &table, std::slice::from_ref(row), &view, None)
+                            let unbounded = read::Allowance::UNBOUNDED;
+                            read::rows(
+                                &core,
+                                snapshot,
+                                &table,
+                                std::slice::from_ref(row),
+                                &view,
+                                None,
+                                unbounded,
+                            )
                         });
                         match row_read {
                             Err(StoreError::Corrupt { .. }) => is_damaged = true,
                             Err(error) => panic!("{context}: {error}"),
                             Ok(rows) => {
-                                let found = rows[0].as_ref().and_then(|row| row.get("f", &[*qualifier]));
+                                let found = rows
+                                    .as_ref()
+                                    .and_then(|rows| rows[0].as_ref())
+                                    .and_then(|row| row.get("f", &[*qualifier]));
                                 let found = found.map(|cell| cell.value.to_vec());
                                 assert!(
                                     found.as_ref() == Some(value) || may_lose_the_end,

@@ -20,9 +20,46 @@ use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
 const STEP_CELLS: usize = 16_384;
 /// The most bytes that one step of a scan copies, rounded up to whole rows.
 const STEP_BYTES: usize = 8 << 20;
+/// The most cells and bytes of a part of a row; the cell that exceeds the bytes is part of it.
+const PART_CELLS: usize = 1_024;
+const PART_BYTES: usize = 1 << 20;
+/// The most cells and bytes that a read examines on the caller's thread.
+const INLINE_CELLS: usize = 256;
+const INLINE_BYTES: usize = 64 << 10;
 /// Consecutive mismatches after which the filter is queried for a seek hint: examining the next key is cheaper
 /// than a seek.
 const SEEK_AFTER: usize = 64;
+
+/// How many cells a read may examine.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    cells: usize,
+    bytes: usize,
+}
+
+impl Allowance {
+    /// Any number of cells, for reads that may block.
+    pub(super) const UNBOUNDED: Self = Self {
+        cells: usize::MAX,
+        bytes: usize::MAX,
+    };
+
+    /// The cells of reads on the threads of a runtime.
+    pub(super) const INLINE: Self = Self {
+        cells: INLINE_CELLS,
+        bytes: INLINE_BYTES,
+    };
+
+    /// Takes a cell; `false` if none may follow it.
+    const fn take(&mut self, bytes: usize) -> bool {
+        self.cells = self.cells.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.cells > 0 && self.bytes > 0
+    }
+}
+
+/// The selected keys and values of a row.
+type Items = Vec<(Vec<u8>, Bytes)>;
 
 /// What a read of a table selects.
 #[derive(Debug)]
@@ -42,8 +79,13 @@ impl View {
         }
     }
 
-    /// The selected keys and values of a row, or more.
-    fn items(&self, snapshot: &Snapshot, row_prefix: Vec<u8>) -> Result<Vec<(Vec<u8>, Bytes)>, TableError> {
+    /// The selected keys and values of a row, or more; `None` if the allowance does not suffice.
+    fn items(
+        &self,
+        snapshot: &Snapshot,
+        row_prefix: Vec<u8>,
+        allowance: &mut Allowance,
+    ) -> Result<Option<Items>, TableError> {
         let (start, end) = match &self.columns {
             Columns::All => key::bounds(row_prefix),
             Columns::Family(family) => key::bounds(key::family_prefix(&row_prefix, *family)),
@@ -53,16 +95,26 @@ impl View {
                     .map(|(family, qualifier)| key::column(&row_prefix, *family, qualifier))
                     .collect();
                 keys.dedup();
-                let get = |key: Vec<u8>| Ok(snapshot.get(&key)?.map(|value| (key, value)));
-                return keys.into_iter().filter_map(|key| get(key).transpose()).collect();
+                let mut found = Vec::new();
+                for key in keys {
+                    let value = snapshot.get(&key)?;
+                    if !allowance.take(value.as_ref().map_or(0, Bytes::len)) {
+                        return Ok(None);
+                    }
+                    found.extend(value.map(|value| (key, value)));
+                }
+                return Ok(Some(found));
             }
         };
         let mut found = Vec::new();
         let mut items = snapshot.range(&start, &end, false)?;
         while items.advance()? {
             found.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
+            if !allowance.take(items.value().map_or(0, Bytes::len)) {
+                return Ok(None);
+            }
         }
-        Ok(found)
+        Ok(Some(found))
     }
 }
 
@@ -118,7 +170,7 @@ fn assemble(
     Ok(Row::of(row.as_slice(), table.families.clone(), cells))
 }
 
-/// Reads rows by key.
+/// Reads rows by key; `None` if the allowance does not suffice for all of them.
 pub(super) fn rows(
     core: &Core,
     snapshot: &Snapshot,
@@ -126,17 +178,78 @@ pub(super) fn rows(
     keys: &[Vec<u8>],
     view: &View,
     skip_damaged: Option<&DamageLog>,
-) -> Result<Vec<Option<Row>>, ReadError> {
-    let read = |row: &Vec<u8>| {
+    mut allowance: Allowance,
+) -> Result<Option<Vec<Option<Row>>>, ReadError> {
+    let mut rows = Vec::with_capacity(keys.len());
+    for row in keys {
         if let Some(damage) = core.tree.set_aside.of_row(table, row) {
             skip_or_fail(skip_damaged, damage)?;
         }
         let prefix = key::row_prefix(table.id, row);
         let prefix_len = prefix.len();
-        let items = view.items(snapshot, prefix)?;
-        Ok(assemble(table, row.clone(), prefix_len, &items, view)?)
+        let Some(items) = view.items(snapshot, prefix, &mut allowance)? else {
+            return Ok(None);
+        };
+        rows.push(assemble(table, row.clone(), prefix_len, &items, view)?);
+    }
+    Ok(Some(rows))
+}
+
+/// The remainder of a family of a row that is read in parts.
+#[derive(Debug)]
+pub(super) struct RowCursor {
+    row: Vec<u8>,
+    view: View,
+    /// The keys that follow: from this one (inclusive) to `end` (exclusive).
+    next: Vec<u8>,
+    end: Vec<u8>,
+    pub(super) done: bool,
+}
+
+impl RowCursor {
+    pub(super) fn new(table: &Table, row: &[u8], family: u8, view: View) -> Self {
+        let prefix = key::row_prefix(table.id, row);
+        let (next, end) = key::bounds(key::family_prefix(&prefix, family));
+        Self {
+            row: row.to_vec(),
+            view,
+            next,
+            end,
+            done: false,
+        }
+    }
+}
+
+/// The next part of a row; advances `cursor`. `None` is not the end: all versions may have expired.
+pub(super) fn part(
+    core: &Core,
+    snapshot: &Snapshot,
+    table: &Table,
+    cursor: &mut RowCursor,
+) -> Result<Option<Row>, ReadError> {
+    if let Some(damage) = core.tree.set_aside.of_row(table, &cursor.row) {
+        skip_or_fail(None, damage)?;
+    }
+    let mut allowance = Allowance {
+        cells: PART_CELLS,
+        bytes: PART_BYTES,
     };
-    keys.iter().map(read).collect()
+    let (mut found, mut next) = (Items::new(), None);
+    let mut items = snapshot.range(&cursor.next, &cursor.end, false)?;
+    while items.advance()? {
+        found.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
+        if !allowance.take(items.value().map_or(0, Bytes::len)) {
+            next = Some([items.key(), &[0]].concat());
+            break;
+        }
+    }
+    let prefix_len = key::row_prefix(table.id, &cursor.row).len();
+    let part = assemble(table, cursor.row.clone(), prefix_len, &found, &cursor.view)?;
+    match next {
+        Some(next) => cursor.next = next,
+        None => cursor.done = true,
+    }
+    Ok(part)
 }
 
 /// The remainder of a scan: its range shrinks and its limit decreases.

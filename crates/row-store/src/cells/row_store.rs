@@ -9,7 +9,7 @@ use futures::stream::{StreamExt, try_unfold};
 use super::catalog::Table;
 use super::prefixes::{Presence, first_key};
 use super::queue::{Operation, Outcome};
-use super::read::{self, Cursor, View};
+use super::read::{self, Allowance, Cursor, RowCursor, View};
 use super::snapshot;
 use super::store::{CellStore, Core};
 use crate::rules::{self, Columns};
@@ -18,8 +18,8 @@ use crate::{
     RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
 };
 
-/// Up to this many rows are read on the caller's thread: handing them to another thread takes longer than
-/// reading them, even if one or the other comes from disk.
+/// Up to this many rows are read on the caller's thread, unless they have many cells: handing them to another thread
+/// takes longer than reading them, even if one or the other comes from disk.
 const READ_INLINE: usize = 4;
 
 impl CellStore {
@@ -48,18 +48,24 @@ impl CellStore {
         if rows.len() <= READ_INLINE {
             // Lets other tasks run if a caller reads in a loop.
             tokio::task::consume_budget().await;
-            let read = core
-                .tree
-                .try_read(|snapshot| read::rows(&core, snapshot, &table, rows, &view, skip_damaged));
-            // Isolating damage reads a whole file; it runs off the runtime.
-            if let Some(read) = read {
-                return read;
+            let read = core.tree.try_read(|snapshot| {
+                let inline = Allowance::INLINE;
+                read::rows(&core, snapshot, &table, rows, &view, skip_damaged, inline)
+            });
+            // Isolating damage reads a whole file, and a row may have any number of cells: both run off the runtime.
+            if let Some(read) = read
+                && let Some(rows) = read.transpose()
+            {
+                return rows;
             }
         }
         let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
         off_runtime(move || {
-            core.tree
-                .read(|snapshot| read::rows(&core, snapshot, &table, &keys, &view, skip_damaged.as_ref()))
+            let read = core.tree.read(|snapshot| {
+                let (skip_damaged, unbounded) = (skip_damaged.as_ref(), Allowance::UNBOUNDED);
+                read::rows(&core, snapshot, &table, &keys, &view, skip_damaged, unbounded)
+            });
+            read.map(Option::unwrap_or_default)
         })
         .await
     }
@@ -139,6 +145,39 @@ impl RowStore for CellStore {
         damage: &DamageLog,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         self.read_rows(table, rows, columns, Some(damage)).await
+    }
+
+    async fn get_in_parts(
+        &self,
+        table: &TableName,
+        row: &[u8],
+        family: &str,
+    ) -> Result<RowStream, StoreError> {
+        let (core, table) = self.table(table)?;
+        rules::check_row_key(row)?;
+        let index = rules::family_index(&table.def, family)?;
+        let columns = Columns::resolve(&table.def, &ColumnSelection::Family(family.to_owned()))?;
+        let cursor = RowCursor::new(&table, row, index, View::new(&core, &table, columns, 1));
+        Ok(
+            try_unfold((core, table, cursor), |(core, table, mut cursor)| async move {
+                while !cursor.done {
+                    let (part_core, part_table) = (core.clone(), table.clone());
+                    let part;
+                    (part, cursor) = off_runtime(move || {
+                        let part = part_core
+                            .tree
+                            .read(|snapshot| read::part(&part_core, snapshot, &part_table, &mut cursor))?;
+                        Ok((part, cursor))
+                    })
+                    .await?;
+                    if let Some(part) = part {
+                        return Ok(Some((vec![part], (core, table, cursor))));
+                    }
+                }
+                Ok(None)
+            })
+            .boxed(),
+        )
     }
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {

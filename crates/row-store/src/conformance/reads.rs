@@ -1,5 +1,7 @@
 //! Gets and scans.
 
+use futures::StreamExt as _;
+
 use super::subject::{Subject, Table};
 use crate::{ColumnSelection, Condition, DamageLog, FamilyDef, KeyPart, RowFilter, Scan};
 
@@ -89,6 +91,40 @@ pub(super) async fn cells_of_a_row_ascend(subject: &Subject<'_>) {
     let row = table.row(b"row").await.unwrap();
     let values: Vec<u8> = row.cells().map(|cell| cell.value[0]).collect();
     assert_eq!(values, b"12345");
+}
+
+pub(super) async fn parts_of_a_row_have_all_cells_of_the_family(subject: &Subject<'_>) {
+    let table = subject.table().await;
+    let (mut batch, a, b) = table.batch();
+    let row = batch.row(b"row");
+    for number in 0..3000_u32 {
+        let value = format!("value {number}").repeat(4);
+        row.put(a, &number.to_be_bytes(), value.as_bytes())
+            .put(b, &number.to_be_bytes(), b"other");
+    }
+    batch.row(b"rox").put(a, b"q", b"v");
+    table.write(batch).await;
+    let columns = ColumnSelection::Family("a".to_owned());
+    let whole = table.store.get(&table.name, b"row", &columns).await.unwrap();
+    let whole = whole.unwrap();
+    let mut parts = table.store.get_in_parts(&table.name, b"row", "a").await.unwrap();
+    let mut cells = Vec::new();
+    while let Some(part) = parts.next().await {
+        for row in part.unwrap() {
+            assert_eq!(row.key(), b"row");
+            cells.extend(
+                row.cells()
+                    .map(|cell| (cell.qualifier.to_vec(), cell.value.to_vec())),
+            );
+        }
+    }
+    let expected: Vec<_> = whole
+        .cells()
+        .map(|cell| (cell.qualifier.to_vec(), cell.value.to_vec()))
+        .collect();
+    assert_eq!((cells.len(), cells == expected), (3000, true));
+    let mut none = table.store.get_in_parts(&table.name, b"r", "a").await.unwrap();
+    assert!(none.next().await.is_none(), "there is no such row");
 }
 
 pub(super) async fn scan_ascends_within_its_range(subject: &Subject<'_>) {
