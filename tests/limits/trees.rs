@@ -7,7 +7,9 @@ use futures::future::join_all;
 use oxtsdb_proto::common::v1::SeriesKey;
 use oxtsdb_proto::common::v1::series_key::Key;
 use oxtsdb_proto::data::v1::tree_service_client::TreeServiceClient;
-use oxtsdb_proto::data::v1::{CreateTreeRequest, TestTreeRequest, Tree, TreeRule, TreeRuleType};
+use oxtsdb_proto::data::v1::{
+    CreateTreeRequest, SyncTreesRequest, TestTreeRequest, Tree, TreeRule, TreeRuleType,
+};
 use oxtsdb_tests::bystander::Bystander;
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::refusal;
@@ -110,5 +112,64 @@ async fn rules_of_trees_stay_within_the_memory_limit() -> anyhow::Result<()> {
         ..rule(place)
     })
     .await?;
+    target.check_with(bystander).await
+}
+
+/// Leaves of a branch; `OXTSDB_LIMITS_FULL=1` does it with 100,000.
+const LEAVES: usize = 5000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_of_many_leaves_delay_no_other_client() -> anyhow::Result<()> {
+    let mut target = Target::start().await?;
+    let is_full = std::env::var_os("OXTSDB_LIMITS_FULL").is_some();
+    let count = if is_full { 100_000 } else { LEAVES };
+    Load::new("many.leaves", count, 1).write(&target.tsdb).await?;
+    let mut client = TreeServiceClient::new(target.tsdb.data_channel());
+    let tree = Tree {
+        name: "wide".to_owned(),
+        rules: vec![
+            rule(0),
+            TreeRule {
+                r#type: TreeRuleType::Tagk.into(),
+                field: "host".to_owned(),
+                ..rule(1)
+            },
+        ],
+        ..Tree::default()
+    };
+    let created = client.create_tree(CreateTreeRequest { tree: Some(tree) }).await?;
+    let tree_id = created.into_inner().tree.context("a tree")?.tree_id;
+    let request = SyncTreesRequest {
+        tree_ids: vec![tree_id],
+        all_series: true,
+        ..SyncTreesRequest::default()
+    };
+    let mut progress = client.sync_trees(request).await?.into_inner();
+    while progress.message().await?.is_some() {}
+    let root = target
+        .get(&format!("/api/tree/branch?treeid={tree_id}"))
+        .await?
+        .json()?;
+    let branch = root["branches"][0]["branchId"].as_str().context("a branch")?;
+    let path = format!("/api/tree/branch?branch={branch}");
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
+    for at_a_time in [1, 4, 16] {
+        let begun = Instant::now();
+        let responses = join_all((0..at_a_time).map(|_| target.get(&path))).await;
+        for response in responses {
+            let response = response?;
+            if response.status == 200 {
+                let leaves = response.json()?["leaves"].as_array().map_or(0, Vec::len);
+                ensure!(leaves == count, "{leaves} leaves");
+            } else {
+                refusal::check_response(&response)?;
+            }
+        }
+        println!(
+            "  {at_a_time} branches at a time in {:.1} s, {} MiB",
+            begun.elapsed().as_secs_f64(),
+            target.memory.peak() >> 20
+        );
+    }
     target.check_with(bystander).await
 }

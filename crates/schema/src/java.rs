@@ -93,7 +93,7 @@ pub fn sort_as_hash_map<K: AsRef<str>>(keys: &mut [K], capacity: usize) {
         buckets *= 2;
     }
     let mask = u32::try_from(buckets - 1).unwrap_or(u32::MAX);
-    keys.sort_by_key(|key| {
+    keys.sort_by_cached_key(|key| {
         let hash = hash(key.as_ref());
         (hash ^ hash >> 16) & mask
     });

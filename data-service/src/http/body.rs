@@ -18,9 +18,13 @@ use hyper::body::{Body, Frame, SizeHint};
 use oxtsdb_query::Budget;
 use oxtsdb_query::Held;
 use oxtsdb_query::QueryError;
+use oxtsdb_resources::ComputePool;
 
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;
+
+/// Items that one job writes.
+const JOB_ITEMS: usize = 1024;
 
 /// Why a body ended early.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -247,6 +251,38 @@ impl BodyWriter {
         self.end_part()?;
         self.current.reserve(PART_BYTES + PART_BYTES / 8);
         Ok(())
+    }
+
+    /// Writes items with commas between them on the computation threads: [`JOB_ITEMS`] in a job, so that a long list
+    /// does not delay the jobs of other requests.
+    ///
+    /// # Errors
+    ///
+    /// As [`BodyWriter::roll`], and if `write` panics.
+    pub(crate) async fn write_items<T: Send + 'static>(
+        self,
+        compute: &ComputePool,
+        items: impl IntoIterator<Item = T, IntoIter: Send + 'static>,
+        write: impl FnMut(&mut Vec<u8>, T) + Send + 'static,
+    ) -> Result<Self, QueryError> {
+        let mut state = (self, items.into_iter().peekable(), write);
+        let mut is_first = true;
+        while state.1.peek().is_some() {
+            let (mut writer, mut items, mut write) = state;
+            let written = compute.run(move || {
+                for item in items.by_ref().take(JOB_ITEMS) {
+                    if !std::mem::take(&mut is_first) {
+                        writer.current.push(b',');
+                    }
+                    write(&mut writer.current, item);
+                    writer.roll()?;
+                }
+                Ok::<_, QueryError>((writer, items, write))
+            });
+            state = written.await??;
+            is_first = false;
+        }
+        Ok(state.0)
     }
 
     /// The body.

@@ -28,7 +28,7 @@ mod selector;
 
 pub(crate) use batches::{Extent, TsuidBatches};
 pub(crate) use census::{Census, CensusRequest, KeyOrder};
-pub(crate) use names::SeriesNames;
+pub(crate) use names::{Names, SeriesNames, needed_uids};
 pub(crate) use page::{Page, PageRequest, decode_token, encode_token, fitting};
 pub(crate) use selector::{SeriesSelector, TagSelector};
 

@@ -1,83 +1,143 @@
 //! Reads branches: the document, the leaves, and the child branches without theirs.
 //!
-//! A branch and its leaves are one row. Its children are rows among those of the branches below them, which the scan
-//! skips. Children and leaves that cannot be decoded are skipped and logged.
+//! A branch and its leaves are one row, which may have any number of leaves and is read in parts. Its children are rows
+//! among those of the branches below them, which the scan skips. Children and leaves that cannot be decoded are skipped
+//! and logged. All of them are decoded on the computation threads.
 //!
 //! Source: OpenTSDB 2.4, `Branch.fetchBranch`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::time::Instant;
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_query::{Budget, Held, QueryError};
-use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, prefix_end};
-use oxtsdb_schema::Tsuid;
+use oxtsdb_query::{Budget, Held};
+use oxtsdb_row_store::{Row, RowFilter, Scan, prefix_end};
 use oxtsdb_schema::tree::{BranchDocument, BranchId, LeafDocument, TreeCell};
+use oxtsdb_schema::{Tsuid, UidKind, UidWidths};
 use tracing::warn;
 
-use super::Trees;
 use super::error::TreeError;
-use super::facts::NeededFields;
 use super::table::{FAMILY_NAME, column};
+use super::{NAMES_TIMEOUT, Trees};
+use crate::lookup::{Names, SeriesNames, needed_uids};
 
-/// Leaves whose names are resolved at a time.
-const LEAVES: usize = 512;
+/// Memory of a leaf beside its texts, in bytes; an estimate.
+const LEAF_BYTES: usize = 192;
 
-/// Memory of a leaf with its names, in bytes; an estimate.
-pub(crate) const LEAF_BYTES: u64 = 512;
-
-/// A branch with its leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Branch {
-    pub(crate) id: BranchId,
-    pub(crate) document: BranchDocument,
-    /// By the hashes of their names.
-    pub(crate) leaves: Vec<Leaf>,
-}
+/// Memory of a tag beside its texts, in bytes.
+const TAG_BYTES: usize = 32;
 
 /// A leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub(crate) display_name: String,
     pub(crate) tsuid: Tsuid,
+    /// `None` if a UID of the series has no name.
+    pub(crate) names: Option<SeriesNames>,
 }
 
-/// The names of a series.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeafNames {
-    pub(crate) metric: Arc<str>,
-    pub(crate) tags: BTreeMap<Arc<str>, Arc<str>>,
+/// Some leaves of a branch, by the hashes of their names, and their memory.
+#[derive(Debug)]
+pub(crate) struct Leaves {
+    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) held: Held,
+}
+
+impl Leaf {
+    /// Memory, in bytes; an estimate.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let names = self.names.as_ref();
+        let names = names.map_or(0, |names| names.tags.len() * TAG_BYTES + names.byte_len());
+        (LEAF_BYTES + self.display_name.len() + self.tsuid.as_bytes().len() + names) as u64
+    }
 }
 
 impl Trees {
-    /// A branch with its leaves, whose row is charged to a budget while it is decoded.
+    /// The document of a branch.
     ///
     /// # Errors
     ///
-    /// [`TreeError::BranchNotFound`]; the table cannot be read, or the budget is exceeded.
-    pub(crate) async fn branch(&self, id: BranchId, budget: &Budget) -> Result<Branch, TreeError> {
+    /// [`TreeError::BranchNotFound`], or the table cannot be read.
+    pub(crate) async fn branch(&self, id: &BranchId) -> Result<BranchDocument, TreeError> {
         let table = &self.0.table;
-        let columns = ColumnSelection::Family(FAMILY_NAME.to_owned());
+        let columns = column(&TreeCell::Branch);
         let row = table.store.get(&table.name, id.as_bytes(), &columns).await?;
-        let Some(row) = row else {
-            return Err(TreeError::BranchNotFound(id));
+        let cell = row.as_ref().and_then(|row| row.cells().next());
+        let Some(cell) = cell else {
+            return Err(TreeError::BranchNotFound(id.clone()));
         };
-        let _row = charged(&row, budget)?;
-        let (mut document, mut leaves) = (None, Vec::new());
-        for cell in row.cells() {
-            match TreeCell::decode(cell.qualifier) {
-                Some(TreeCell::Branch) => {
-                    let corrupt = |error| table.corrupt(row.key(), cell.qualifier, error);
-                    document = Some(BranchDocument::decode(cell.value).map_err(corrupt)?);
-                }
-                Some(TreeCell::Leaf(_)) => leaves.extend(self.decode_leaf(&id, cell.value)),
-                _ => {}
+        BranchDocument::decode(cell.value)
+            .map_err(|error| table.corrupt(id.as_bytes(), cell.qualifier, error))
+    }
+
+    /// The leaves of a branch with the names of their series, by the hashes of their own names. They are charged to a
+    /// budget.
+    ///
+    /// The stream fails if the table cannot be read, the UID service fails, or the budget is exceeded.
+    pub(crate) fn leaves(
+        &self,
+        branch: BranchId,
+        budget: Budget,
+    ) -> BoxStream<'static, Result<Leaves, TreeError>> {
+        let this = self.clone();
+        let opened = async move {
+            let table = &this.0.table;
+            let parts = table
+                .store
+                .get_in_parts(&table.name, branch.as_bytes(), FAMILY_NAME);
+            let parts = parts.await?.map_err(TreeError::from);
+            budget.use_rows(1, 0)?;
+            Ok::<_, TreeError>(parts.and_then(move |part| {
+                let (this, branch, budget) = (this.clone(), branch.clone(), budget.clone());
+                async move { this.named_leaves(branch, part, &budget).await }
+            }))
+        };
+        stream::once(opened).try_flatten().boxed()
+    }
+
+    /// The leaves of a part of the row of a branch.
+    async fn named_leaves(
+        &self,
+        branch: BranchId,
+        part: Vec<Row>,
+        budget: &Budget,
+    ) -> Result<Leaves, TreeError> {
+        let bytes = part.iter().map(|row| row.byte_len() as u64).sum();
+        budget.use_rows(0, bytes)?;
+        let of_part = budget.hold(bytes)?;
+        let widths = *self.0.uids.widths();
+        let decode = move || {
+            let cells = part.iter().flat_map(Row::cells);
+            let leaves = cells
+                .filter(|cell| matches!(TreeCell::decode(cell.qualifier), Some(TreeCell::Leaf(_))))
+                .filter_map(|cell| decode_leaf(&branch, cell.value, &widths));
+            let leaves: Vec<Leaf> = leaves.collect();
+            let needed = needed_uids(leaves.iter().map(|leaf| leaf.tsuid.as_bytes()), &widths);
+            (leaves, needed)
+        };
+        let (mut leaves, needed) = self.0.compute.run(decode).await?;
+        let deadline = Some(Instant::now() + NAMES_TIMEOUT);
+        let mut found = Vec::with_capacity(needed.len());
+        for (kind, uids) in UidKind::ALL.into_iter().zip(needed) {
+            let names = self.0.uids.names(kind, &uids, deadline).await?;
+            found.push((kind, uids, names));
+        }
+        let name = move || {
+            let named = found.into_iter().flat_map(|(kind, uids, names)| {
+                let named = uids.into_iter().zip(names);
+                named.filter_map(move |(uid, name)| Some(((kind, uid), name?)))
+            });
+            let names: Names = named.collect();
+            for leaf in &mut leaves {
+                leaf.names = SeriesNames::of(leaf.tsuid.as_bytes(), &widths, &names);
             }
-        }
-        match document {
-            Some(document) => Ok(Branch { id, document, leaves }),
-            None => Err(TreeError::BranchNotFound(id)),
-        }
+            leaves
+        };
+        let leaves = self.0.compute.run(name).await?;
+        drop(of_part);
+        Ok(Leaves {
+            held: budget.hold(leaves.iter().map(Leaf::memory_bytes).sum())?,
+            leaves,
+        })
     }
 
     /// The branches directly below one, by the hashes of their names.
@@ -94,55 +154,28 @@ impl Trees {
             scan.filter = Some(RowFilter::new(move |key| keep.is_parent_of(key)).with_seek(seek));
             let table = &this.0.table;
             let rows = table.store.scan(&table.name, scan).await?;
-            let decoded = rows.map_ok(|batch| batch.iter().filter_map(decode_child).collect::<Vec<_>>());
-            Ok::<_, TreeError>(decoded.map_err(TreeError::from))
+            let compute = this.0.compute.clone();
+            Ok::<_, TreeError>(rows.map_err(TreeError::from).and_then(move |batch| {
+                let decoded = compute.run(move || batch.iter().filter_map(decode_child).collect());
+                async move { Ok(decoded.await?) }
+            }))
         };
         stream::once(opened).try_flatten().boxed()
     }
-
-    /// The names of leaves, in their order; `None` for a series with a UID that has no name.
-    ///
-    /// # Errors
-    ///
-    /// If the UID service fails.
-    pub(crate) async fn leaf_names(&self, leaves: &[Leaf]) -> Result<Vec<Option<LeafNames>>, TreeError> {
-        let mut names = Vec::with_capacity(leaves.len());
-        for chunk in leaves.chunks(LEAVES) {
-            let series: Vec<Tsuid> = chunk.iter().map(|leaf| leaf.tsuid.clone()).collect();
-            let facts = self.facts(&series, &NeededFields::default()).await?;
-            names.extend(facts.into_iter().map(|facts| {
-                facts.ok().map(|facts| LeafNames {
-                    metric: facts.metric.name,
-                    tags: facts
-                        .tags
-                        .into_iter()
-                        .map(|(tagk, tagv)| (tagk.name, tagv.name))
-                        .collect(),
-                })
-            }));
-        }
-        Ok(names)
-    }
-
-    fn decode_leaf(&self, branch: &BranchId, value: &[u8]) -> Option<Leaf> {
-        let decoded = LeafDocument::decode(value).map_err(|error| error.to_string());
-        let leaf = decoded.and_then(|leaf| {
-            let tsuid = Tsuid::parse(&leaf.tsuid, self.0.uids.widths()).map_err(|error| error.to_string())?;
-            Ok(Leaf {
-                display_name: leaf.display_name,
-                tsuid,
-            })
-        });
-        leaf.inspect_err(|error| warn!(%branch, error, "a leaf cannot be decoded"))
-            .ok()
-    }
 }
 
-/// Charges a row that was read.
-pub(super) fn charged(row: &Row, budget: &Budget) -> Result<Held, QueryError> {
-    let bytes = row.byte_len() as u64;
-    budget.use_rows(1, bytes)?;
-    budget.hold(bytes)
+fn decode_leaf(branch: &BranchId, value: &[u8], widths: &UidWidths) -> Option<Leaf> {
+    let decoded = LeafDocument::decode(value).map_err(|error| error.to_string());
+    let leaf = decoded.and_then(|leaf| {
+        let tsuid = Tsuid::parse(&leaf.tsuid, widths).map_err(|error| error.to_string())?;
+        Ok(Leaf {
+            display_name: leaf.display_name,
+            tsuid,
+            names: None,
+        })
+    });
+    leaf.inspect_err(|error| warn!(%branch, error, "a leaf cannot be decoded"))
+        .ok()
 }
 
 fn decode_child(row: &Row) -> Option<(BranchId, BranchDocument)> {

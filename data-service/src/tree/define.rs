@@ -65,14 +65,14 @@ impl Trees {
         let mut rows = self.0.table.tree_rows(after, columns).await?;
         let (mut page, mut bytes, mut last) = (TreePage::default(), 0, None);
         while let Some(batch) = rows.try_next().await? {
-            for row in &batch {
+            for row in batch {
                 if page.trees.len() == limit || bytes >= PAGE_BYTES {
                     page.next_after = last;
                     return Ok(page);
                 }
                 bytes += row.byte_len();
                 last = TreeId::split_row_key(row.key()).map(|(id, _)| id);
-                let stored = self.0.table.decode_tree(row)?;
+                let stored = self.0.table.decode(row).await?;
                 page.trees.extend(stored.map(|stored| stored.tree));
             }
         }
@@ -248,6 +248,16 @@ impl Trees {
         self.0.enabled.invalidate();
         stored.tree.rules.retain(|place, _| !places.contains(place));
         Ok(stored.tree)
+    }
+
+    /// Checks that a tree has a definition.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::TreeNotFound`], or the table cannot be read.
+    pub(crate) async fn check_exists(&self, id: TreeId) -> Result<(), TreeError> {
+        let has_tree = self.0.table.has_tree(id).await?;
+        has_tree.then_some(()).ok_or(TreeError::TreeNotFound(id))
     }
 
     pub(super) async fn stored(&self, id: TreeId) -> Result<StoredTree, TreeError> {

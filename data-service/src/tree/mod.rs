@@ -31,7 +31,7 @@ pub(crate) mod error;
 pub(crate) mod evaluate;
 mod facts;
 mod place;
-mod problems;
+pub(crate) mod problems;
 pub(crate) mod process;
 pub(crate) mod rule;
 pub(crate) mod sync;
@@ -47,7 +47,7 @@ use oxtsdb_row_store::{RowStore, TableName};
 pub use facts::CustomFields;
 
 use crate::uids::Uids;
-pub(crate) use problems::{PROBLEM_BYTES, Problem};
+pub(crate) use problems::Problem;
 pub(crate) use table::Tree;
 
 use enabled::EnabledTrees;
@@ -91,7 +91,11 @@ impl Trees {
         compute: ComputePool,
     ) -> Self {
         Self(Arc::new(Inner {
-            table: TreeTable { store, name: table },
+            table: TreeTable {
+                store,
+                name: table,
+                compute: compute.clone(),
+            },
             meta_table,
             uids,
             custom_fields,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::stream::{BoxStream, StreamExt as _};
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{CellAddress, ColumnSelection, Condition, Row, RowFilter, RowStore, Scan, TableName};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::stored_json;
@@ -50,14 +51,28 @@ pub(super) struct StoredRule {
 pub(super) struct TreeTable {
     pub(super) store: Arc<dyn RowStore>,
     pub(super) name: TableName,
+    /// Decodes large rows.
+    pub(super) compute: ComputePool,
 }
+
+/// Bytes of a row of a tree that are decoded inline; the rules of a tree may take megabytes.
+const INLINE_BYTES: usize = 64 << 10;
 
 impl TreeTable {
     /// A tree; `None` if it has no definition.
     pub(super) async fn tree(&self, id: TreeId) -> Result<Option<StoredTree>, TreeError> {
         let columns = ColumnSelection::Family(FAMILY_NAME.to_owned());
+        match self.store.get(&self.name, &id.row_key(), &columns).await? {
+            Some(row) => self.decode(row).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a tree has a definition.
+    pub(super) async fn has_tree(&self, id: TreeId) -> Result<bool, TreeError> {
+        let columns = column(&TreeCell::Tree);
         let row = self.store.get(&self.name, &id.row_key(), &columns).await?;
-        row.as_ref().map_or(Ok(None), |row| self.decode_tree(row))
+        Ok(row.is_some_and(|row| row.cells().any(|cell| !cell.value.is_empty())))
     }
 
     /// The rows of all trees after one, of these columns, without the rows of their branches.
@@ -82,7 +97,15 @@ impl TreeTable {
     }
 
     /// Decodes a row of [`TreeTable::tree_rows`]; `None` if it has no definition.
-    pub(super) fn decode_tree(&self, row: &Row) -> Result<Option<StoredTree>, TreeError> {
+    pub(super) async fn decode(&self, row: Row) -> Result<Option<StoredTree>, TreeError> {
+        if row.byte_len() <= INLINE_BYTES {
+            return self.decode_tree(&row);
+        }
+        let this = self.clone();
+        self.compute.run(move || this.decode_tree(&row)).await?
+    }
+
+    fn decode_tree(&self, row: &Row) -> Result<Option<StoredTree>, TreeError> {
         let Some((id, _)) = TreeId::split_row_key(row.key()) else {
             return Ok(None);
         };

@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_query::{Budget, Limits};
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY, TREE_TABLE};
-use oxtsdb_schema::tree::{BranchId, RuleDocument, RuleType, TreeCell, TreeDocument, TreeId};
+use oxtsdb_schema::tree::{BranchDocument, BranchId, RuleDocument, RuleType, TreeCell, TreeDocument, TreeId};
 use oxtsdb_schema::ts_meta::TS_META_QUALIFIER;
 use oxtsdb_schema::{Tsuid, Uid, UidKind};
 use oxtsdb_server::Shutdown;
@@ -110,8 +110,13 @@ impl Fixture {
         cells.collect()
     }
 
-    async fn branch(&self, id: BranchId) -> Result<branch::Branch, TreeError> {
-        self.trees.branch(id, &budget()).await
+    async fn branch(&self, id: BranchId) -> Result<BranchDocument, TreeError> {
+        self.trees.branch(&id).await
+    }
+
+    async fn leaves(&self, id: BranchId) -> Vec<branch::Leaf> {
+        let batches: Vec<_> = self.trees.leaves(id, budget()).try_collect().await.unwrap();
+        batches.into_iter().flat_map(|batch| batch.leaves).collect()
     }
 
     async fn put_meta(&self, tsuid: &[u8], qualifier: &[u8]) {
@@ -410,8 +415,13 @@ async fn collisions_and_series_that_do_not_match_are_stored() {
     assert_eq!(counts, expected);
     let again = fixture.place(&all).await;
     assert_eq!((again.placed, again.existing, again.collisions), (0, 1, 1));
-    let budget = budget();
-    let problems = |problem| fixture.trees.problems(id, problem, &[], &budget);
+    let of_series = async |problem, series: &[&Tsuid]| -> Result<Vec<_>, TreeError> {
+        let series = series.iter().map(|series| series.as_bytes().to_vec()).collect();
+        let batches = fixture.trees.problems(id, problem, series, budget());
+        let batches: Vec<_> = batches.try_collect().await?;
+        Ok(batches.into_iter().flat_map(|batch| batch.problems).collect())
+    };
+    let problems = async |problem| of_series(problem, &[]).await;
     assert_eq!(
         problems(Problem::Collision).await.unwrap(),
         [(second.as_bytes().to_vec(), first.to_string())]
@@ -420,11 +430,7 @@ async fn collisions_and_series_that_do_not_match_are_stored() {
         problems(Problem::NotMatched).await.unwrap(),
         [(failing.as_bytes().to_vec(), "[1:0:0:TAGK]".to_owned())]
     );
-    let of_first = fixture
-        .trees
-        .problems(id, Problem::Collision, &[first.as_bytes().to_vec()], &budget)
-        .await
-        .unwrap();
+    let of_first = of_series(Problem::Collision, &[&first]).await.unwrap();
     assert!(of_first.is_empty());
     // Without storeFailures they are counted only.
     let quiet = TreeEdit {
@@ -495,15 +501,16 @@ async fn a_branch_has_its_leaves_and_children() {
         children(&lax.child("host: a").child("sys").child("cpu")).await,
         Vec::<String>::new()
     );
-    let host = fixture.branch(lax.child("host: b")).await.unwrap();
+    let host = lax.child("host: b");
+    let document = fixture.branch(host.clone()).await.unwrap();
     assert_eq!(
-        host.document.path.values().collect::<Vec<_>>(),
+        document.path.values().collect::<Vec<_>>(),
         ["ROOT", "lax", "host: b"]
     );
-    assert_eq!(host.leaves.len(), 1);
-    let names = fixture.trees.leaf_names(&host.leaves).await.unwrap();
-    let names = names[0].clone().unwrap();
-    assert_eq!((&*host.leaves[0].display_name, &*names.metric), ("net", "net"));
+    let leaves = fixture.leaves(host).await;
+    assert_eq!(leaves.len(), 1);
+    let names = leaves[0].names.clone().unwrap();
+    assert_eq!((&*leaves[0].display_name, &*names.metric), ("net", "net"));
     let tags: Vec<_> = names
         .tags
         .iter()
@@ -515,6 +522,57 @@ async fn a_branch_has_its_leaves_and_children() {
         absent.to_string(),
         format!("branch {} does not exist", root.child("ams"))
     );
+}
+
+/// A branch, its leaves and the problems of a tree are decoded on the computation threads, and none while these are busy:
+/// a branch with 100,000 leaves does not block the threads of the runtime.
+#[tokio::test]
+async fn leaves_and_problems_are_decoded_on_the_computation_threads() {
+    let fixture = Fixture::start().await;
+    let rules = vec![rule(0, RuleType::Tagk, "dc"), rule(1, RuleType::Tagk, "host")];
+    let id = fixture.tree(false, rules).await;
+    let (one, other) = (
+        fixture.series("m dc=lax host=a").await,
+        fixture.series("n dc=lax host=a").await,
+    );
+    fixture.place(&[one, other]).await;
+    let threads = fixture.trees.0.compute.threads();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    for _ in 0..threads {
+        let released = Arc::clone(&released);
+        fixture.trees.0.compute.spawn(move || {
+            // Ends when the sender is dropped.
+            let _ = released.lock().unwrap().recv();
+        });
+    }
+    let root = BranchId::root(id);
+    let mut reads = [
+        fixture
+            .trees
+            .leaves(root.child("lax"), budget())
+            .map_ok(|batch| batch.leaves.len())
+            .boxed(),
+        fixture.trees.children(root).map_ok(|batch| batch.len()).boxed(),
+        fixture
+            .trees
+            .problems(id, Problem::Collision, Vec::new(), budget())
+            .map_ok(|batch| batch.problems.len())
+            .boxed(),
+    ];
+    for read in &mut reads {
+        // Reads of a store in memory need a few polls.
+        for _ in 0..1000 {
+            let read = futures::poll!(read.next());
+            assert!(read.is_pending(), "decoded on a thread of the runtime");
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(release);
+    for read in reads {
+        let batches: Vec<usize> = read.try_collect().await.unwrap();
+        assert_eq!(batches, [1]);
+    }
 }
 
 #[tokio::test]
@@ -627,12 +685,7 @@ async fn new_series_are_placed_in_the_background() {
     sender.send(fixture.series("m dc=lax").await).await.unwrap();
     let lax = BranchId::root(id).child("lax");
     let until = Instant::now() + Duration::from_secs(20);
-    while fixture
-        .branch(lax.clone())
-        .await
-        .is_ok_and(|branch| branch.leaves.is_empty())
-        || fixture.branch(lax.clone()).await.is_err()
-    {
+    while fixture.leaves(lax.clone()).await.is_empty() {
         assert!(Instant::now() < until, "the series is not placed");
         tokio::task::yield_now().await;
     }
@@ -669,7 +722,8 @@ async fn rules_see_custom_fields() {
     let series = fixture.series("m host=a dc=lax").await;
     fixture.place(std::slice::from_ref(&series)).await;
     assert!(fixture.branch(BranchId::root(id).child("000002")).await.is_ok());
-    let tested = fixture.trees.test(id, &[series]).await.unwrap();
+    let tester = fixture.trees.tester(id).await.unwrap();
+    let tested = tester.test(&[series]).await.unwrap();
     let (outcome, messages) = tested[0].as_ref().unwrap();
     assert!(
         matches!(outcome, evaluate::Outcome::Place(place) if place.branches == ["000002"] && place.leaf == "m")

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::status::of_rule;
 use crate::tree::Tree;
-use crate::tree::branch::{Leaf, LeafNames};
+use crate::tree::branch::Leaf;
 use crate::tree::edit::TreeEdit;
 use crate::tree::rule::Rule;
 
@@ -166,20 +166,24 @@ pub(super) fn branch_message(id: &BranchId, document: BranchDocument) -> TreeBra
 }
 
 /// A leaf as its message.
-pub(super) fn leaf_message(leaf: &Leaf, names: Option<LeafNames>) -> TreeLeaf {
+pub(super) fn leaf_message(leaf: Leaf) -> TreeLeaf {
     TreeLeaf {
-        display_name: leaf.display_name.clone(),
+        display_name: leaf.display_name,
         tsuid: leaf.tsuid.as_bytes().to_vec().into(),
-        name: names.map(|names| SeriesName {
-            metric: names.metric.to_string(),
-            tags: names
+        name: leaf.names.map(|names| {
+            let mut tags: Vec<Tag> = names
                 .tags
                 .iter()
                 .map(|(key, value)| Tag {
                     key: key.to_string(),
                     value: value.to_string(),
                 })
-                .collect(),
+                .collect();
+            tags.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+            SeriesName {
+                metric: names.metric.to_string(),
+                tags,
+            }
         }),
     }
 }

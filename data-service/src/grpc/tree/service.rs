@@ -26,17 +26,14 @@ use super::status::of_tree;
 use super::test::test_tree;
 use crate::grpc::query::field_error::{missing, no_such};
 use crate::grpc::results::{context_of, result_stream};
+use crate::tree::Problem;
 use crate::tree::edit::EditMode;
 use crate::tree::error::TreeError;
 use crate::tree::sync::SyncRequest;
-use crate::tree::{PROBLEM_BYTES, Problem};
 
 /// Trees of a page if the request does not say, and at most.
 const PAGE_SIZE: usize = 100;
 const MAX_PAGE_SIZE: usize = 1000;
-
-/// Problems of a message.
-const MESSAGE_ENTRIES: usize = 4096;
 
 type Stream<M> = BoxStream<'static, Result<M, Status>>;
 
@@ -254,11 +251,14 @@ impl TreeService for TreeServiceHandler {
         };
         let tsuids: Vec<Vec<u8>> = request.tsuids.iter().map(|tsuid| tsuid.to_vec()).collect();
         let admitted = self.admit(context, format!("problems of tree {id}")).await?;
-        let (context, budget) = (admitted.context(), admitted.budget());
-        let found = context.run(self.trees.problems(id, problem, &tsuids, budget));
-        let found = found.await.map_err(failed)?;
-        let held = budget.hold(found.len() as u64 * PROBLEM_BYTES);
-        let held = held.map_err(|error| failed(error.into()))?;
+        let budget = admitted.budget().clone();
+        let mut problems = self.trees.problems(id, problem, tsuids, budget).fuse();
+        // An error of the first read takes the place of the response.
+        let first = admitted
+            .context()
+            .run(problems.try_next())
+            .await
+            .map_err(failed)?;
         let widths = *self.trees.uids().widths();
         let entry = move |(tsuid, text): (Vec<u8>, String)| {
             let other = Tsuid::parse(&text, &widths)
@@ -274,13 +274,21 @@ impl TreeService for TreeServiceHandler {
                 },
             }
         };
-        let messages = stream::iter(found)
-            .map(entry)
-            .chunks(MESSAGE_ENTRIES)
-            .map(move |entries| {
-                let _ = &held;
-                Ok(ListTreeProblemsResponse { entries })
-            });
+        let context = admitted.context().clone();
+        let rest = stream::unfold(Some((problems, context)), |state| async move {
+            let (mut problems, context) = state?;
+            match context.run(problems.try_next()).await {
+                Ok(batch) => Some((Ok(batch?), Some((problems, context)))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        let batches = stream::iter(first.map(Ok)).chain(rest);
+        let messages = batches.map(move |batch| {
+            let problems = batch.map_err(failed)?.problems;
+            Ok(ListTreeProblemsResponse {
+                entries: problems.into_iter().map(entry).collect(),
+            })
+        });
         Ok(Response::new(result_stream(
             messages,
             &self.engine,

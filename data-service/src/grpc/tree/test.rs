@@ -39,7 +39,12 @@ pub(super) async fn test_tree(
         keys.push(tsuid(handler.trees.uids(), index, key).await?);
     }
     let tsuids: Vec<Tsuid> = keys.iter().flatten().cloned().collect();
-    let tested = handler.trees.test(tree, &tsuids).await;
+    let tester = handler
+        .trees
+        .tester(tree)
+        .await
+        .map_err(|error| of_tree(&error))?;
+    let tested = tester.test(&tsuids).await;
     let mut tested = tested.map_err(|error| of_tree(&error))?.into_iter();
     let results = keys.into_iter().map(|key| match key {
         Err(error) => ResultMessage {

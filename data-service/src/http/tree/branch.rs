@@ -2,18 +2,20 @@
 
 use futures::TryStreamExt as _;
 use http::{Method, StatusCode};
-use oxtsdb_query::{QueryDescription, QueryError};
+use oxtsdb_query::{Budget, Held, QueryContext, QueryDescription, QueryError};
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::{BranchDocument, BranchId};
 
 use super::failure::{of_tree, repeated};
 use super::request::tree_id;
 use super::{render, unsupported_method};
-use crate::http::api_request::ApiRequest;
-use crate::http::body::BodyWriter;
+use crate::http::api_request::{ApiParts, ApiRequest};
+use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::tree::branch::{Branch, LEAF_BYTES, Leaf, LeafNames};
+use crate::tree::branch::{Leaf, Leaves};
+use crate::tree::error::TreeError;
 
 /// Memory of a child, in bytes; an estimate.
 const CHILD_BYTES: u64 = 512;
@@ -39,41 +41,98 @@ pub(super) async fn branch(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     let description = QueryDescription::without_range(format!("branch:{id}"));
     let admitted = parts.engine.admit(context, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
-    let context = admitted.context().clone();
-    let failed = |error: QueryError| of_query(&error);
-    let read = context
-        .run(async { Ok(parts.trees.branch(id, admitted.budget()).await) })
-        .await;
-    let Branch { id, document, leaves } = read.map_err(failed)?.map_err(|error| of_tree(&error))?;
-    let _leaves = admitted
-        .budget()
-        .hold(leaves.len() as u64 * LEAF_BYTES)
-        .map_err(failed)?;
-    let names = context
-        .run(async { Ok(parts.trees.leaf_names(&leaves).await) })
-        .await;
-    let names = names.map_err(failed)?.map_err(|error| of_tree(&error))?;
-    let mut stream = parts.trees.children(id.clone());
-    let (mut children, mut held) = (Vec::new(), admitted.budget().hold(0).map_err(failed)?);
-    loop {
-        let next = context.run(async { Ok(stream.try_next().await) }).await;
-        let Some(batch) = next.map_err(failed)?.map_err(|error| of_tree(&error))? else {
-            break;
+    let (context, budget) = (admitted.context(), admitted.budget());
+    let read = read(parts, id, context, budget).await;
+    let branch = read.map_err(|error| of_tree(&error))?;
+    let written = write(branch, &parts.engine.resources().compute, budget);
+    let body = context.run(written).await;
+    Ok(Reply::json(body.map_err(|error| of_query(&error))?))
+}
+
+/// A branch as it was read, and the memory of its leaves and children.
+struct Branch {
+    id: BranchId,
+    document: BranchDocument,
+    /// In the order of the response; leaves of a series with a UID that has no name are left out.
+    leaves: Vec<Ordered<Leaf>>,
+    of_leaves: Held,
+    children: Vec<Ordered<(BranchId, BranchDocument)>>,
+    of_children: Held,
+}
+
+/// An item with its place in the order of names: without case first.
+struct Ordered<T> {
+    order: (Box<str>, Box<str>),
+    item: T,
+}
+
+impl<T> Ordered<T> {
+    fn new(name: &str, item: T) -> Self {
+        let order = (name.to_lowercase().into(), name.into());
+        Self { order, item }
+    }
+
+    /// Memory of the order, in bytes.
+    fn order_bytes(&self) -> u64 {
+        (size_of_val(&self.order) + self.order.0.len() + self.order.1.len()) as u64
+    }
+}
+
+/// Sorts on the computation threads. It takes little time if the items are a sequence of sorted ones.
+async fn sorted<T: Send + 'static>(
+    compute: &ComputePool,
+    mut items: Vec<Ordered<T>>,
+) -> Result<Vec<Ordered<T>>, QueryError> {
+    let sort = move || {
+        items.sort_by(|one, other| one.order.cmp(&other.order));
+        items
+    };
+    Ok(compute.run(sort).await?)
+}
+
+/// Reads a branch.
+async fn read(
+    parts: &ApiParts,
+    id: BranchId,
+    context: &QueryContext,
+    budget: &Budget,
+) -> Result<Branch, TreeError> {
+    let compute = &parts.engine.resources().compute;
+    let document = context.run(parts.trees.branch(&id)).await?;
+    let mut batches = parts.trees.leaves(id.clone(), budget.clone());
+    let (mut leaves, mut of_leaves) = (Vec::new(), budget.hold(0)?);
+    while let Some(Leaves { leaves: batch, held }) = context.run(batches.try_next()).await? {
+        of_leaves.merge(held);
+        let order = move || {
+            let named = batch.into_iter().filter(|leaf| leaf.names.is_some());
+            let mut ordered: Vec<_> = named
+                .map(|leaf| Ordered::new(&leaf.display_name.clone(), leaf))
+                .collect();
+            ordered.sort_by(|one, other| one.order.cmp(&other.order));
+            ordered
         };
-        held.grow(batch.len() as u64 * CHILD_BYTES).map_err(failed)?;
+        let batch: Vec<Ordered<Leaf>> = compute.run(order).await?;
+        of_leaves.grow(batch.iter().map(Ordered::order_bytes).sum())?;
+        leaves.extend(batch);
+    }
+    let mut batches = parts.trees.children(id.clone());
+    let (mut children, mut of_children) = (Vec::new(), budget.hold(0)?);
+    while let Some(batch) = context.run(batches.try_next()).await? {
+        let batch = batch
+            .into_iter()
+            .map(|(id, child)| Ordered::new(&child.display_name.clone(), (id, child)));
+        let batch: Vec<_> = batch.collect();
+        of_children.grow(batch.iter().map(|child| CHILD_BYTES + child.order_bytes()).sum())?;
         children.extend(batch);
     }
-    let budget = admitted.budget().clone();
-    let written = parts.engine.resources().compute.run(move || {
-        let mut writer = BodyWriter::new();
-        writer.hold_of(&budget)?;
-        write(&mut writer, (&id, &document), leaves, names, children)?;
-        let body = writer.finish();
-        drop(held);
-        body
-    });
-    let body = written.await.map_err(QueryError::from).flatten();
-    Ok(Reply::json(body.map_err(failed)?))
+    Ok(Branch {
+        leaves: sorted(compute, leaves).await?,
+        children: sorted(compute, children).await?,
+        id,
+        document,
+        of_leaves,
+        of_children,
+    })
 }
 
 /// The branch that a text names.
@@ -96,49 +155,49 @@ fn branch_id(text: &str) -> Result<BranchId, HttpError> {
     })
 }
 
-fn write(
-    writer: &mut BodyWriter,
-    (id, document): (&BranchId, &BranchDocument),
-    leaves: Vec<Leaf>,
-    names: Vec<Option<LeafNames>>,
-    mut children: Vec<(BranchId, BranchDocument)>,
-) -> Result<(), QueryError> {
-    // A series with a UID that has no name is left out.
-    let mut leaves: Vec<(Leaf, LeafNames)> = leaves
-        .into_iter()
-        .zip(names)
-        .filter_map(|(leaf, names)| Some((leaf, names?)))
-        .collect();
-    leaves.sort_by_cached_key(|(leaf, _)| name_order(&leaf.display_name));
-    children.sort_by_cached_key(|(_, child)| name_order(&child.display_name));
+/// Writes a branch; the memory of each item is released after it is written.
+async fn write(branch: Branch, compute: &ComputePool, budget: &Budget) -> Result<ReplyBody, QueryError> {
+    let Branch {
+        id,
+        document,
+        leaves,
+        mut of_leaves,
+        children,
+        mut of_children,
+    } = branch;
+    let mut writer = BodyWriter::of(budget)?;
     writer.out().extend_from_slice(b"{\"leaves\":");
-    list(writer, &leaves, |out, (leaf, names)| {
-        render::leaf(out, leaf, names)
-    })?;
+    let leaf = move |out: &mut Vec<u8>, leaf: Ordered<Leaf>| {
+        render::leaf(out, &leaf.item);
+        let released = leaf.order_bytes() + leaf.item.memory_bytes();
+        of_leaves.shrink_to(of_leaves.bytes().saturating_sub(released));
+    };
+    writer = list(writer, compute, leaves, leaf).await?;
     writer.out().extend_from_slice(b",\"branches\":");
-    list(writer, &children, |out, (id, child)| {
-        render::child(out, id, child)
-    })?;
-    render::branch_end(writer.out(), id, document);
-    writer.roll()
+    let child = move |out: &mut Vec<u8>, child: Ordered<(BranchId, BranchDocument)>| {
+        let (id, document) = &child.item;
+        render::child(out, id, document);
+        let released = CHILD_BYTES + child.order_bytes();
+        of_children.shrink_to(of_children.bytes().saturating_sub(released));
+    };
+    writer = list(writer, compute, children, child).await?;
+    render::branch_end(writer.out(), &id, &document);
+    writer.finish()
 }
 
 /// An array, or `null` if it is empty.
-fn list<T>(writer: &mut BodyWriter, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) -> Result<(), QueryError> {
+async fn list<T: Send + 'static>(
+    mut writer: BodyWriter,
+    compute: &ComputePool,
+    items: Vec<T>,
+    write: impl FnMut(&mut Vec<u8>, T) + Send + 'static,
+) -> Result<BodyWriter, QueryError> {
     if items.is_empty() {
         writer.out().extend_from_slice(b"null");
-        return Ok(());
+        return Ok(writer);
     }
-    for (place, item) in items.iter().enumerate() {
-        writer.out().push(if place == 0 { b'[' } else { b',' });
-        write(writer.out(), item);
-        writer.roll()?;
-    }
+    writer.out().push(b'[');
+    let mut writer = writer.write_items(compute, items, write).await?;
     writer.out().push(b']');
-    Ok(())
-}
-
-/// The order of names: without case first.
-fn name_order(name: &str) -> (String, String) {
-    (name.to_lowercase(), name.to_owned())
+    Ok(writer)
 }

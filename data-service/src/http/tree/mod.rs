@@ -23,6 +23,7 @@ mod test;
 
 use http::{Method, StatusCode};
 use oxtsdb_query::QueryDescription;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::{TreeDocument, TreeId};
 
 use crate::http::api_request::ApiRequest;
@@ -31,6 +32,7 @@ use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
+use crate::tree::Tree;
 use crate::tree::edit::EditMode;
 use failure::of_tree;
 use request::{TreeRequest, valid_id};
@@ -67,11 +69,11 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         mut body,
         ..
     } = request;
-    let trees = &parts.trees;
+    let (trees, compute) = (&parts.trees, &parts.engine.resources().compute);
     let request = if body.bytes.is_empty() {
         TreeRequest::of_parameters(parameters)?
     } else {
-        parsed(&mut body, &parts.engine.resources().compute, TreeRequest::of_json).await?
+        parsed(&mut body, compute, TreeRequest::of_json).await?
     };
     match *method {
         Method::GET if request.id == 0 => {
@@ -86,13 +88,11 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             let (mut after, mut is_first) = (None, true);
             loop {
                 let page = trees.list(after, PAGE).await.map_err(|error| of_tree(&error))?;
-                for tree in &page.trees {
-                    if !std::mem::replace(&mut is_first, false) {
-                        writer.out().push(b',');
-                    }
-                    render::tree(writer.out(), tree);
-                    writer.roll().map_err(|error| of_query(&error))?;
+                if !page.trees.is_empty() && !std::mem::replace(&mut is_first, false) {
+                    writer.out().push(b',');
                 }
+                let written = writer.write_items(compute, page.trees, |out, tree| render::tree(out, &tree));
+                writer = written.await.map_err(|error| of_query(&error))?;
                 after = page.next_after;
                 if after.is_none() {
                     break;
@@ -106,9 +106,9 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
                 .tree(valid_id(request.id)?)
                 .await
                 .map_err(|error| of_tree(&error))?;
-            Ok(render::reply(|out| render::tree(out, &tree)))
+            reply(tree, compute).await
         }
-        Method::POST | Method::PUT => edit(request, method, trees).await,
+        Method::POST | Method::PUT => edit(request, method, trees, compute).await,
         Method::DELETE => {
             use futures::TryStreamExt as _;
 
@@ -128,7 +128,12 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 }
 
 /// Creates or changes a tree.
-async fn edit(request: TreeRequest, method: &Method, trees: &crate::tree::Trees) -> Result<Reply, HttpError> {
+async fn edit(
+    request: TreeRequest,
+    method: &Method,
+    trees: &crate::tree::Trees,
+    compute: &ComputePool,
+) -> Result<Reply, HttpError> {
     let tree = if request.id > 0 {
         let id = valid_id(request.id)?;
         let mut edit = request.edit;
@@ -155,8 +160,13 @@ async fn edit(request: TreeRequest, method: &Method, trees: &crate::tree::Trees)
             .map_err(|error| of_tree(&error))?;
         trees.create(definition, Vec::new()).await
     };
-    let tree = tree.map_err(|error| of_tree(&error))?;
-    Ok(render::reply(|out| render::tree(out, &tree)))
+    reply(tree.map_err(|error| of_tree(&error))?, compute).await
+}
+
+/// A tree; its rules may take megabytes.
+async fn reply(tree: Tree, compute: &ComputePool) -> Result<Reply, HttpError> {
+    let reply = compute.run(move || render::reply(|out| render::tree(out, &tree)));
+    reply.await.map_err(|error| of_query(&error.into()))
 }
 
 /// What a method does with fields that are not sent.
@@ -175,7 +185,7 @@ fn unsupported_method() -> HttpError {
 /// The tree of a request; 404 without it.
 async fn existing(trees: &crate::tree::Trees, id: i64) -> Result<TreeId, HttpError> {
     let id = valid_id(id)?;
-    trees.tree(id).await.map_err(|error| of_tree(&error))?;
+    trees.check_exists(id).await.map_err(|error| of_tree(&error))?;
     Ok(id)
 }
 

@@ -1,7 +1,9 @@
 //! `/api/tree/collisions` and `/api/tree/notmatched`.
 
+use futures::TryStreamExt as _;
+use futures::stream::BoxStream;
 use http::Method;
-use oxtsdb_query::QueryError;
+use oxtsdb_query::{Budget, Held, QueryContext, QueryDescription, QueryError};
 use oxtsdb_schema::java::sort_as_hash_map;
 
 use super::failure::{of_tree, repeated};
@@ -13,8 +15,9 @@ use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::tree::{PROBLEM_BYTES, Problem};
-use oxtsdb_query::QueryDescription;
+use crate::tree::Problem;
+use crate::tree::error::TreeError;
+use crate::tree::problems::Problems;
 
 /// All methods.
 pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Result<Reply, HttpError> {
@@ -44,51 +47,69 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         .admit(context, description, None)
         .await
         .map_err(failed)?;
-    let context = admitted.context().clone();
-    let found = context
-        .run(async { Ok(trees.problems(id, problem, &tsuids, admitted.budget()).await) })
-        .await;
-    let found = found.map_err(failed)?.map_err(|error| of_tree(&error))?;
-    let held = admitted
-        .budget()
-        .hold(found.len() as u64 * PROBLEM_BYTES)
-        .map_err(failed)?;
-    let budget = admitted.budget().clone();
-    let written = parts.engine.resources().compute.run(move || {
-        let mut entries: Vec<Entry> = found
-            .into_iter()
-            .map(|(tsuid, text)| Entry {
-                tsuid: hex::encode_upper(tsuid),
-                text,
-            })
-            .collect();
+    let (context, budget) = (admitted.context(), admitted.budget());
+    let read = read(
+        trees.problems(id, problem, tsuids, budget.clone()),
+        context,
+        budget,
+    )
+    .await;
+    let (entries, mut held) = read.map_err(|error| of_tree(&error))?;
+    let sort = move || {
+        let mut entries = entries;
         let capacity = entries.len();
         sort_as_hash_map(&mut entries, capacity);
-        let mut writer = BodyWriter::new();
-        writer.hold_of(&budget)?;
+        entries
+    };
+    let entries = compute.run(sort).await;
+    let entries = entries.map_err(QueryError::from).map_err(failed)?;
+    let write = move |out: &mut Vec<u8>, entry: Entry| {
+        json::write_string(out, &entry.tsuid);
+        out.push(b':');
+        json::write_string(out, &entry.text);
+        held.shrink_to(held.bytes().saturating_sub(entry.bytes));
+    };
+    let written = async {
+        let mut writer = BodyWriter::of(budget)?;
         writer.out().push(b'{');
-        for (place, entry) in entries.iter().enumerate() {
-            if place > 0 {
-                writer.out().push(b',');
-            }
-            json::write_string(writer.out(), &entry.tsuid);
-            writer.out().push(b':');
-            json::write_string(writer.out(), &entry.text);
-            writer.roll()?;
-        }
+        let mut writer = writer.write_items(compute, entries, write).await?;
         writer.out().push(b'}');
-        let body = writer.finish();
-        drop(held);
-        body
-    });
-    let body = written.await.map_err(QueryError::from).flatten();
-    Ok(Reply::json(body.map_err(failed)?))
+        writer.finish()
+    };
+    Ok(Reply::json(context.run(written).await.map_err(failed)?))
+}
+
+/// Reads all problems of a stream, and their memory.
+async fn read(
+    mut problems: BoxStream<'static, Result<Problems, TreeError>>,
+    context: &QueryContext,
+    budget: &Budget,
+) -> Result<(Vec<Entry>, Held), TreeError> {
+    let (mut entries, mut of_entries) = (Vec::new(), budget.hold(0)?);
+    while let Some(Problems {
+        problems: batch,
+        held,
+    }) = context.run(problems.try_next()).await?
+    {
+        of_entries.merge(held);
+        let before = entries.len();
+        entries.extend(batch.into_iter().map(|(tsuid, text)| Entry {
+            bytes: 2 * tsuid.len() as u64,
+            tsuid: hex::encode_upper(tsuid),
+            text,
+        }));
+        let more = entries.get(before..).unwrap_or_default();
+        of_entries.grow(more.iter().map(|entry| entry.bytes).sum())?;
+    }
+    Ok((entries, of_entries))
 }
 
 /// A problem of a series.
 struct Entry {
     tsuid: String,
     text: String,
+    /// Memory of the TSUID as text.
+    bytes: u64,
 }
 
 impl AsRef<str> for Entry {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::http::json;
 use crate::http::reply::Reply;
 use crate::tree::Tree;
-use crate::tree::branch::{Leaf, LeafNames};
+use crate::tree::branch::Leaf;
 
 /// A small response.
 pub(super) fn reply(write: impl FnOnce(&mut Vec<u8>)) -> Reply {
@@ -59,11 +59,15 @@ pub(super) fn rule(out: &mut Vec<u8>, rule: &RuleDocument) {
 }
 
 /// A leaf with its names.
-pub(super) fn leaf(out: &mut Vec<u8>, leaf: &Leaf, names: &LeafNames) {
+pub(super) fn leaf(out: &mut Vec<u8>, leaf: &Leaf) {
     out.extend_from_slice(b"{\"metric\":");
-    json::write_string(out, &names.metric);
+    let names = leaf.names.as_ref();
+    json::write_string(out, names.map_or("", |names| &names.metric));
     out.extend_from_slice(b",\"tags\":");
-    json::write_map(out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
+    let tags = names.map_or(&[][..], |names| &names.tags);
+    let mut tags: Vec<(&str, &str)> = tags.iter().map(|(key, value)| (&**key, &**value)).collect();
+    tags.sort_unstable();
+    json::write_map(out, tags.into_iter());
     out.extend_from_slice(b",\"tsuid\":");
     json::write_string(out, &leaf.tsuid.to_string());
     out.extend_from_slice(b",\"displayName\":");

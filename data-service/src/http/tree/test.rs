@@ -20,6 +20,7 @@ use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::uid::series_meta;
 use crate::tree::evaluate::Outcome;
+use crate::tree::test::TreeTester;
 
 /// The most series of a request.
 const MAX_SERIES: usize = 1000;
@@ -57,15 +58,17 @@ pub(super) async fn test(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         .admit(context, description, None)
         .await
         .map_err(failed)?;
-    let mut writer = BodyWriter::new();
-    writer.hold_of(admitted.budget()).map_err(failed)?;
+    let context = admitted.context();
+    let tester = context.run(parts.trees.tester(id)).await;
+    let tester = tester.map_err(|error| of_tree(&error))?;
+    let _rules = admitted.budget().hold(tester.memory_bytes()).map_err(failed)?;
+    let mut writer = BodyWriter::of(admitted.budget()).map_err(failed)?;
     for (place, text) in tsuids.iter().enumerate() {
         writer.out().push(if place == 0 { b'{' } else { b',' });
         json::write_string(writer.out(), text);
         writer.out().push(b':');
-        let tested = admitted
-            .context()
-            .run(async { Ok(test_one(parts, id, text).await) })
+        let tested = context
+            .run(async { Ok(test_one(parts, (id, &tester), text).await) })
             .await;
         writer.out().extend_from_slice(&tested.map_err(failed)??);
         writer.roll().map_err(failed)?;
@@ -75,7 +78,11 @@ pub(super) async fn test(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 }
 
 /// The result for one series.
-async fn test_one(parts: &ApiParts, tree: TreeId, text: &str) -> Result<Vec<u8>, HttpError> {
+async fn test_one(
+    parts: &ApiParts,
+    (tree, tester): (TreeId, &TreeTester),
+    text: &str,
+) -> Result<Vec<u8>, HttpError> {
     let without = |message: String| {
         let mut out = b"{\"meta\":null,\"messages\":".to_vec();
         json::write_strings(&mut out, [message]);
@@ -97,7 +104,7 @@ async fn test_one(parts: &ApiParts, tree: TreeId, text: &str) -> Result<Vec<u8>,
         }
         Err(error) => return Err(error),
     };
-    let tested = parts.trees.test(tree, std::slice::from_ref(&tsuid)).await;
+    let tested = tester.test(std::slice::from_ref(&tsuid)).await;
     let tested = tested.map_err(|error| of_tree(&error))?.into_iter().next();
     let (outcome, messages) = match tested {
         Some(Ok(tested)) => tested,
