@@ -93,6 +93,7 @@ async fn lookups_over_many_series_stay_within_the_memory_limit() -> anyhow::Resu
     }
     let rows = r#"{"tags":[{"key":"host","value":"*"}],"useMeta":false,"limit":0}"#;
     at_once(&target, 8, "/api/search/lookup", Some(rows.to_owned())).await?;
+    at_once(&target, 16, "/api/suggest?type=tagv&max=100000", None).await?;
     target.check_with(bystander).await
 }
 

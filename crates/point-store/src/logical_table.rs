@@ -133,6 +133,17 @@ impl LogicalTable {
         self.table.as_ref().is_none_or(|points| points == table)
     }
 
+    /// Whether the row store may have rows from the first to the last of some keys, as far as it knows without a read.
+    fn may_have_any(&self, table: &TableName, keys: &[Vec<u8>]) -> bool {
+        match (keys.iter().min(), keys.iter().max()) {
+            (Some(first), Some(last)) => {
+                self.rows
+                    .may_have_rows(table, first, &[last.as_slice(), &[0]].concat())
+            }
+            _ => false,
+        }
+    }
+
     /// The definition of a table.
     async fn definition(&self, table: &TableName) -> Result<TableDef, StoreError> {
         let mut tables = self.rows.tables().await?.into_iter();
@@ -158,7 +169,11 @@ impl RowStore for LogicalTable {
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
     ) -> Result<Vec<Option<Row>>, StoreError> {
-        let stored = self.rows.get_rows(table, rows, columns).await?;
+        let stored = if self.counters_of(table).is_some() && !self.may_have_any(table, rows) {
+            vec![None; rows.len()]
+        } else {
+            self.rows.get_rows(table, rows, columns).await?
+        };
         let stored = self.add_counters(table, rows, columns, stored).await?;
         self.add_points(table, rows, columns, stored, None).await
     }

@@ -15,8 +15,9 @@ use super::query::field_error::no_such;
 use super::query::of_query;
 use super::results::{context_of, result_stream};
 use crate::lookup::{
-    Census, CensusRequest, Extent, FoundSeries, KeyOrder, LookupQuery, Page, PageRequest, SeriesLookup,
-    SeriesSelector, SeriesSource, TagSelector, TsuidBatches, decode_token, encode_token, fitting,
+    Census, CensusRequest, Extent, FoundSeries, KeyOrder, LookupQuery, Page, PageRequest, SERIES_BYTES,
+    SeriesLookup, SeriesSelector, SeriesSource, TagSelector, TsuidBatches, decode_token, encode_token,
+    fitting,
 };
 
 /// Series of a page if the request does not say.
@@ -30,9 +31,6 @@ const MAX_COUNTED: usize = 10_000;
 
 /// Bytes of names and TSUIDs of a message.
 const MESSAGE_BYTES: usize = 1 << 20;
-
-/// Memory of a series whose names are being looked up, in bytes; an estimate.
-const SERIES_BYTES: u64 = 512;
 
 /// `SeriesService.LookupSeries`.
 pub(super) async fn lookup_series(

@@ -4,22 +4,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use oxtsdb_query::{QueryDescription, QueryError, RequestContext};
 use oxtsdb_schema::UidKind;
 
-use crate::http::api_request::ApiRequest;
-use crate::http::body::{BodyWriter, ReplyBody};
+use crate::http::api_request::{ApiParts, ApiRequest};
+use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::uids::{Uids, UidsError};
-use oxtsdb_query::Budget;
-use oxtsdb_query::Limits;
-use oxtsdb_query::{QueryError, QueryResources};
 
 /// Names of a response if the client gives no `max`.
 const DEFAULT_MAX: usize = 25;
@@ -27,11 +24,9 @@ const DEFAULT_MAX: usize = 25;
 /// Names of a response, at most, so that it fits in memory.
 const MOST: usize = 100_000;
 
-/// Responses of at most this many names are written inline, and are too small to be charged.
+/// Responses of at most this many names are too small to be admitted as queries and charged; larger ones are read in pages
+/// of so many.
 const FEW: usize = 1000;
-
-/// Memory of a name and its UID, in bytes; an estimate.
-const NAME_BYTES: u64 = 128;
 
 /// How long the UID service may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,22 +42,29 @@ struct SuggestRequest {
 /// GET.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
-        parts, parameters, ..
+        parts,
+        parameters,
+        context,
+        ..
     } = request;
     let kind = parameters
         .get("type")
         .filter(|kind| !kind.is_empty())
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>type</code>"))?;
     let request = suggest_request(kind, parameters.get("q"), parameters.get("max"))?;
-    respond(&parts.uids, parts.engine.resources(), request).await
+    respond(parts, context, request).await
 }
 
 /// POST: the same as a JSON object of scalars.
 pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    let ApiRequest { parts, mut body, .. } = request;
-    let resources = parts.engine.resources();
-    let request = parsed(&mut body, &resources.compute, parse).await?;
-    respond(&parts.uids, resources, request).await
+    let ApiRequest {
+        parts,
+        context,
+        mut body,
+        ..
+    } = request;
+    let request = parsed(&mut body, &parts.engine.resources().compute, parse).await?;
+    respond(parts, context, request).await
 }
 
 /// Reads the body of a POST.
@@ -112,50 +114,81 @@ fn suggest_request(kind: &str, prefix: Option<&str>, max: Option<&str>) -> Resul
 }
 
 async fn respond(
-    uids: &Uids,
-    resources: &QueryResources,
+    parts: &ApiParts,
+    context: RequestContext,
     request: SuggestRequest,
 ) -> Result<Reply, HttpError> {
-    let SuggestRequest { kind, prefix, max } = request;
-    let deadline = Some(Instant::now() + TIMEOUT);
-    let of_query = |error: QueryError| of_query(&error);
-    let budget = Budget::new(Limits::NONE, Arc::default(), resources.memory.empty_reservation());
-    let is_large = max > FEW;
-    let held = is_large.then(|| budget.hold(max as u64 * NAME_BYTES));
-    let held = held.transpose().map_err(of_query)?;
-    let names = uids
-        .suggest(kind, &prefix, max, deadline)
-        .await
-        .map_err(|error| uids_error(&error))?;
-    if !is_large {
-        return Ok(Reply::json(write(&names, None).map_err(of_query)?));
-    }
-    let write = move || {
-        let body = write(&names, Some(&budget));
-        drop((names, held));
-        body
+    let mut pages = Pages {
+        uids: &parts.uids,
+        next: Some(None),
+        left: request.max,
+        request,
     };
-    let written = resources.compute.run(write).await;
-    let body = written.map_err(QueryError::from).flatten();
-    Ok(Reply::json(body.map_err(of_query)?))
-}
-
-/// Names as JSON, charged to the budget if there is one.
-fn write(names: &[String], budget: Option<&Budget>) -> Result<ReplyBody, QueryError> {
-    let mut body = BodyWriter::new();
-    if let Some(budget) = budget {
-        body.hold_of(budget)?;
+    if pages.left <= FEW {
+        let deadline = Some(Instant::now() + TIMEOUT);
+        let mut out = vec![b'['];
+        while let Some(names) = pages.next(deadline).await? {
+            for name in names {
+                if out.len() > 1 {
+                    out.push(b',');
+                }
+                json::write_string(&mut out, &name);
+            }
+        }
+        out.push(b']');
+        return Ok(Reply::json(out));
     }
+    let SuggestRequest { kind, prefix, .. } = &pages.request;
+    let description = QueryDescription::without_range(format!("suggest:{kind}:{prefix}"));
+    let admitted = parts.engine.admit(context, description, None).await;
+    let admitted = admitted.map_err(|error| of_query(&error))?;
+    let (context, compute) = (admitted.context(), &parts.engine.resources().compute);
+    let mut body = BodyWriter::of(admitted.budget()).map_err(|error| of_query(&error))?;
     body.out().push(b'[');
-    for (place, name) in names.iter().enumerate() {
-        if place > 0 {
+    let mut is_first = true;
+    loop {
+        let page = context
+            .run(async { Ok(pages.next(context.deadline()).await) })
+            .await;
+        let Some(names) = page.map_err(|error: QueryError| of_query(&error))?? else {
+            break;
+        };
+        if !std::mem::take(&mut is_first) && !names.is_empty() {
             body.out().push(b',');
         }
-        json::write_string(body.out(), name);
-        body.roll()?;
+        let written = body.write_items(compute, names, |out, name| json::write_string(out, &name));
+        body = written.await.map_err(|error| of_query(&error))?;
     }
     body.out().push(b']');
-    body.finish()
+    let body = body.finish().map_err(|error| of_query(&error))?;
+    Ok(Reply::json(body))
+}
+
+/// The names of a request, page by page: none of them takes a thread of the runtime for long.
+struct Pages<'a> {
+    uids: &'a Uids,
+    request: SuggestRequest,
+    /// The page that follows; `None` after the last one.
+    next: Option<Option<String>>,
+    /// Names that may follow.
+    left: usize,
+}
+
+impl Pages<'_> {
+    /// The names of the next page; `None` after the last.
+    async fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Vec<String>>, HttpError> {
+        let Some(page) = self.next.take().filter(|_| self.left > 0) else {
+            return Ok(None);
+        };
+        let SuggestRequest { kind, prefix, .. } = &self.request;
+        let size = self.left.min(FEW);
+        let page = self.uids.suggest(*kind, prefix, (size, page), deadline).await;
+        let page = page.map_err(|error| uids_error(&error))?;
+        self.left = self.left.saturating_sub(page.mappings.len());
+        self.next = page.next_page.map(Some);
+        let names = page.mappings.into_iter().map(|mapping| mapping.name);
+        Ok(Some(names.collect()))
+    }
 }
 
 /// The response to a failure of the UID service.
@@ -178,25 +211,28 @@ mod tests {
     use crate::test_stack::service::Service;
 
     #[tokio::test]
-    async fn many_names_are_charged_to_the_query_pool() {
+    async fn many_names_are_admitted_as_a_query_and_read_in_pages() {
         let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
         let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
         let service = Service::of(stack).await;
-        let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
-        assert_eq!(service.post("/api/put", point).await.status, 204);
-        let query = memory.query();
-        let taken = query.try_reserve(query.limit_bytes()).unwrap();
-        let many = "/api/suggest?type=metrics&max=1001";
-        let response = service.get(many).await;
-        assert_eq!(
-            (response.status, response.header("retry-after")),
-            (503, Some("1"))
-        );
-        let few = service.get("/api/suggest?type=metrics&max=1000").await;
-        assert_eq!((few.status, few.text()), (200, r#"["m"]"#));
-        drop(taken);
-        let response = service.get(many).await;
-        assert_eq!((response.status, response.text()), (200, r#"["m"]"#));
+        let tags: Vec<String> = (0..1500).map(|number| format!("v{number:04}")).collect();
+        let points = tags.iter().map(|tagv| {
+            let tags = serde_json::json!({"k": tagv});
+            serde_json::json!({"metric": "m", "timestamp": 1, "value": 1, "tags": tags})
+        });
+        let points: serde_json::Value = points.collect();
+        assert_eq!(service.post("/api/put", points.to_string()).await.status, 204);
+        for (max, expected) in [(1001, &tags[..1001]), (1_000_000, &tags[..]), (7, &tags[..7])] {
+            let response = service.get(&format!("/api/suggest?type=tagv&max={max}")).await;
+            assert_eq!(response.status, 200);
+            assert_eq!(response.json(), serde_json::json!(expected), "{max}");
+        }
+        let queries = service.get("/api/stats/query").await.json();
+        let completed = queries["completed"].as_array().unwrap();
+        assert_eq!(completed.len(), 2, "a few names are no query: {queries}");
+        assert_eq!(completed[0]["query"]["queries"][0]["m"], "suggest:tagv:");
+        let query = memory.query().usage();
+        assert!(query.peak_bytes > 0 && query.used_bytes == 0, "{query:?}");
     }
 
     #[test]

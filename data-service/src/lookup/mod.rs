@@ -35,6 +35,9 @@ pub(crate) use selector::{SeriesSelector, TagSelector};
 use oxtsdb_query::{Admitted, Engine, QueryContext, QueryDescription, QueryError, RequestContext, Storage};
 use oxtsdb_resources::ComputePool;
 
+/// Memory of a series whose names are being looked up, in bytes; an estimate.
+pub(crate) const SERIES_BYTES: u64 = 512;
+
 /// The table that series are read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SeriesSource {

@@ -8,7 +8,7 @@ use oxtsdb_query::QueryError;
 use oxtsdb_schema::stored_json;
 
 use super::batches::Extent;
-use super::{FoundSeries, LookupQuery, SeriesLookup};
+use super::{FoundSeries, LookupQuery, SERIES_BYTES, SeriesLookup};
 
 /// Bytes of TSUIDs and names at which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
@@ -68,6 +68,7 @@ impl SeriesLookup {
         drop(batches);
         let mut is_last = tsuids.len() <= request.size;
         tsuids.truncate(request.size);
+        let _held = self.context.budget().hold(tsuids.len() as u64 * SERIES_BYTES)?;
         let named = self.context.run(self.named(tsuids));
         let mut series = named.await?;
         let fitting = fitting(&series, PAGE_BYTES);

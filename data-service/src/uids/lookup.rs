@@ -10,6 +10,9 @@ use oxtsdb_schema::{Uid, UidKind};
 
 use super::{UidRejection, Uids, UidsError};
 
+/// UIDs of a call, which takes about a millisecond of a thread of the runtime.
+const NAMES: usize = 1024;
+
 impl Uids {
     /// The UID of a name; `None` if it has none.
     ///
@@ -62,24 +65,31 @@ impl Uids {
     }
 
     /// The names of UIDs of one kind, in their order; `None` for each that has none. UIDs that
-    /// are not cached are looked up with one call.
+    /// are not cached are looked up with one call for [`NAMES`] of them; other tasks run between the calls.
     ///
     /// # Errors
     ///
-    /// If the call fails, or the service rejects one of the UIDs.
+    /// If a call fails, or the service rejects one of the UIDs.
     pub async fn names(
         &self,
         kind: UidKind,
         uids: &[Uid],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
-        let (mut found, missing) = self.cached_names(kind, uids);
-        if !missing.is_empty() {
-            let requested: Vec<Uid> = missing.iter().map(|index| uids[*index]).collect();
-            let names = self.request_names(kind, &requested, deadline).await?;
-            fill(&mut found, missing, names);
+        let mut all = Vec::with_capacity(uids.len());
+        for uids in uids.chunks(NAMES) {
+            if !all.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let (mut found, missing) = self.cached_names(kind, uids);
+            if !missing.is_empty() {
+                let requested: Vec<Uid> = missing.iter().map(|index| uids[*index]).collect();
+                let names = self.request_names(kind, &requested, deadline).await?;
+                fill(&mut found, missing, names);
+            }
+            all.extend(found);
         }
-        Ok(found)
+        Ok(all)
     }
 
     /// As [`Uids::names`], for a write: fails at once during an outage of the service; see [`super::outage`].

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_client::{ErrorReason, NewName, Rejection, UidClient};
+use oxtsdb_client::{ErrorReason, NewName, Rejection, SuggestPage, UidClient};
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::cache::NameCache;
@@ -93,22 +93,22 @@ impl Uids {
         Ok(names)
     }
 
-    /// The first `max` names of a kind that start with `prefix`, in byte order.
+    /// A page of names of a kind that start with `prefix`, in byte order: the first one, or that of
+    /// [`SuggestPage::next_page`].
     ///
     /// # Errors
     ///
     /// If the call fails.
-    pub async fn suggest(
+    pub(crate) async fn suggest(
         &self,
         kind: UidKind,
         prefix: &str,
-        max: usize,
+        (size, page): (usize, Option<String>),
         deadline: Option<Instant>,
-    ) -> Result<Vec<String>, UidsError> {
+    ) -> Result<SuggestPage, UidsError> {
         let client = with_deadline(&self.0.client, deadline);
-        let mappings = client.suggest_names(kind, prefix, max).await;
-        let mappings = mappings.map_err(UidsError::from_client)?;
-        Ok(mappings.into_iter().map(|mapping| mapping.name).collect())
+        let page = client.suggest_page(kind, prefix, size, page).await;
+        page.map_err(UidsError::from_client)
     }
 
     /// Caches the result of a look-up that began at `mark`, unless mappings have changed since.

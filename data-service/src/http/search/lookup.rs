@@ -13,7 +13,7 @@ use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::lookup::{Extent, FoundSeries, SeriesLookup};
+use crate::lookup::{Extent, FoundSeries, SERIES_BYTES, SeriesLookup};
 
 /// GET and POST.
 pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -47,9 +47,14 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
             tsuids.truncate(*left);
             *left -= tsuids.len();
         }
+        let held = lookup
+            .context()
+            .budget()
+            .hold(tsuids.len() as u64 * SERIES_BYTES)?;
         let series = lookup.context().run(lookup.named(tsuids)).await?;
         let written = compute.run(move || {
             let written = results.add(&series);
+            drop((series, held));
             (results, written)
         });
         let (more, written) = written.await.map_err(QueryError::from)?;

@@ -360,10 +360,9 @@ async fn finds_a_name_as_soon_as_a_write_has_assigned_it() {
         .unwrap();
     assert_eq!(names[0].as_deref(), Some("m"));
     assert_eq!(names[1], None);
-    assert_eq!(
-        uids.suggest(UidKind::Tagk, "h", 10, None).await.unwrap(),
-        ["host"]
-    );
+    let suggested = uids.suggest(UidKind::Tagk, "h", (10, None), None).await.unwrap();
+    let suggested = suggested.mappings.iter().map(|mapping| &*mapping.name);
+    assert_eq!(suggested.collect::<Vec<_>>(), ["host"]);
     assert_eq!(
         uids.uid(UidKind::Metric, "日本", None).await,
         Ok(None),
