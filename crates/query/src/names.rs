@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, Uid, UidKind, UidWidths};
 use rustc_hash::FxHashMap;
 
+use crate::context::budget::Held;
+use crate::context::query_context::QueryContext;
 use crate::error::{NameError, QueryError};
 
 /// Resolves names to UIDs and UIDs to names. The caller of the crate implements it.
@@ -154,39 +156,107 @@ pub async fn uids_of_series(
     Ok((metric, tags.iter().map(pair).collect::<Result<_, QueryError>>()?))
 }
 
-/// Names by UID: the names of the UIDs of a result.
+/// UIDs whose names are looked up together; other tasks run in between.
+const CHUNK: usize = 4096;
+
+/// Memory of a name beside its text: the entry of the table, which is up to half empty, and the counters of its `Arc`.
+const NAME_BYTES: u64 = 112;
+
+/// Names by UID: the names of the UIDs of a result. A query holds their memory.
 #[derive(Debug)]
-pub(crate) struct Names(FxHashMap<(UidKind, Uid), Arc<str>>);
+pub(crate) struct Names {
+    names: FxHashMap<(UidKind, Uid), Arc<str>>,
+    _held: Held,
+}
 
 impl Names {
-    /// Resolves UIDs by kind, in the order of [`UidKind::ALL`], with one call for each kind. UIDs may occur
-    /// more than once.
+    /// Resolves UIDs by kind, in the order of [`UidKind::ALL`]. UIDs may occur more than once.
     pub(crate) async fn of_uids(
         needed: [Vec<Uid>; 3],
         directory: &dyn NameDirectory,
-        deadline: Option<Instant>,
+        context: &QueryContext,
     ) -> Result<Self, QueryError> {
         let mut names = FxHashMap::default();
+        let mut held = context.budget().hold(0)?;
         for (kind, mut uids) in UidKind::ALL.into_iter().zip(needed) {
             uids.sort_unstable();
             uids.dedup();
-            if uids.is_empty() {
-                continue;
-            }
-            let found = directory.names(kind, &uids, deadline).await?;
-            for (uid, name) in uids.into_iter().zip(found) {
-                let name = name.ok_or(QueryError::UidWithoutName { kind, uid })?;
-                names.insert((kind, uid), name);
+            for uids in uids.chunks(CHUNK) {
+                held.grow(uids.len() as u64 * NAME_BYTES)?;
+                let found = directory.names(kind, uids, context.deadline()).await?;
+                let mut bytes = 0;
+                for (uid, name) in uids.iter().zip(found) {
+                    let name = name.ok_or(QueryError::UidWithoutName { kind, uid: *uid })?;
+                    bytes += name.len() as u64;
+                    names.insert((kind, *uid), name);
+                }
+                held.grow(bytes)?;
+                tokio::task::consume_budget().await;
             }
         }
-        Ok(Self(names))
+        Ok(Self { names, _held: held })
     }
 
     /// The name of a UID that was resolved.
     pub(crate) fn name(&self, kind: UidKind, uid: Uid) -> Result<Arc<str>, QueryError> {
-        self.0
+        self.names
             .get(&(kind, uid))
             .map(Arc::clone)
             .ok_or(QueryError::UidWithoutName { kind, uid })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::budget::Budget;
+    use crate::context::limits::Limits;
+    use crate::context::resource::{Limit, Resource};
+
+    /// A directory in which each UID has the name `x…`.
+    #[derive(Debug)]
+    struct Alike;
+
+    #[async_trait]
+    impl NameDirectory for Alike {
+        async fn uids(
+            &self,
+            names: &[(UidKind, &str)],
+            _: Option<Instant>,
+        ) -> Result<Vec<Option<Uid>>, NameError> {
+            Ok(vec![None; names.len()])
+        }
+
+        async fn names(
+            &self,
+            _: UidKind,
+            uids: &[Uid],
+            _: Option<Instant>,
+        ) -> Result<Vec<Option<Arc<str>>>, NameError> {
+            assert!(uids.len() <= CHUNK, "other tasks run between look-ups");
+            Ok(uids.iter().map(|_| Some(Arc::from("x".repeat(100)))).collect())
+        }
+    }
+
+    fn uids(count: u64) -> [Vec<Uid>; 3] {
+        let width = oxtsdb_schema::UidWidth::DEFAULT;
+        let uids = (1..=count).map(|number| Uid::from_number(number, width).unwrap());
+        [Vec::new(), Vec::new(), uids.collect()]
+    }
+
+    #[tokio::test]
+    async fn memory_of_names_is_charged() {
+        let budget = Budget::of_limits(Limits {
+            memory: Limit::of_setting("--query-max-memory-mib", 4 << 20),
+            ..Limits::NONE
+        });
+        let context = QueryContext::unregistered(budget.clone());
+        let names = Names::of_uids(uids(10_000), &Alike, &context).await.unwrap();
+        assert_eq!(budget.usage().of(Resource::Memory), 10_000 * (NAME_BYTES + 100));
+        drop(names);
+        assert_eq!(budget.usage().of(Resource::Memory), 0);
+        let error = Names::of_uids(uids(20_000), &Alike, &context).await.unwrap_err();
+        assert!(matches!(error, QueryError::OverBudget { .. }), "{error}");
+        assert_eq!(budget.usage().of(Resource::Memory), 0);
     }
 }

@@ -72,18 +72,28 @@ pub(crate) fn group(
         let each = |one| SeriesGroup::new(vec![one], widths);
         return series.into_iter().map(each).collect();
     }
-    let mut groups: HashMap<Vec<u8>, Vec<SeriesPoints>, FxBuildHasher> = HashMap::default();
-    let mut key = Vec::new();
-    for one in series {
+    // The number of each series' group, by first occurrence: the groups are allocated in their size, since a million of
+    // them may have one series each.
+    let mut numbers: HashMap<Vec<u8>, usize, FxBuildHasher> = HashMap::default();
+    let (mut sizes, mut key) = (Vec::new(), Vec::new());
+    let mut number_of = |one: &SeriesPoints| {
         grouping.write_key(&one.tsuid, widths, &mut key);
-        groups.entry_ref(key.as_slice()).or_default().push(one);
+        let number = *numbers.entry_ref(key.as_slice()).or_insert(sizes.len());
+        match sizes.get_mut(number) {
+            Some(size) => *size += 1,
+            None => sizes.push(1),
+        }
+        number
+    };
+    let places: Vec<usize> = series.iter().map(&mut number_of).collect();
+    let mut groups: Vec<Vec<SeriesPoints>> = sizes.into_iter().map(Vec::with_capacity).collect();
+    for (one, place) in series.into_iter().zip(places) {
+        groups[place].push(one);
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    groups
-        .into_iter()
-        .map(|(_, series)| SeriesGroup::new(series, widths))
-        .collect()
+    let mut numbers: Vec<_> = numbers.into_iter().collect();
+    numbers.sort_unstable();
+    let of_number = |(_, number): (_, usize)| SeriesGroup::new(std::mem::take(&mut groups[number]), widths);
+    numbers.into_iter().map(of_number).collect()
 }
 
 /// Sorts series that ascend by TSUID in the order of their row keys.
@@ -114,10 +124,14 @@ impl SeriesGroup {
         }
         let one_value = |(tagk, tagv): &(TagkUid, Option<TagvUid>)| Some((*tagk, (*tagv)?));
         let several = values.iter().filter(|(_, tagv)| tagv.is_none());
+        let mut tags: Vec<_> = values.iter().filter_map(one_value).collect();
+        tags.shrink_to_fit();
+        let mut aggregate_tags: Vec<_> = several.map(|(tagk, _)| *tagk).collect();
+        aggregate_tags.shrink_to_fit();
         Self {
-            tags: values.iter().filter_map(one_value).collect(),
-            aggregate_tags: several.map(|(tagk, _)| *tagk).collect(),
             series,
+            tags,
+            aggregate_tags,
         }
     }
 }
@@ -203,6 +217,23 @@ mod tests {
         assert_eq!(sizes, [2, 1], "value 3 comes before value 9");
         assert_eq!(group(series(), &Grouping::Each, &layout).len(), 3);
         assert!(group(Vec::new(), &Grouping::ByTags(Arc::default()), &layout).is_empty());
+    }
+
+    /// A million groups may have one series each: spare capacity would be most of their memory.
+    #[test]
+    fn groups_have_no_spare_capacity() {
+        let series = vec![
+            series_of(&[(1, 9), (2, 1)]),
+            series_of(&[(1, 3), (2, 2)]),
+            series_of(&[(1, 3), (2, 4)]),
+        ];
+        let key = TagkUid::from_bytes(&[0, 0, 1]).unwrap();
+        let grouping = Grouping::ByTags([key].into());
+        for group in group(series, &grouping, &RowKeyLayout::default()) {
+            assert_eq!(group.series.capacity(), group.series.len());
+            assert_eq!(group.tags.capacity(), group.tags.len());
+            assert_eq!(group.aggregate_tags.capacity(), group.aggregate_tags.len());
+        }
     }
 
     #[test]

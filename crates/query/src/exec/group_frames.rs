@@ -98,18 +98,19 @@ impl GroupFrames {
     /// points until the last one.
     pub(crate) fn of(&self, task: &mut GroupTask) -> Result<Vec<Frame>, QueryError> {
         let number = self.first_group + task.index;
-        let mut frames = Vec::new();
         if !self.is_early {
-            if task.is_last() {
-                frames.push(Frame::Group(Group {
-                    is_whole: true,
-                    annotations: self.annotations_of(&task.group),
-                    points: std::mem::take(&mut task.points),
-                    ..self.head(task.index, &task.group)?
-                }));
+            if !task.is_last() {
+                return Ok(Vec::new());
             }
-            return Ok(frames);
+            let group = Group {
+                is_whole: true,
+                annotations: self.annotations_of(&task.group),
+                points: std::mem::take(&mut task.points),
+                ..self.head(task.index, &task.group)?
+            };
+            return Ok(vec![Frame::Group(group)]);
         }
+        let mut frames = Vec::new();
         if !task.points.is_empty() {
             let points = std::mem::take(&mut task.points);
             frames.push(Frame::More { number, points });

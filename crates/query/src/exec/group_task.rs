@@ -20,6 +20,9 @@ use crate::spec::{QuerySpec, SubQuery};
 /// threads cheap.
 const POINTS_PER_TASK: usize = 16_384;
 
+/// Most groups of a task: each has a frame until all of the task are encoded.
+const GROUPS_PER_TASK: usize = 1024;
+
 /// Up to so many steps are taken inline; it takes less than a millisecond. Where instants differ,
 /// each point is a step for every series of its group.
 const STEPS_INLINE: usize = 100_000;
@@ -214,22 +217,21 @@ impl AggregationContext {
     }
 }
 
-/// Cuts tasks into batches of about [`POINTS_PER_TASK`] points.
-pub(crate) fn batches(tasks: impl IntoIterator<Item = GroupTask>) -> Vec<Vec<GroupTask>> {
-    let mut batches: Vec<Vec<GroupTask>> = Vec::new();
-    let mut left = 0;
-    for task in tasks {
-        let points = task.group.point_count();
-        match batches.last_mut().filter(|_| left >= points) {
-            Some(batch) => batch.push(task),
-            None => {
-                batches.push(vec![task]);
-                left = POINTS_PER_TASK;
-            }
+/// Cuts tasks into batches of about [`POINTS_PER_TASK`] points, as they are taken.
+pub(crate) fn batches(tasks: Vec<GroupTask>) -> impl Iterator<Item = Vec<GroupTask>> {
+    let mut tasks = tasks.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut batch = vec![tasks.next()?];
+        let mut points = batch.first().map_or(0, |task| task.group.point_count());
+        let fits = |points: usize| points <= POINTS_PER_TASK;
+        while batch.len() < GROUPS_PER_TASK
+            && let Some(task) = tasks.next_if(|task| fits(points + task.group.point_count()))
+        {
+            points += task.group.point_count();
+            batch.push(task);
         }
-        left = left.saturating_sub(points);
-    }
-    batches
+        Some(batch)
+    })
 }
 
 /// Rejects infinite results, as OpenTSDB does.

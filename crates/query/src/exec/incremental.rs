@@ -43,8 +43,10 @@ use crate::exec::series_points::SeriesPoints;
 /// The groups of a sub-query, in the order of the result.
 #[derive(Debug)]
 pub(crate) struct IncrementalAggregator {
-    /// `None` while a group is being aggregated.
+    /// `None` while a group is being aggregated; empty once all are finished.
     groups: Vec<Option<GroupTask>>,
+    /// How many groups there are.
+    count: usize,
     early: Option<Early>,
 }
 
@@ -75,6 +77,7 @@ impl IncrementalAggregator {
         });
         let task = |(index, group)| Some(GroupTask::new(index, group));
         Self {
+            count: groups.len(),
             groups: groups.into_iter().enumerate().map(task).collect(),
             early,
         }
@@ -82,7 +85,7 @@ impl IncrementalAggregator {
 
     /// How many groups there are.
     pub(crate) const fn len(&self) -> usize {
-        self.groups.len()
+        self.count
     }
 
     /// The groups that are not being aggregated.
@@ -135,14 +138,17 @@ impl IncrementalAggregator {
 
     /// Takes out all groups, with the results that are left, once all points were added.
     pub(crate) fn finish(&mut self) -> Vec<GroupTask> {
-        let finished = self.groups.iter_mut().filter_map(Option::take);
-        finished.map(GroupTask::finished).collect()
+        // In place: there may be a million groups.
+        let groups = std::mem::take(&mut self.groups).into_iter();
+        groups.filter_map(|open| open.map(GroupTask::finished)).collect()
     }
 
-    /// Puts a group back after its task.
+    /// Puts a group back after its task, unless it is finished.
     pub(crate) fn put_back(&mut self, task: GroupTask) {
         let index = task.index;
-        self.groups[index] = Some(task);
+        if let Some(open) = self.groups.get_mut(index) {
+            *open = Some(task);
+        }
     }
 }
 

@@ -366,7 +366,7 @@ impl<'a> SubQueryExecution<'a> {
             query: self.index,
             first_group: output.groups,
             metric: self.plan.metric.clone(),
-            names: Names::of_uids(uids, &*storage.directory, self.context.deadline()).await?,
+            names: Names::of_uids(uids, &*storage.directory, self.context).await?,
             widths,
             range_ms: (self.query.start_ms, self.query.end_ms),
             quirks: self.query.quirks,

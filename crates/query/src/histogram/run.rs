@@ -184,7 +184,7 @@ impl<'a> HistogramExecution<'a> {
             query: self.index,
             first_group: output.groups,
             metric: self.plan.metric.clone(),
-            names: Names::of_uids(uids, &*storage.directory, self.context.deadline()).await?,
+            names: Names::of_uids(uids, &*storage.directory, self.context).await?,
             widths,
             range_ms: (query.start_ms, query.end_ms),
             quirks: query.quirks,

@@ -297,7 +297,7 @@ pub async fn names_of(
             needed[2].push(tagv.uid());
         }
     }
-    let names = Names::of_uids(needed, &*storage.directory, context.deadline()).await?;
+    let names = Names::of_uids(needed, &*storage.directory, context).await?;
     tsuids
         .iter()
         .map(|tsuid| {
