@@ -224,7 +224,7 @@ pub struct DeltaError {
 }
 
 /// An instant as people write it.
-fn date(timestamp_ms: i64) -> String {
+pub(crate) fn date(timestamp_ms: i64) -> String {
     let timestamp = jiff::Timestamp::from_millisecond(timestamp_ms);
     timestamp.map_or_else(|_| "no date".to_owned(), |timestamp| timestamp.to_string())
 }

@@ -29,6 +29,7 @@ mod time_unit;
 pub(crate) mod tracking;
 mod writer;
 
+pub(crate) use error::date;
 pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
 pub(crate) use histogram::NewHistogram;
 pub(crate) use ingest_counts::{IngestCounts, ProtocolCounts};
@@ -36,7 +37,7 @@ pub(crate) use point::PointRef;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub(crate) use rejections::{Caller, Example, RejectionKind};
 pub(crate) use resolve::{Resolution, Resolved};
-pub(crate) use time::{Precision, TimeOptions, TimeRules};
+pub(crate) use time::{Precision, TimeOptions, TimeRules, plausible_ms};
 pub use time_unit::TimeUnit;
 pub(crate) use writer::Batch;
 pub use writer::{IngestResources, Writer};

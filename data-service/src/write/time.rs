@@ -1,5 +1,6 @@
 //! Timestamps of messages: the accepted range and the stored resolution.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use oxtsdb_schema::Timestamp;
@@ -24,6 +25,13 @@ pub(crate) enum Precision {
     Milliseconds,
 }
 
+/// The instants that are plausible at `now`; others usually have a wrong unit.
+pub(crate) fn plausible_ms(now: SystemTime) -> RangeInclusive<i64> {
+    let latest = now.duration_since(UNIX_EPOCH).unwrap_or_default() + PLAUSIBLE_AHEAD;
+    let latest_ms = i64::try_from(latest.as_millis()).unwrap_or(LAST_MS);
+    EARLIEST_PLAUSIBLE_MS..=latest_ms.min(LAST_MS)
+}
+
 /// What a client declares about the timestamps of a request or a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeOptions {
@@ -39,9 +47,7 @@ impl TimeOptions {
         let (earliest_ms, latest_ms) = if self.allow_any_time {
             (1, LAST_MS)
         } else {
-            let latest = now.duration_since(UNIX_EPOCH).unwrap_or_default() + PLAUSIBLE_AHEAD;
-            let latest_ms = i64::try_from(latest.as_millis()).unwrap_or(LAST_MS);
-            (EARLIEST_PLAUSIBLE_MS, latest_ms.min(LAST_MS))
+            plausible_ms(now).into_inner()
         };
         TimeRules {
             unit: self.unit,

@@ -47,6 +47,14 @@ impl Query {
         })
     }
 
+    /// Accepts a range that ends before 2000 or begins more than 366 days ahead of the server's clock. Without, such a
+    /// range is rejected, because it usually means seconds in place of milliseconds.
+    #[must_use]
+    pub fn allow_any_time(mut self) -> Self {
+        self.0.allow_any_time = true;
+        self
+    }
+
     /// Adds a sub-query: the series of a metric, combined by an aggregator.
     /// [`AggregateFunction::None`](crate::AggregateFunction::None) returns each series by itself,
     /// [`Aggregator::percentile`](crate::Aggregator::percentile) a percentile.

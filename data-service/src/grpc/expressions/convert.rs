@@ -13,7 +13,7 @@ use oxtsdb_schema::DuplicatePolicy;
 use tonic::Status;
 
 use super::function;
-use crate::grpc::query::convert::{millis, range, sub_query};
+use crate::grpc::query::convert::{millis, plausible_range, sub_query};
 use crate::grpc::query::field_error::{count, missing, no_such};
 use oxtsdb_query::expression::Arithmetic;
 use oxtsdb_query::expression::fill::Fill;
@@ -72,7 +72,7 @@ pub(super) fn expressions_query(
     request: &QueryExpressionsRequest,
     now_ms: i64,
 ) -> Result<ExpressionsQuery, Status> {
-    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms)?;
+    let (start_ms, stop_ms) = plausible_range(request.range.as_ref(), request.allow_any_time, now_ms)?;
     if request.inputs.is_empty() || request.inputs.len() > MAX_INPUTS {
         return Err(count("inputs", request.inputs.len(), MAX_INPUTS));
     }

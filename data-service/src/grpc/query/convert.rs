@@ -1,7 +1,9 @@
 //! Requests as the domain's types. Each refusal names its field.
 
+use std::time::UNIX_EPOCH;
+
 use jiff::tz::TimeZone;
-use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::common::v1::{ErrorReason, TimeRange, time_range};
 use oxtsdb_proto::data::v1::downsample::Calendar;
 use oxtsdb_proto::data::v1::downsample::calendar::Unit;
 use oxtsdb_proto::data::v1::sub_query::{
@@ -12,13 +14,14 @@ use oxtsdb_proto::data::v1::{
     Downsample as DownsampleMessage, FillPolicy, QueryRequest, Rate, SubQuery as SubQueryMessage,
     TagFilter as TagFilterMessage, downsample,
 };
-use oxtsdb_proto::error::invalid_field;
+use oxtsdb_proto::error::{invalid_field, invalid_field_because};
 use oxtsdb_schema::DuplicatePolicy;
 use prost_types::Duration;
 use tonic::Status;
 
 use super::aggregator::aggregator;
 use super::field_error::{count, missing, no_such};
+use crate::write::{date, plausible_ms};
 use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
@@ -32,7 +35,7 @@ const MAX_TSUIDS: usize = 10_000;
 
 /// A query.
 pub(in crate::grpc) fn query(request: &QueryRequest, now_ms: i64) -> Result<QuerySpec, Status> {
-    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms)?;
+    let (start_ms, stop_ms) = plausible_range(request.range.as_ref(), request.allow_any_time, now_ms)?;
     if request.queries.is_empty() || request.queries.len() > MAX_QUERIES {
         return Err(count("queries", request.queries.len(), MAX_QUERIES));
     }
@@ -56,6 +59,36 @@ pub(in crate::grpc) fn query(request: &QueryRequest, now_ms: i64) -> Result<Quer
             Quirks::NONE
         },
     })
+}
+
+/// As [`range`], of field `range` of a query. A range without a plausible instant has no points, unless they were
+/// written with `allow_any_time`.
+pub(in crate::grpc) fn plausible_range(
+    message: Option<&TimeRange>,
+    allow_any_time: bool,
+    now_ms: i64,
+) -> Result<(i64, i64), Status> {
+    let (start_ms, stop_ms) = range("range", message, now_ms)?;
+    let now = UNIX_EPOCH + std::time::Duration::from_millis(now_ms.unsigned_abs());
+    let plausible = plausible_ms(now);
+    if allow_any_time || (stop_ms > *plausible.start() && start_ms <= *plausible.end()) {
+        return Ok((start_ms, stop_ms));
+    }
+    let (field, verb, at_ms) = if stop_ms <= *plausible.start() {
+        ("range.end_ms", "ends", stop_ms)
+    } else {
+        ("range.start_ms", "starts", start_ms)
+    };
+    let rule = format!(
+        "the range {verb} at {at_ms} ms, which is {}, expected 2000-01-01 to 366 days after the server's clock; times \
+         are in milliseconds; correct them, or set allow_any_time",
+        date(at_ms)
+    );
+    Err(invalid_field_because(
+        field,
+        ErrorReason::ImplausibleTimestamp,
+        rule,
+    ))
 }
 
 /// First instant inside and first instant outside; the second is the later.

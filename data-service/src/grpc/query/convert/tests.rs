@@ -3,9 +3,12 @@ use oxtsdb_proto::data::v1::downsample::Interval as IntervalMessage;
 use oxtsdb_proto::data::v1::percentile::Estimator;
 use oxtsdb_proto::data::v1::{AggregateFunction, Aggregator as AggregatorMessage, aggregator, rate};
 
+use tonic_types::StatusExt as _;
+
 use super::*;
 
 const NOW: i64 = 1_400_000_000_000;
+const T: i64 = 1_356_998_400_000;
 
 fn metric_query(metric: &str) -> SubQueryMessage {
     let source = MetricSource {
@@ -21,15 +24,17 @@ fn metric_query(metric: &str) -> SubQueryMessage {
 }
 
 fn request(queries: Vec<SubQueryMessage>) -> QueryRequest {
-    let start = Some(time_range::Start::StartMs(1000));
-    let range = TimeRange {
-        start,
-        end: Some(time_range::End::EndMs(2000)),
-    };
     QueryRequest {
-        range: Some(range),
+        range: Some(between(T, T + 1000)),
         queries,
         ..QueryRequest::default()
+    }
+}
+
+fn between(start_ms: i64, end_ms: i64) -> TimeRange {
+    TimeRange {
+        start: Some(time_range::Start::StartMs(start_ms)),
+        end: Some(time_range::End::EndMs(end_ms)),
     }
 }
 
@@ -55,7 +60,7 @@ fn with_filter(kind: FilterTypeMessage, pattern: &str, values: &[&str]) -> Query
 #[test]
 fn the_end_is_outside_of_the_range() {
     let spec = query(&request(vec![metric_query("m")]), NOW).unwrap();
-    assert_eq!((spec.start_ms, spec.end_ms), (1000, 1999));
+    assert_eq!((spec.start_ms, spec.end_ms), (T, T + 999));
     assert_eq!(
         (spec.duplicates, spec.quirks),
         (DuplicatePolicy::KeepNewest, Quirks::NONE)
@@ -85,6 +90,50 @@ fn ranges_may_be_relative_to_the_clock() {
 }
 
 #[test]
+fn rejects_ranges_without_a_plausible_instant_unless_any_time_is_allowed() {
+    let ranged = |start_ms, end_ms| QueryRequest {
+        range: Some(between(start_ms, end_ms)),
+        ..request(vec![metric_query("m")])
+    };
+    let ahead_ms = NOW + 366 * 24 * 3_600_000;
+    // 2000-01-01.
+    let earliest_ms = 946_684_800_000;
+    for (start_ms, end_ms) in [
+        (0, NOW),
+        (0, earliest_ms + 1),
+        (ahead_ms, ahead_ms + 1),
+        (T / 1000, NOW),
+    ] {
+        assert!(
+            query(&ranged(start_ms, end_ms), NOW).is_ok(),
+            "{start_ms} to {end_ms}"
+        );
+    }
+    for (start_ms, end_ms, field) in [
+        (T / 1000, T / 1000 + 3600, "range.end_ms"),
+        (0, T / 1000, "range.end_ms"),
+        (0, earliest_ms, "range.end_ms"),
+        (ahead_ms + 1, ahead_ms + 2, "range.start_ms"),
+        (T * 1000, T * 1000 + 1, "range.start_ms"),
+    ] {
+        let mut request = ranged(start_ms, end_ms);
+        let status = query(&request, NOW).unwrap_err();
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "IMPLAUSIBLE_TIMESTAMP");
+        let violations = &details.bad_request().unwrap().field_violations;
+        assert_eq!(violations[0].field, field);
+        assert!(status.message().contains("allow_any_time"), "{status}");
+        request.allow_any_time = true;
+        assert!(query(&request, NOW).is_ok(), "{start_ms} to {end_ms}");
+    }
+    assert_eq!(
+        message(&ranged(T / 1000, T / 1000 + 3600)),
+        "range.end_ms: the range ends at 1357002000 ms, which is 1970-01-16T16:56:42Z, expected 2000-01-01 to 366 days \
+         after the server's clock; times are in milliseconds; correct them, or set allow_any_time"
+    );
+}
+
+#[test]
 fn a_refusal_names_field_value_and_rule() {
     let check = |change: fn(&mut QueryRequest), expected: &str| {
         let mut request = request(vec![metric_query("m")]);
@@ -93,8 +142,8 @@ fn a_refusal_names_field_value_and_rule() {
     };
     check(|r| r.range = None, "range: is missing");
     check(
-        |r| r.range.as_mut().unwrap().end = Some(time_range::End::EndMs(1000)),
-        "range: ends at 1000 ms and starts at 1000 ms, the end must be after the start",
+        |r| r.range.as_mut().unwrap().end = Some(time_range::End::EndMs(T)),
+        "range: ends at 1356998400000 ms and starts at 1356998400000 ms, the end must be after the start",
     );
     check(
         |r| r.range.as_mut().unwrap().start = Some(time_range::Start::StartMs(-1)),
