@@ -33,8 +33,13 @@ const USAGES: [(&str, RollupUsage); 4] = [
 impl RollupUsage {
     /// Parses OpenTSDB's name in any case; any other text is the default.
     pub fn parse(text: &str) -> RollupUsage {
+        Self::named(text).unwrap_or(RollupUsage::NoFallback)
+    }
+
+    /// The usage with OpenTSDB's name, in any case.
+    pub fn named(text: &str) -> Option<RollupUsage> {
         let found = USAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
-        found.map_or(RollupUsage::NoFallback, |(_, usage)| *usage)
+        found.map(|(_, usage)| *usage)
     }
 
     /// OpenTSDB's name.

@@ -5,7 +5,7 @@ mod series;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::tz::TimeZone;
 use oxtsdb_client::proto::common::v1::{TimeRange, time_range};
@@ -14,7 +14,6 @@ use oxtsdb_client::proto::data::v1::{
     Annotation as AnnotationMessage, DeleteAnnotationRequest, ListAnnotationsRequest, PutAnnotationRequest,
 };
 use oxtsdb_client::{Annotation, DataClient, Timestamp};
-use oxtsdb_query::language::time::parse_time;
 
 use self::series::SeriesArgs;
 use crate::stdout::print;
@@ -291,9 +290,7 @@ fn json_part(annotations: &[Annotation], before: usize) -> String {
 
 /// A time in milliseconds.
 fn instant(text: &str, zone: &TimeZone) -> anyhow::Result<i64> {
-    parse_time(text, time_zone::now_ms()?, zone).with_context(|| {
-        format!("`{text}` is not a time, for example `1h-ago`, `2012/09/05-12:00:00` or `1346846400`")
-    })
+    time_zone::parse(text, time_zone::now_ms()?, zone)
 }
 
 /// From a time to another one, both inclusive; without the second to now.

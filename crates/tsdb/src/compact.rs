@@ -8,7 +8,6 @@ use indicatif::ProgressBar;
 use oxtsdb_client::proto::data::v1::compact_rows_response::{Finding, Problem};
 use oxtsdb_client::proto::data::v1::{CompactRowsRequest, CompactRowsResponse};
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
-use oxtsdb_query::language::time::parse_time;
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 use serde_json::{Value, json};
 
@@ -112,10 +111,9 @@ pub(crate) async fn run(args: CompactArgs) -> anyhow::Result<ExitCode> {
 
 fn request(args: &CompactArgs, now_ms: i64) -> anyhow::Result<CompactRowsRequest> {
     let zone = args.time_zone.zone()?;
-    let time = |flag: &str, text: &Option<String>| {
-        let parse =
-            |text: &String| parse_time(text, now_ms, &zone).with_context(|| format!("{flag} `{text}`"));
-        text.as_ref().map(parse).transpose()
+    let time = |flag: &'static str, text: &Option<String>| {
+        let parsed = text.as_deref().map(|text| time_zone::parse(text, now_ms, &zone));
+        parsed.transpose().context(flag)
     };
     let (start, end) = (time("--start", &args.start)?, time("--end", &args.end)?);
     let range = match (start, end) {
@@ -297,7 +295,7 @@ mod tests {
             "--end 10000 ms is not after --start 20000 ms"
         );
         assert!(error("--start-after xy").starts_with("--start-after `xy` is not a row key as hex"));
-        assert!(error("--start soon").starts_with("--start `soon`"));
+        assert!(error("--start soon").starts_with("--start: `soon`"));
         assert!(error("--min-age 4").contains("4 is not in 5.."));
     }
 

@@ -16,7 +16,6 @@ use oxtsdb_client::proto::data::v1::fsck_rows_response::{Event, Summary};
 use oxtsdb_client::proto::data::v1::{
     CheckedRow, DuplicateChoice, FsckRowsRequest, RowFindingSeverity, RowFindingType,
 };
-use oxtsdb_query::language::time::parse_time;
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
 use self::plan::PlanWriter;
@@ -200,9 +199,12 @@ fn range(args: &FsckArgs) -> anyhow::Result<Option<TimeRange>> {
         return Ok(None);
     }
     let (now_ms, zone) = (time_zone::now_ms()?, args.time_zone.zone()?);
-    let parse = |text: &str| parse_time(text, now_ms, &zone).with_context(|| format!("time `{text}`"));
-    let start_ms = args.start.as_deref().map(parse).transpose()?.unwrap_or(0);
-    let end_ms = args.end.as_deref().map(parse).transpose()?.unwrap_or(MAX_MILLIS);
+    let time = |flag: &'static str, text: &Option<String>| {
+        let parsed = text.as_deref().map(|text| time_zone::parse(text, now_ms, &zone));
+        parsed.transpose().context(flag)
+    };
+    let start_ms = time("--start", &args.start)?.unwrap_or(0);
+    let end_ms = time("--end", &args.end)?.unwrap_or(MAX_MILLIS);
     if end_ms < start_ms {
         bail!("end {end_ms} ms is before start {start_ms} ms");
     }

@@ -26,11 +26,13 @@ use result::{QueryOutput, Series};
 
 /// Query points, in OpenTSDB's query language
 ///
-/// Times: 1h-ago (ms s m h d w n y), now, 2012/09/05-12:00:00, 2012/09/05-12:00, 2012/09/05,
-/// seconds of at most 10 digits, or milliseconds. START and END are inclusive.
+/// Times: 1h-ago (ms s m h d w n y), now, 2012-09-05, '2012-09-05 12:00:00Z' and all of RFC 3339, 2012-09-05T12:00 (--utc,
+/// --timezone), OpenTSDB's 2012/09/05-12:00:00, 2012/09/05-12:00, 2012/09/05, seconds of at most 10 digits, or milliseconds.
+/// START and END are inclusive; a date is its midnight.
 ///
 /// An expression is AGGREGATOR[:DOWNSAMPLE][:rate[{counter,MAX,RESET}]][:explicit_tags]:METRIC
-/// [{TAGK=FILTER,...}[{...}]], for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. DOWNSAMPLE is
+/// [{TAGK=FILTER,...}[{...}]], and as part also pre-agg, rollup_raw, rollup_fallback, rollup_fallback_raw,
+/// percentiles[NUMBER,...] or show-histogram-buckets, for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. DOWNSAMPLE is
 /// INTERVAL-FUNCTION[-FILL] with FILL zero or nan; with a `c` after the unit intervals are those of the
 /// calendar: `1dc-sum`, `1nc-max-zero`. The tags in the first braces also group. FILTER is a value, `a|b`,
 /// a pattern with `*`, or TYPE(...).
@@ -156,13 +158,13 @@ async fn query_expressions(
     client: &DataClient,
     zone: &TimeZone,
 ) -> anyhow::Result<Vec<Series>> {
-    let (range, others) = request::range(&args.words, time_zone::now_ms()?, zone)?;
+    let (times, others) = request::times(&args.words, time_zone::now_ms()?, zone)?;
     ensure!(
         others.is_empty(),
         "`{}` is neither a time nor part of --expr; with --expr there are no other expressions",
         others.join(" ")
     );
-    let mut request = expression::request(&args.expr, range, zone)?;
+    let mut request = expression::request(&args.expr, times, zone)?;
     request.opentsdb_quirks = args.opentsdb_quirks;
     let outputs = request.outputs.clone();
     let result = async { client.query_expressions(request).await?.into_result().await };

@@ -8,7 +8,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::tz::TimeZone;
 use oxtsdb_client::proto::common::v1::{TimeRange, time_range};
 use oxtsdb_client::proto::data::v1::{BuildRollupsRequest, BuildRollupsResponse};
-use oxtsdb_query::language::time::parse_time;
 use serde_json::json;
 
 use crate::stdout::print;
@@ -102,18 +101,15 @@ pub(crate) async fn run(args: RollupArgs) -> anyhow::Result<ExitCode> {
 
 /// Reads `START [END] [METRIC]`.
 fn request(words: &[String], all: bool, now_ms: i64, zone: &TimeZone) -> anyhow::Result<BuildRollupsRequest> {
-    let time = |word: &String| parse_time(word, now_ms, zone);
+    let time = |what: &'static str, word: &String| time_zone::parse(word, now_ms, zone).context(what);
     let (start, rest) = words
         .split_first()
         .context("missing start time, for example `7d-ago`")?;
-    let start_ms = time(start).with_context(|| format!("start `{start}`"))?;
+    let start_ms = time("start", start)?;
     let (end_ms, rest) = match rest {
         // With two words left, the first must be a time; a single one is the metric, unless there is none.
-        [end, metric] => (
-            Some(time(end).with_context(|| format!("end `{end}`"))?),
-            std::slice::from_ref(metric),
-        ),
-        [end] if all => (Some(time(end).with_context(|| format!("end `{end}`"))?), &[][..]),
+        [end, metric] => (Some(time("end", end)?), std::slice::from_ref(metric)),
+        [end] if all => (Some(time("end", end)?), &[][..]),
         rest => (None, rest),
     };
     let metric = match (rest, all) {
@@ -208,8 +204,8 @@ mod tests {
             ("1d-ago", false, "missing a metric or --all"),
             ("1d-ago 1h-ago m", true, "too many words"),
             ("1h-ago 1d-ago m", false, "is not after start"),
-            ("m", true, "start `m`"),
-            ("1d-ago x m", false, "end `x`"),
+            ("m", true, "start: `m`"),
+            ("1d-ago x m", false, "end: `x`"),
         ] {
             let error = read(words, all).unwrap_err();
             assert!(

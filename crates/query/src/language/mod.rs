@@ -223,6 +223,30 @@ pub fn parse_metric_query(text: &str, zone: &TimeZone) -> Result<SubQuery, Langu
     Expression::of_metric(text)?.sub_query(zone)
 }
 
+/// The first part of a parameter `m` that OpenTSDB ignores, or takes for another one by its first letters: `avg-1m`,
+/// `rat`, `rates`. Its HTTP interface has to accept them; a person who mistypes a part gets other values than requested.
+pub fn unknown_part(text: &str) -> Option<&str> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [_, middle @ .., _] = parts.as_slice() else {
+        return None;
+    };
+    middle.iter().copied().find(|part| !is_known_part(part))
+}
+
+/// Whether a part is one of the grammar. Downsampling is parsed by [`Downsample`].
+fn is_known_part(part: &str) -> bool {
+    let lower = part.to_ascii_lowercase();
+    let options = |name: &str, open: char, close: char| {
+        let rest = lower.strip_prefix(name)?.strip_prefix(open)?;
+        Some(rest.strip_suffix(close)?.split(',').next()?.to_owned())
+    };
+    part.starts_with(|c: char| c.is_ascii_digit())
+        || ["rate", "explicit_tags", "pre-agg", "show-histogram-buckets"].contains(&lower.as_str())
+        || options("rate", '{', '}').is_some_and(|kind| ["counter", "dropcounter"].contains(&kind.as_str()))
+        || options("percentiles", '[', ']').is_some()
+        || RollupUsage::named(part).is_some()
+}
+
 /// Parses a parameter `tsuid`; calendars are those of `zone`.
 ///
 /// # Errors

@@ -43,6 +43,41 @@ fn accepts_parts_in_any_order_and_ignores_unknown_ones() {
 }
 
 #[test]
+fn parts_that_opentsdb_ignores_are_unknown() {
+    for part in [
+        "avg-1m",
+        "rat",
+        "rates",
+        "rate{gauge}",
+        "rate{counter",
+        "explicit_tag",
+        "explicit_tags_",
+        "pre-aggregate",
+        "rollup_",
+        "rollup_raws",
+        "all-sum",
+        "",
+    ] {
+        let text = format!("sum:1m-avg:{part}:m");
+        assert_eq!(unknown_part(&text), Some(part));
+    }
+    for text in [
+        "sum:m",
+        "sum:1m-avg:m{host=*}{dc=lga}",
+        "sum:RATE:m",
+        "sum:rate{counter}:m",
+        "sum:rate{dropcounter,100,7}:0all-sum-nan:m",
+        "sum:Explicit_Tags:m{host=a}",
+        "sum:rollup_raw:1h-sum:pre-agg:m",
+        "sum:percentiles[50,99.9]:show-histogram-buckets:m",
+        "rat",
+        "",
+    ] {
+        assert_eq!(unknown_part(text), None, "{text}");
+    }
+}
+
+#[test]
 fn first_braces_group_and_second_braces_filter() {
     assert_eq!(filters("sum:m"), Vec::<String>::new());
     assert_eq!(filters("sum:m{}"), Vec::<String>::new());

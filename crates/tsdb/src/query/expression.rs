@@ -3,13 +3,12 @@
 use anyhow::Context as _;
 use data_service::grpc::function_message;
 use jiff::tz::TimeZone;
-use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::data::v1::QueryExpressionsRequest;
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
 use oxtsdb_proto::data::v1::query_expressions_request::{Arithmetic, Expression, Input};
 use oxtsdb_query::expression::call::{Step, StepBody, parse, steps};
 
-use super::request::sub_query;
+use super::request::{Times, sub_query};
 
 /// The request of calls such as `scale(sum:m,2)`.
 ///
@@ -18,7 +17,7 @@ use super::request::sub_query;
 /// If a text is not a call, or contains an invalid sub-query.
 pub(super) fn request(
     texts: &[String],
-    range: TimeRange,
+    times: Times,
     zone: &TimeZone,
 ) -> anyhow::Result<QueryExpressionsRequest> {
     let mut queries = Vec::new();
@@ -35,7 +34,8 @@ pub(super) fn request(
         })
     });
     Ok(QueryExpressionsRequest {
-        range: Some(range),
+        range: Some(times.range),
+        allow_any_time: times.allow_any_time,
         inputs: inputs.collect::<anyhow::Result<_>>()?,
         expressions: steps.into_iter().map(expression).collect(),
         outputs,
@@ -68,7 +68,7 @@ mod tests {
 
     fn parsed(texts: &[&str]) -> anyhow::Result<QueryExpressionsRequest> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        request(&texts, TimeRange::default(), &TimeZone::UTC)
+        request(&texts, Times::default(), &TimeZone::UTC)
     }
 
     #[test]

@@ -7,12 +7,13 @@ use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::data::v1::sub_query::RollupUsage as Usage;
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 use oxtsdb_query::function::aggregator::{Estimate, Function};
-use oxtsdb_query::language::parse_metric_query;
-use oxtsdb_query::language::time::parse_time;
+use oxtsdb_query::language::{parse_metric_query, unknown_part};
 use oxtsdb_query::{
     Aggregator, CalendarUnit, Downsample, Fill, Interval, RateOptions, RollupUsage, Source, SubQuery,
     TagFilter,
 };
+
+use crate::time_zone;
 
 /// The request of `START [END] EXPRESSION...`.
 ///
@@ -20,35 +21,51 @@ use oxtsdb_query::{
 ///
 /// If a word is neither a time nor an expression, or is not supported by the contract.
 pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow::Result<pb::QueryRequest> {
-    let (range, expressions) = range(words, now_ms, zone)?;
+    let (times, expressions) = times(words, now_ms, zone)?;
     if expressions.is_empty() {
         bail!("missing expression, for example `sum:1m-avg:sys.cpu.nice{{host=*}}`");
     }
     let queries = expressions.iter().map(|text| sub_query(text, zone));
     Ok(pb::QueryRequest {
-        range: Some(range),
+        range: Some(times.range),
+        allow_any_time: times.allow_any_time,
         queries: queries.collect::<anyhow::Result<_>>()?,
         ..pb::QueryRequest::default()
     })
 }
 
-/// The range of `START [END]`, and the words after it; END is inclusive, as in OpenTSDB.
+/// `START [END]` as fields of a request.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    pub(super) range: TimeRange,
+    /// Both times have a form that says which instant is meant. Numbers may have another unit than the caller believes.
+    pub(super) allow_any_time: bool,
+}
+
+/// The times of `START [END]`, and the words after them; END is inclusive, as in OpenTSDB.
 ///
 /// # Errors
 ///
 /// If START is not a time, or END is not after it.
-pub(super) fn range<'w>(
+pub(super) fn times<'w>(
     words: &'w [String],
     now_ms: i64,
     zone: &TimeZone,
-) -> anyhow::Result<(TimeRange, &'w [String])> {
+) -> anyhow::Result<(Times, &'w [String])> {
     let [start, rest @ ..] = words else {
         bail!("missing start time, for example `1h-ago`")
     };
-    let start_ms = time("start", start, now_ms, zone)?;
-    // An expression begins with the name of an aggregator, so it is never a time.
-    let end_ms = rest.first().and_then(|text| parse_time(text, now_ms, zone).ok());
-    let expressions = if end_ms.is_some() { &rest[1..] } else { rest };
+    let start_ms = time_zone::parse(start, now_ms, zone).context("start")?;
+    // An expression begins with the name of an aggregator, so it is never a time, nor begins with a digit.
+    let end_ms = match rest.first() {
+        Some(text) => match time_zone::parse(text, now_ms, zone) {
+            Ok(end_ms) => Some(end_ms),
+            Err(error) if text.starts_with(|c: char| c.is_ascii_digit()) => return Err(error.context("end")),
+            Err(_) => None,
+        },
+        None => None,
+    };
+    let (times, expressions) = words.split_at(1 + usize::from(end_ms.is_some()));
     if let Some(end_ms) = end_ms.filter(|end_ms| *end_ms <= start_ms) {
         bail!("end {end_ms} ms is not after start {start_ms} ms");
     }
@@ -57,19 +74,23 @@ pub(super) fn range<'w>(
         // The contract's end is exclusive.
         end: end_ms.map(|end_ms| time_range::End::EndMs(end_ms.saturating_add(1))),
     };
-    Ok((range, expressions))
+    let times = Times {
+        range,
+        allow_any_time: !times.iter().any(|text| is_number(text)),
+    };
+    Ok((times, expressions))
 }
 
-/// A time in one of OpenTSDB's forms, in milliseconds.
-///
-/// # Errors
-///
-/// If it is not a time; `what` names it in the message.
-fn time(what: &str, text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<i64> {
-    parse_time(text, now_ms, zone).with_context(|| {
-        format!("{what} `{text}` is not a time, for example `1h-ago`, `2012/09/05-12:00:00` or `1346846400`")
-    })
+/// Whether a time is a number of seconds or milliseconds.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_suffix("ms").unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
+
+/// The parts of an expression between its aggregator and its metric.
+const PARTS: &str = "INTERVAL-FUNCTION[-FILL] as in `1m-avg`, rate, rate{counter|dropcounter[,MAX[,RESET]]}, \
+                     explicit_tags, pre-agg, rollup_raw, rollup_nofallback, rollup_fallback, rollup_fallback_raw, \
+                     percentiles[NUMBER,...] or show-histogram-buckets";
 
 /// A sub-query in the form of `m` of `/api/query`.
 ///
@@ -77,6 +98,9 @@ fn time(what: &str, text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<
 ///
 /// If it is not valid, or is not supported by the contract.
 pub(super) fn sub_query(text: &str, zone: &TimeZone) -> anyhow::Result<pb::SubQuery> {
+    if let Some(part) = unknown_part(text) {
+        bail!("expression `{text}`: unknown part `{part}`, expected {PARTS}");
+    }
     let query = parse_metric_query(text, zone).with_context(|| format!("expression `{text}`"))?;
     converted(query).with_context(|| format!("expression `{text}`"))
 }
@@ -100,7 +124,10 @@ fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
         aggregator: Some(aggregator(query.aggregator)?),
         downsample: query.downsample.map(downsample).transpose()?,
         rate: query.rate.map(rate).transpose()?,
-        histograms: None,
+        histograms: query.histogram.map(|results| pb::sub_query::HistogramResults {
+            percentiles: results.percentiles,
+            buckets: results.buckets,
+        }),
         rollup_usage: query.rollup.usage.map_or(Usage::Unspecified, rollup_usage).into(),
         pre_aggregate: query.rollup.pre_aggregate,
     })
@@ -247,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn parses_opentsdbs_times() {
+    fn parses_times() {
         let range = parsed(&["2012/09/05-12:00:00", "1346846400001", "sum:m"])
             .unwrap()
             .range
@@ -258,6 +285,8 @@ mod tests {
             Some(time_range::End::EndMs(1_346_846_400_002)),
             "the end is inclusive"
         );
+        let iso = parsed(&["2012-09-05 12:00:00Z", "2012-09-05T12:00:00.001Z", "sum:m"]);
+        assert_eq!(iso.unwrap().range, Some(range));
         let range = parsed(&["1h-ago", "sum:m"]).unwrap().range.unwrap();
         assert_eq!(range.start, Some(time_range::Start::StartMs(NOW - 3_600_000)));
         assert_eq!(range.end, None);
@@ -379,13 +408,43 @@ mod tests {
     }
 
     #[test]
+    fn results_of_histograms_are_requested() {
+        let request = parsed(&["1h-ago", "sum:percentiles[99.9,50]:show-histogram-buckets:m"]).unwrap();
+        let histograms = request.queries[0].histograms.as_ref().unwrap();
+        assert_eq!(
+            (histograms.percentiles.as_slice(), histograms.buckets),
+            (&[50.0, 99.9][..], true)
+        );
+        assert_eq!(parsed(&["1h-ago", "sum:m"]).unwrap().queries[0].histograms, None);
+    }
+
+    #[test]
+    fn rejects_unknown_parts() {
+        for (expression, part) in [("sum:avg-1m:m", "avg-1m"), ("sum:rat:m", "rat")] {
+            let expected = format!("expression `{expression}`: unknown part `{part}`, expected ");
+            assert!(error(&["1h-ago", expression]).starts_with(&expected));
+        }
+    }
+
+    #[test]
+    fn only_numbers_have_to_be_plausible_times() {
+        let allows = |words: &[&str]| parsed(words).unwrap().allow_any_time;
+        assert!(allows(&["1990-01-01", "1991/01/01", "sum:m"]));
+        assert!(!allows(&["1346846400", "1346850000", "sum:m"]));
+        assert!(!allows(&["1990-01-01", "1346846400", "sum:m"]));
+        assert!(!allows(&["1346846400123ms", "sum:m"]));
+    }
+
+    #[test]
     fn rejects_invalid_ranges_and_expressions() {
         assert_eq!(
             error(&["10", "5", "sum:m"]),
             "end 5000 ms is not after start 10000 ms"
         );
         assert!(error(&["1h-ago"]).starts_with("missing expression"));
-        assert!(error(&["yesterday", "sum:m"]).starts_with("start `yesterday` is not a time"));
+        assert!(error(&["yesterday", "sum:m"]).starts_with("start: `yesterday` is not a time"));
+        // A time with a blank that was not quoted.
+        assert!(error(&["2012-09-05", "12:00:00Z", "sum:m"]).starts_with("end: `12:00:00Z` is not a time"));
         assert_eq!(
             error(&["1h-ago", "total:m"]),
             "expression `total:m`: No such aggregation function: total"

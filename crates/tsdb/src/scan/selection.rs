@@ -6,10 +6,10 @@ use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
 use oxtsdb_query::TagFilter;
-use oxtsdb_query::language::time::parse_time;
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
 use crate::query;
+use crate::time_zone;
 
 /// Which rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) fn selection(
     let mut rest = words;
     while let [word, others @ ..] = rest
         && times.len() < 2
-        && let Ok(time_ms) = parse_time(word, now_ms, zone)
+        && let Ok(time_ms) = time_zone::parse(word, now_ms, zone)
     {
         times.push(time_ms);
         rest = others;
@@ -139,6 +139,8 @@ mod tests {
             (both.range, metric(&both)),
             (range(10_000, 20_001), ("sys.cpu", 0))
         );
+        let dates = select("2012-09-05 2012-09-05T12:00:00Z sys.cpu", None, &[], false).unwrap();
+        assert_eq!(dates.range, range(1_346_803_200_000, 1_346_846_400_001));
         let odd = select("10 20 host=a", Some("now"), &[], false).unwrap();
         assert_eq!(metric(&odd), ("now", 1));
     }
