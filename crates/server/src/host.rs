@@ -281,7 +281,7 @@ impl AdminListener {
             });
         };
         let listener = bind(address).and_then(|bound| Ok((bound.address(), bound.listen()?)));
-        let (address, listener) = listener.context("--admin-listen (`none`: no admin listener)")?;
+        let (address, listener) = listener.context("--admin-listen")?;
         Ok(Self {
             address: Some(address),
             task: Some(tokio::spawn(admin::serve(listener, admin))),

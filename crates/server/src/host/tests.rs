@@ -75,6 +75,24 @@ async fn port_in_use_ends_the_start_before_services_are_assembled() {
 }
 
 #[tokio::test]
+async fn admin_port_in_use_is_named_with_its_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let (args, part) = (args(folder.path()), part());
+    let taken = StdListener::bind(ANY).unwrap();
+    let address = taken.local_addr().unwrap();
+    let program = Program {
+        admin: AdminListen::At(address),
+        ..program(&args, &part, [listener(ANY)])
+    };
+    let started = program.run(async |_, _| panic!("assembled")).await;
+    let error = format!("{:#}", started.unwrap_err());
+    assert!(
+        error.starts_with(&format!("--admin-listen: listen on {address}: ")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn closes_stores_when_assembly_fails() {
     let folder = tempfile::tempdir().unwrap();
     let (args, part) = (args(folder.path()), part());
