@@ -155,6 +155,7 @@ impl GrpcServer {
         let server = Arc::new(connection::Server::new(
             routes.routes(),
             MessageLimits::new(services),
+            &names,
             options,
             shutdown.clone(),
         ));

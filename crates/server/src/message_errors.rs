@@ -1,9 +1,12 @@
-//! Rich errors for messages that tonic rejects.
+//! Rich errors for messages and calls that tonic rejects.
 //!
 //! tonic rejects a message above the size limit with OUT_OF_RANGE and a text, and one with a malformed frame
 //! with INTERNAL, as if the server had failed. [`MessageErrors`] replaces both by errors with a reason, for
 //! calls that never reached their handler. Handlers of streams receive tonic's error from the stream and
-//! convert it with [`message_error`].
+//! convert it with [`message_error`]. A call that no service of the listener has is UNIMPLEMENTED without a message;
+//! [`MessageErrors`] says which listener serves it.
+
+use std::sync::Arc;
 
 use http::Request;
 use oxtsdb_proto::common::v1::ErrorReason;
@@ -72,9 +75,28 @@ fn too_large(message: String, metadata: &[(&str, &str)]) -> Status {
     error::status(Code::ResourceExhausted, reason, message, metadata)
 }
 
-/// Applies [`message_error`] to calls whose message never reached a handler.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MessageErrors;
+/// The error of a call that the listener does not serve. `path` is that of the request.
+fn unserved(path: &str, services: &[&str]) -> Status {
+    let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
+    let flag = [("oxtsdb.data.", "--data-listen"), ("oxtsdb.uid.", "--uid-listen")];
+    let flag = flag.iter().find(|(package, _)| service.starts_with(package));
+    let message = match flag {
+        _ if services.contains(&service) => format!("service `{service}` has no method `{method}`"),
+        Some((_, flag)) => {
+            format!("this listener does not serve `{service}`, which is served at the address of {flag}")
+        }
+        None => format!("this listener serves no `{service}`"),
+    };
+    Status::unimplemented(message)
+}
+
+/// Applies [`message_error`] to calls whose message never reached a handler, and describes calls that no service of
+/// the listener has.
+#[derive(Clone, Debug)]
+pub(crate) struct MessageErrors {
+    /// The services of the listener.
+    pub(crate) services: Arc<[&'static str]>,
+}
 
 impl Middleware for MessageErrors {
     fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
@@ -83,6 +105,7 @@ impl Middleware for MessageErrors {
         S::Future: Send + 'static,
         S::Error: Send,
     {
+        let (path, services) = (request.uri().path().to_owned(), Arc::clone(&self.services));
         let response = inner.call(request);
         Box::pin(async move {
             let response = response.await?;
@@ -91,6 +114,9 @@ impl Middleware for MessageErrors {
                 return Ok(response);
             }
             Ok(match Status::from_header_map(response.headers()) {
+                Some(status) if status.code() == Code::Unimplemented && status.message().is_empty() => {
+                    unserved(&path, &services).into_http()
+                }
                 Some(status) if status.code() != Code::Ok && status.details().is_empty() => {
                     message_error(status).into_http()
                 }
@@ -104,6 +130,8 @@ impl Middleware for MessageErrors {
 mod tests {
     use std::time::Duration;
 
+    use oxtsdb_proto::data::v1::WriteRequest;
+    use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
     use oxtsdb_proto::error::reason_of;
     use tokio::net::TcpListener;
     use tonic::transport::Endpoint;
@@ -142,6 +170,30 @@ mod tests {
         );
     }
 
+    #[test]
+    fn unserved_calls_name_the_listener_that_serves_them() {
+        let data = "oxtsdb.data.v1.DataService";
+        for (path, expected) in [
+            (
+                "/oxtsdb.uid.v1.UidService/LookupUids",
+                "this listener does not serve `oxtsdb.uid.v1.UidService`, which is served at the address of --uid-listen",
+            ),
+            (
+                "/oxtsdb.data.v1.DataAdminService/Fsck",
+                "this listener does not serve `oxtsdb.data.v1.DataAdminService`, which is served at the address of \
+                 --data-listen",
+            ),
+            (
+                "/oxtsdb.data.v1.DataService/Wrote",
+                "service `oxtsdb.data.v1.DataService` has no method `Wrote`",
+            ),
+            ("/x.Y/Z", "this listener serves no `x.Y`"),
+            ("/", "this listener serves no ``"),
+        ] {
+            assert_eq!(unserved(path, &[data]).message(), expected);
+        }
+    }
+
     #[tokio::test]
     async fn oversized_messages_report_size_and_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -172,6 +224,10 @@ mod tests {
         }
         let known = client.check(HealthCheckRequest::default()).await;
         assert!(known.is_ok(), "other calls are unaffected: {known:?}");
+        let elsewhere = DataServiceClient::new(endpoint.connect().await.unwrap());
+        let status = { elsewhere }.write(WriteRequest::default()).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert!(status.message().contains("--data-listen"), "{status:?}");
         let unknown = client
             .check(HealthCheckRequest {
                 service: "unknown".to_owned(),

@@ -55,6 +55,7 @@ impl Server {
     pub(super) fn new(
         routes: Routes,
         limits: MessageLimits,
+        services: &[&'static str],
         options: GrpcOptions,
         shutdown: Shutdown,
     ) -> Self {
@@ -67,7 +68,9 @@ impl Server {
             .layer(MiddlewareLayer(DeadlineMiddleware {
                 default: options.default_deadline,
             }))
-            .layer(MiddlewareLayer(MessageErrors))
+            .layer(MiddlewareLayer(MessageErrors {
+                services: services.into(),
+            }))
             .layer(MiddlewareLayer(RequestMemory {
                 account: options.memory,
                 limits,
