@@ -10,7 +10,7 @@ use crate::target::DataTarget;
 /// List the running queries of a data service, or cancel some
 ///
 /// Prints a line for each query, the oldest first: its number, how long it has been running, what it has
-/// read, the memory it holds, and its sub-queries. Exit status: 0 done; 1 if there is no such query.
+/// read, the memory it holds, and its sub-queries; standard error says so if there is none. Exit status: 0 done; 1 if there is no such query.
 #[derive(Debug, Args)]
 pub(crate) struct QueriesArgs {
     #[command(flatten)]
@@ -33,6 +33,9 @@ pub(crate) async fn run(args: QueriesArgs) -> anyhow::Result<ExitCode> {
         let queries = queries.map_err(|error| server.error("queries", &error))?;
         for query in &queries {
             println!("{}", line(query));
+        }
+        if queries.is_empty() {
+            eprintln!("no query is running");
         }
         return Ok(ExitCode::SUCCESS);
     }
