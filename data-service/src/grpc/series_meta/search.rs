@@ -25,6 +25,14 @@ use crate::grpc::status::overloaded;
 use crate::lookup::{decode_token, encode_token};
 use crate::text_search::{self, BATCH, MAX_WINDOW, Record, SearchError, SearchQuery};
 
+/// Why a server without an index rejects a search.
+const DISABLED: &str = if text_search::IS_BUILT {
+    "text search is disabled; start the server with --text-search"
+} else {
+    "text search is disabled: this build of the server has none; build it with `--features text-search`, and start it \
+     with --text-search"
+};
+
 /// Results of a page if the request does not say.
 const PAGE_SIZE: usize = 25;
 
@@ -68,7 +76,7 @@ pub(super) async fn search_metadata(
         return Err(status(
             Code::FailedPrecondition,
             ErrorReason::FeatureDisabled,
-            "text search is disabled; start the server with --text-search",
+            DISABLED,
             &[("setting", "--text-search")],
         ));
     };
