@@ -9,11 +9,9 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version of OpenTSDB that HTTP and telnet behave like.
 pub(crate) const OPENTSDB_VERSION: &str = "2.4.1";
 
-/// The revision that was built, if the build sets it: `OXTSDB_REVISION=$(git rev-parse HEAD)`.
-pub(crate) const REVISION: &str = match option_env!("OXTSDB_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
-};
+/// The revision that was built: that of the checkout in a release build, or the one that the build sets,
+/// `OXTSDB_REVISION=$(git rev-parse HEAD)`.
+pub(crate) const REVISION: Option<&str> = option_env!("OXTSDB_REVISION");
 
 /// When it was built, if the build sets it: `OXTSDB_BUILD_TIME=$(date -u +%FT%TZ)`.
 const BUILD_TIME: &str = match option_env!("OXTSDB_BUILD_TIME") {
@@ -23,9 +21,13 @@ const BUILD_TIME: &str = match option_env!("OXTSDB_BUILD_TIME") {
 
 /// The two lines of OpenTSDB's `version`.
 pub(crate) fn version_text() -> String {
-    format!(
-        "oxtsdb {VERSION} (OpenTSDB {OPENTSDB_VERSION}) built at revision {REVISION}\nBuilt on {BUILD_TIME}\n"
-    )
+    version_lines(REVISION)
+}
+
+fn version_lines(revision: Option<&str>) -> String {
+    let built_at = revision.map(|revision| format!(" built at revision {revision}"));
+    let built_at = built_at.unwrap_or_default();
+    format!("oxtsdb {VERSION} (OpenTSDB {OPENTSDB_VERSION}){built_at}\nBuilt on {BUILD_TIME}\n")
 }
 
 /// When the process first called this, in milliseconds since the epoch, and the time since then. A server calls it
@@ -53,4 +55,21 @@ pub(crate) fn host() -> &'static str {
             name
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_names_no_unknown_revision() {
+        let first = |revision| version_lines(revision).lines().next().map(str::to_owned).unwrap();
+        let program = format!("oxtsdb {VERSION} (OpenTSDB {OPENTSDB_VERSION})");
+        assert_eq!(first(None), program);
+        assert_eq!(
+            first(Some("abc123")),
+            format!("{program} built at revision abc123")
+        );
+        assert_eq!(version_lines(None).lines().count(), 2);
+    }
 }

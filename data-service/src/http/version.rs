@@ -14,14 +14,15 @@ use crate::http::reply::Reply;
 /// GET and POST.
 pub(crate) async fn version(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let mut body = Vec::new();
+    let revision = REVISION.unwrap_or_default();
     json::write_map(
         &mut body,
         [
-            ("short_revision", REVISION.get(..7).unwrap_or(REVISION)),
+            ("short_revision", revision.get(..7).unwrap_or(revision)),
             ("repo", "oxtsdb"),
             ("host", host()),
             ("version", OPENTSDB_VERSION),
-            ("full_revision", REVISION),
+            ("full_revision", revision),
             ("repo_status", ""),
             ("user", ""),
             ("branch", ""),
