@@ -60,6 +60,11 @@ mod uid;
 mod uid_set;
 mod write;
 
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use annotation::{Annotation, AnnotationPage};
 pub use builder::ClientBuilder;
 pub use data::DataClient;
