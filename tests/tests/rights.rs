@@ -4,11 +4,14 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use anyhow::ensure;
-use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::{AggregateFunction, ListQueriesRequest, QueryRequest, WriteResponse};
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, UidKind, series_key};
+use oxtsdb_proto::data::v1::query_last_request::{Target, target};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, ListQueriesRequest, QueryLastRequest, QueryRequest, WriteResponse, time_series,
+};
 use oxtsdb_proto::error::reason_of;
-use oxtsdb_proto::uid::v1::GetUidLayoutRequest;
+use oxtsdb_proto::uid::v1::{DeleteUidRequest, GetUidLayoutRequest};
 use oxtsdb_tests::read_back::{always, sub_query};
 use oxtsdb_tests::sample::{ColumnsBuilder, Sample};
 use oxtsdb_tests::tokens::{Signer, jwks, now, replace};
@@ -311,6 +314,100 @@ async fn callers_have_the_rights_of_their_rules() -> anyhow::Result<()> {
         ensure!(log.contains(text), "{text} is not in the log: {log}");
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn rights_on_some_metrics_grant_nothing_that_belongs_to_none() -> anyhow::Result<()> {
+    let guarded = Guarded::start().await?;
+    let (collector, grafana, olga) = (
+        guarded.token("collector"),
+        guarded.token("grafana"),
+        guarded.token("olga"),
+    );
+    let written = guarded.write(&olga, &["sys.a", "app.a"]).await?;
+    ensure!(written.written == 2, "{written:?}");
+    let header = format!("Bearer {olga}");
+    let annotation = json!({"startTime": T / 1000, "description": "secret"}).to_string();
+    let headers = [("Authorization", header.as_str())];
+    let http = guarded.tsdb.http();
+    let response = http
+        .post_bytes("/api/annotation", &headers, annotation.into_bytes())
+        .await?;
+    ensure!(response.status == 200, "{response:?}");
+    let delete = DeleteUidRequest {
+        kind: UidKind::Metric.into(),
+        name: "app.a".to_owned(),
+        ..DeleteUidRequest::default()
+    };
+    guarded.tsdb.uids().delete_uid(with_token(&olga, delete)).await?;
+
+    // A metric without a name, and one that never had one.
+    for metric in [2, 9] {
+        let tsuid = [0, 0, metric, 0, 0, 1, 0, 0, 1];
+        let text = format!("may not read the metric with UID 00000{metric}");
+        until("the name is forgotten", || async {
+            let series = SeriesKey {
+                key: Some(series_key::Key::Tsuid(tsuid.to_vec().into())),
+            };
+            let request = QueryLastRequest {
+                targets: vec![Target {
+                    target: Some(target::Target::Series(series)),
+                }],
+                ..QueryLastRequest::default()
+            };
+            let request = with_token(&grafana, request);
+            let refused = async {
+                let mut points = guarded.tsdb.data().query_last(request).await?.into_inner();
+                while let Some(message) = points.message().await? {
+                    if let Some(error) = message.errors.first().and_then(|error| error.error.as_ref()) {
+                        return Err(Status::permission_denied(error.message.clone()));
+                    }
+                    return Ok(format!("{message:?}"));
+                }
+                Ok::<_, Status>("nothing".to_owned())
+            };
+            let status = refused.await;
+            let status = status.err().context("the last point was returned")?;
+            ensure!(status.code() == Code::PermissionDenied, "{status:?}");
+            ensure!(status.message().contains(&text), "{status:?}");
+            Ok(())
+        })
+        .await?;
+        let mut request = write_request(&[sample("sys.a")]);
+        request.series[0].series = Some(time_series::Series::Tsuid(tsuid.to_vec().into()));
+        let response = guarded.tsdb.data().write(with_token(&collector, request)).await?;
+        let response = response.into_inner();
+        let error = response.failures.context("nothing failed")?.errors.remove(0);
+        let error = error.error.context("no error")?;
+        ensure!(error.code == i32::from(Code::PermissionDenied), "{error:?}");
+        let text = format!("may not write the metric with UID 00000{metric}");
+        ensure!(error.message.contains(&text), "{error:?}");
+    }
+
+    let request = |include_global_annotations| QueryRequest {
+        range: Some(always()),
+        queries: vec![sub_query("sys.a", AggregateFunction::None)],
+        include_global_annotations,
+        ..QueryRequest::default()
+    };
+    let query = async |token: &str, annotations: bool| {
+        let request = with_token(token, request(annotations));
+        let mut frames = guarded.tsdb.data().query(request).await?.into_inner();
+        let mut text = String::new();
+        while let Some(frame) = frames.message().await? {
+            text.push_str(&format!("{frame:?}"));
+        }
+        Ok::<_, Status>(text)
+    };
+    ensure!(query(&olga, true).await?.contains("secret"));
+    ensure!(!query(&grafana, false).await?.contains("secret"));
+    let status = query(&grafana, true).await.unwrap_err();
+    is(
+        &status,
+        Code::PermissionDenied,
+        ErrorReason::AccessDenied,
+        "not global annotations",
+    )
 }
 
 #[tokio::test]

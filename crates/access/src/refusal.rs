@@ -43,6 +43,22 @@ pub enum Refusal {
         /// The metric.
         metric: String,
     },
+    /// The metric of a TSUID. Its name is not shown, nor whether it has one: callers may guess TSUIDs.
+    #[error("`{identity}` may not {action} the metric with UID {uid}")]
+    MetricUid {
+        /// The caller.
+        identity: String,
+        /// The right.
+        action: Action,
+        /// The UID of the metric.
+        uid: String,
+    },
+    /// Global annotations belong to no metric, so that rules with `metrics` do not grant them.
+    #[error("`{identity}` may read some metrics only, not global annotations")]
+    GlobalAnnotations {
+        /// The caller.
+        identity: String,
+    },
     /// The server does not serve the operation in its mode.
     #[error("the server is {} (--mode {mode}), `{operation}` is not served", mode.adjective())]
     Mode {
@@ -59,57 +75,52 @@ pub enum Refusal {
 impl Refusal {
     /// The status of a call.
     pub fn to_status(&self) -> Status {
-        let message = self.to_string();
+        let (code, reason) = match self {
+            Self::InvalidCredentials(_) | Self::NoCredentials { .. } => {
+                (Code::Unauthenticated, ErrorReason::InvalidCredentials)
+            }
+            Self::NotGranted { .. }
+            | Self::Metric { .. }
+            | Self::MetricUid { .. }
+            | Self::GlobalAnnotations { .. }
+            | Self::Telnet(_) => (Code::PermissionDenied, ErrorReason::AccessDenied),
+            Self::Mode { .. } => (Code::FailedPrecondition, ErrorReason::FeatureDisabled),
+        };
+        status(code, reason, self.to_string(), &self.metadata())
+    }
+
+    /// The metadata of its error details.
+    pub fn metadata(&self) -> Vec<(&'static str, &str)> {
         match self {
-            Self::InvalidCredentials(_) | Self::NoCredentials { .. } => status(
-                Code::Unauthenticated,
-                ErrorReason::InvalidCredentials,
-                message,
-                &[],
-            ),
+            Self::InvalidCredentials(_) | Self::NoCredentials { .. } => Vec::new(),
             Self::NotGranted {
                 identity,
                 action,
                 operation,
-            } => {
-                let metadata = [
-                    ("identity", identity.as_str()),
-                    ("right", action.as_str()),
-                    ("operation", operation),
-                ];
-                status(
-                    Code::PermissionDenied,
-                    ErrorReason::AccessDenied,
-                    message,
-                    &metadata,
-                )
-            }
+            } => vec![
+                ("identity", identity),
+                ("right", action.as_str()),
+                ("operation", operation),
+            ],
             Self::Metric {
                 identity,
                 action,
                 metric,
-            } => status(
-                Code::PermissionDenied,
-                ErrorReason::AccessDenied,
-                message,
-                &[
-                    ("identity", identity.as_str()),
-                    ("right", action.as_str()),
-                    ("metric", metric),
-                ],
-            ),
-            Self::Mode { .. } => status(
-                Code::FailedPrecondition,
-                ErrorReason::FeatureDisabled,
-                message,
-                &[("setting", "--mode")],
-            ),
-            Self::Telnet(_) => status(
-                Code::PermissionDenied,
-                ErrorReason::AccessDenied,
-                message,
-                &[("setting", "--access-policy")],
-            ),
+            } => vec![
+                ("identity", identity),
+                ("right", action.as_str()),
+                ("metric", metric),
+            ],
+            Self::MetricUid {
+                identity,
+                action,
+                uid,
+            } => vec![("identity", identity), ("right", action.as_str()), ("uid", uid)],
+            Self::GlobalAnnotations { identity } => {
+                vec![("identity", identity), ("right", Action::Read.as_str())]
+            }
+            Self::Mode { .. } => vec![("setting", "--mode")],
+            Self::Telnet(_) => vec![("setting", "--access-policy")],
         }
     }
 
@@ -124,7 +135,7 @@ impl Refusal {
 pub struct RefusalCounts {
     /// Without credentials, or with invalid ones.
     pub unauthenticated: AtomicU64,
-    /// Requests that no rule grants, telnet connections included.
+    /// Requests that no rule grants, telnet connections and global annotations included.
     pub not_granted: AtomicU64,
     /// Metrics that no rule grants: one for each series of a write, one for each query.
     pub metrics: AtomicU64,
@@ -136,8 +147,10 @@ impl RefusalCounts {
     pub(crate) fn count(&self, refusal: &Refusal) {
         let counter = match refusal {
             Refusal::InvalidCredentials(_) | Refusal::NoCredentials { .. } => &self.unauthenticated,
-            Refusal::NotGranted { .. } | Refusal::Telnet(_) => &self.not_granted,
-            Refusal::Metric { .. } => &self.metrics,
+            Refusal::NotGranted { .. } | Refusal::GlobalAnnotations { .. } | Refusal::Telnet(_) => {
+                &self.not_granted
+            }
+            Refusal::Metric { .. } | Refusal::MetricUid { .. } => &self.metrics,
             Refusal::Mode { .. } => &self.mode,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! The metrics of one request, where rules grant only some.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,37 +50,48 @@ impl MetricScope {
         self.0.prefixes.cover(metric)
     }
 
-    /// Checks the metric of a UID, which the request names by that alone: the refusal repeats the UID, and not the name.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal::Metric`].
-    pub fn check_uid(&self, uid: impl std::fmt::Display, metric: &str) -> Result<(), Refusal> {
-        match self.covers(metric) {
-            true => Ok(()),
-            false => Err(self.refuse(format!("UID {uid}"))),
-        }
-    }
-
     /// Checks a metric. Of several refused metrics of a request the first is logged, and later their number.
     ///
     /// # Errors
     ///
     /// [`Refusal::Metric`].
     pub fn check(&self, metric: &str) -> Result<(), Refusal> {
-        match self.covers(metric) {
-            true => Ok(()),
-            false => Err(self.refuse(shown(metric))),
+        if self.covers(metric) {
+            return Ok(());
         }
+        Err(self.refuse(Refusal::Metric {
+            identity: self.0.identity.clone(),
+            action: self.0.action,
+            metric: shown(metric),
+        }))
     }
 
-    fn refuse(&self, metric: String) -> Refusal {
+    /// Checks the metric of a TSUID by the name of its UID; `None`: it has none, and is refused. Logged as by
+    /// [`MetricScope::check`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::MetricUid`].
+    pub fn check_uid(&self, uid: impl fmt::Display, metric: Option<&str>) -> Result<(), Refusal> {
+        if metric.is_some_and(|metric| self.covers(metric)) {
+            return Ok(());
+        }
+        Err(self.refuse(Refusal::MetricUid {
+            identity: self.0.identity.clone(),
+            action: self.0.action,
+            uid: uid.to_string(),
+        }))
+    }
+
+    /// Refuses global annotations, which belong to no metric. Logged as by [`MetricScope::check`].
+    pub fn refuse_global_annotations(&self) -> Refusal {
+        self.refuse(Refusal::GlobalAnnotations {
+            identity: self.0.identity.clone(),
+        })
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Refusal {
         let inner = &*self.0;
-        let refusal = Refusal::Metric {
-            identity: inner.identity.clone(),
-            action: inner.action,
-            metric,
-        };
         inner.counts.count(&refusal);
         if inner.refused.fetch_add(1, Ordering::Relaxed) == 0 {
             warn!(

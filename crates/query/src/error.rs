@@ -154,11 +154,11 @@ pub enum NameError {
         /// The difference.
         detail: String,
     },
-    /// The caller of the query has no right to read this metric.
+    /// The caller of the query has no right to read a metric.
     #[error("{detail}")]
     Refused {
-        /// The metric.
-        metric: String,
+        /// The metric: `metric` and its name, or `uid` and its UID.
+        metric: (&'static str, String),
         /// Who may not read it.
         detail: String,
     },

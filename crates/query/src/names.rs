@@ -47,8 +47,9 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Whether some metrics are refused ([`NameError::Refused`]). If so, the metrics of TSUIDs are resolved before
-    /// their points are read, also where the result has no names.
+    /// Whether some metrics are refused ([`NameError::Refused`]), also all UIDs of metrics that have no name. If so,
+    /// the metrics of TSUIDs are resolved before their points are read, also where the result has no names, and
+    /// queries return no global annotations.
     fn refuses_metrics(&self) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use oxtsdb_access::Access;
+use oxtsdb_access::{Access, MetricScope};
 use oxtsdb_server::Shutdown;
 use tonic::Extensions;
 
@@ -43,10 +43,7 @@ impl DataServiceHandler {
 
     /// This handler as the caller of a request may use it: limited to the metrics that its rights name.
     pub(super) fn of_caller(&self, extensions: &Extensions) -> Cow<'_, Self> {
-        match extensions
-            .get::<Access>()
-            .and_then(|access| access.metrics.as_ref())
-        {
+        match scope_of(extensions) {
             None => Cow::Borrowed(self),
             Some(scope) => Cow::Owned(Self {
                 writer: self.writer.limited_to(scope),
@@ -80,4 +77,10 @@ impl DataServiceHandler {
             ttl: self.settings.naming.cache_ttl(),
         }
     }
+}
+
+/// The metrics that the rights of a request's caller name; `None`: all of them.
+pub(super) fn scope_of(extensions: &Extensions) -> Option<&MetricScope> {
+    let access = extensions.get::<Access>()?;
+    access.metrics.as_ref()
 }

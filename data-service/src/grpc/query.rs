@@ -12,6 +12,7 @@ use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, stat
 use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
+use super::handler::scope_of;
 use super::results::{context_of, response, result_stream};
 use super::status::{kind_name, of_store, overloaded};
 use oxtsdb_query::Delivery;
@@ -24,6 +25,11 @@ pub(super) async fn query(
     engine: &Engine,
     request: Request<QueryRequest>,
 ) -> Result<Response<BoxStream<'static, Result<QueryResponse, Status>>>, Status> {
+    if request.get_ref().include_global_annotations
+        && let Some(scope) = scope_of(request.extensions())
+    {
+        return Err(scope.refuse_global_annotations().to_status());
+    }
     let context = context_of(&request);
     let request = request.into_inner();
     let query = convert::query(&request, now_ms())?;
@@ -206,7 +212,8 @@ fn of_names(error: &NameError) -> Status {
     let (code, reason) = match error {
         NameError::Refused { metric, detail } => {
             let (code, reason) = (Code::PermissionDenied, ErrorReason::AccessDenied);
-            return status(code, reason, detail, &[("right", "read"), ("metric", metric)]);
+            let (field, metric) = metric;
+            return status(code, reason, detail, &[("right", "read"), (*field, metric)]);
         }
         NameError::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
         NameError::DeadlineExceeded { .. } => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),

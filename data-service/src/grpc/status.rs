@@ -1,7 +1,6 @@
 //! Which gRPC error a failure gets: one `match` for each kind of error, without `_`, so that a new
 //! error does not compile until its caller's next step was thought of.
 
-use oxtsdb_access::Refusal;
 use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field_because, invalid_field_with, item_error, status};
 use oxtsdb_row_store::StoreError;
@@ -145,24 +144,12 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             let metadata = [("kind", kind_name(*kind)), ("uid", &uid.to_string())];
             item_error(Code::NotFound, ErrorReason::UidNotFound, message, &metadata)
         }
-        E::Refused(refusal) => {
-            let metadata = match refusal {
-                Refusal::Metric { identity, metric, .. } => {
-                    vec![
-                        ("identity", identity.as_str()),
-                        ("right", "write"),
-                        ("metric", metric),
-                    ]
-                }
-                _ => Vec::new(),
-            };
-            item_error(
-                Code::PermissionDenied,
-                ErrorReason::AccessDenied,
-                message,
-                &metadata,
-            )
-        }
+        E::Refused(refusal) => item_error(
+            Code::PermissionDenied,
+            ErrorReason::AccessDenied,
+            message,
+            &refusal.metadata(),
+        ),
         E::Unresolved(_) => item_error(
             Code::Unavailable,
             ErrorReason::UidServiceUnavailable,

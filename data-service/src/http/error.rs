@@ -109,7 +109,11 @@ impl HttpError {
     pub(crate) fn refused(refusal: &Refusal) -> HttpError {
         let status = match refusal {
             Refusal::InvalidCredentials(_) | Refusal::NoCredentials { .. } => StatusCode::UNAUTHORIZED,
-            Refusal::NotGranted { .. } | Refusal::Metric { .. } | Refusal::Telnet(_) => StatusCode::FORBIDDEN,
+            Refusal::NotGranted { .. }
+            | Refusal::Metric { .. }
+            | Refusal::MetricUid { .. }
+            | Refusal::GlobalAnnotations { .. }
+            | Refusal::Telnet(_) => StatusCode::FORBIDDEN,
             Refusal::Mode { .. } => {
                 return HttpError::new(StatusCode::NOT_FOUND, "Endpoint not found")
                     .with_details(refusal.to_string());

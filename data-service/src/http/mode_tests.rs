@@ -1,6 +1,7 @@
 //! Read-only and write-only servers, and rights, over HTTP and telnet.
 
 use oxtsdb_access::{AccessControl, AccessOptions, Mode};
+use oxtsdb_schema::UidKind;
 
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
@@ -175,11 +176,7 @@ async fn tsuids_of_other_metrics_are_refused() {
         ] {
             let response = service.get(&path).await;
             assert_eq!(response.status, status, "{path}: {}", response.text());
-            assert!(
-                !response.text().contains("sys.m"),
-                "the name of a guessed TSUID: {}",
-                response.text()
-            );
+            assert!(!response.text().contains("sys.m"), "{path}: {}", response.text());
         }
     }
 }
@@ -216,6 +213,62 @@ async fn names_of_tags_of_other_metrics_are_not_revealed() {
     assert!(known.text().contains("1356998400"), "{}", known.text());
     let unknown = service.get("/api/query?start=1&m=sum:app.unknown").await;
     assert_eq!(unknown.status, 400, "a metric that the caller may read");
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_metric_is_not_readable_with_rights_on_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.toml");
+    let policy = "[[rule]]\nwho=['anonymous']\nmay=['read']\nmetrics=['app.']\n\
+                  [[rule]]\nwho=['anonymous']\nmay=['write']";
+    std::fs::write(&path, policy).unwrap();
+    let options = AccessOptions {
+        policy: Some(path),
+        ..AccessOptions::default()
+    };
+    let access = AccessControl::open(options).unwrap();
+    let stack = TestStack::start().await;
+    let (uid_client, uids) = (stack.uid_client.clone(), stack.service.uids.clone());
+    let service = Service::with_server(stack, |server| server.with_access(&access)).await;
+    assert_eq!(
+        service
+            .post("/api/put", format!("[{POINT},{OTHER}]"))
+            .await
+            .status,
+        204
+    );
+    let annotation = r#"{"startTime":1356998400,"description":"secret"}"#;
+    assert_eq!(service.post("/api/annotation", annotation).await.status, 200);
+
+    // A metric whose name was deleted, and one that never had one.
+    uid_client.delete(UidKind::Metric, "sys.m", None).await.unwrap();
+    while uids.uid(UidKind::Metric, "sys.m", None).await.unwrap().is_some() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    for metric in ["000002", "000009"] {
+        for path in ["query?start=1&tsuid=sum:", "query/last?back_scan=1&tsuids="] {
+            let response = service.get(&format!("/api/{path}{metric}000001000001")).await;
+            assert_eq!(response.status, 403, "{path}: {}", response.text());
+            let text = format!("`anonymous` may not read the metric with UID {metric}");
+            assert!(response.text().contains(&text), "{}", response.text());
+        }
+    }
+    let refused = service
+        .get("/api/query?start=1&global_annotations&tsuid=sum:000009000001000001")
+        .await;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    for path in [
+        "/api/query?start=1&m=sum:app.m&global_annotations",
+        "/api/query/gexp?start=1&exp=absolute(sum:app.m)&global_annotations",
+    ] {
+        let response = service.get(path).await;
+        assert_eq!(response.status, 200, "{path}: {}", response.text());
+        let text = response.text();
+        assert!(
+            text.contains("1356998400") && !text.contains("secret"),
+            "{path}: {text}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
 //! Names of callers whose rights are limited to some metrics.
+//!
+//! A UID of a metric without a name is refused as well: points of a deleted metric stay readable by TSUID.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,25 +30,6 @@ pub(crate) fn limited_engine(engine: &Engine, scope: &MetricScope) -> Engine {
     }))
 }
 
-impl LimitedNames {
-    fn check(&self, metric: &str) -> Result<(), NameError> {
-        self.scope.check(metric).map_err(|refusal| NameError::Refused {
-            metric: metric.to_owned(),
-            detail: refusal.to_string(),
-        })
-    }
-
-    /// Checks a metric that the request names by its UID.
-    fn check_uid(&self, uid: Uid, metric: &str) -> Result<(), NameError> {
-        self.scope
-            .check_uid(uid, metric)
-            .map_err(|refusal| NameError::Refused {
-                metric: format!("UID {uid}"),
-                detail: refusal.to_string(),
-            })
-    }
-}
-
 #[async_trait]
 impl NameDirectory for LimitedNames {
     async fn uids(
@@ -56,7 +39,10 @@ impl NameDirectory for LimitedNames {
     ) -> Result<Vec<Option<Uid>>, NameError> {
         for (kind, name) in names {
             if *kind == UidKind::Metric {
-                self.check(name)?;
+                self.scope.check(name).map_err(|refusal| NameError::Refused {
+                    metric: ("metric", (*name).to_owned()),
+                    detail: refusal.to_string(),
+                })?;
             }
         }
         let mut uids = self.directory.uids(names, deadline).await?;
@@ -77,9 +63,11 @@ impl NameDirectory for LimitedNames {
         let names = self.directory.names(kind, uids, deadline).await?;
         if kind == UidKind::Metric {
             for (uid, name) in uids.iter().zip(&names) {
-                if let Some(name) = name {
-                    self.check_uid(*uid, name)?;
-                }
+                let checked = self.scope.check_uid(uid, name.as_deref());
+                checked.map_err(|refusal| NameError::Refused {
+                    metric: ("uid", uid.to_string()),
+                    detail: refusal.to_string(),
+                })?;
             }
         }
         Ok(names)

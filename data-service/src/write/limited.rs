@@ -46,16 +46,10 @@ impl Resolver {
         scope: &MetricScope,
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<PointErrorReason>>>, UidsError> {
-        let check = |metric: &str| {
-            let refusal = scope.check(metric).err()?;
-            Some(Arc::new(PointErrorReason::Refused(refusal)))
-        };
+        let refused_by = |refusal| Arc::new(PointErrorReason::Refused(refusal));
+        let check = |metric: &str| scope.check(metric).err().map(refused_by);
         let mut refused = Vec::with_capacity(requested.len());
-        // TSUIDs, whose metric has to be looked up.
-        let check_uid = |uid: Uid, metric: &str| {
-            let refusal = scope.check_uid(uid, metric).err()?;
-            Some(Arc::new(PointErrorReason::Refused(refusal)))
-        };
+        // TSUIDs, whose metrics are looked up.
         let (mut places, mut metrics): (Vec<usize>, Vec<Uid>) = Default::default();
         // Neighbours with one metric share the reason.
         let mut last: Option<(&str, Option<Arc<PointErrorReason>>)> = None;
@@ -96,9 +90,8 @@ impl Resolver {
             .await
         {
             Ok(names) => {
-                for ((place, uid), name) in places.into_iter().zip(metrics).zip(names) {
-                    // A UID without a name is rejected as such.
-                    refused[place] = name.and_then(|name| check_uid(uid, &name));
+                for ((place, uid), name) in places.into_iter().zip(&metrics).zip(names) {
+                    refused[place] = scope.check_uid(uid, name.as_deref()).err().map(refused_by);
                 }
             }
             Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {

@@ -72,6 +72,26 @@ fn refused_metrics_are_shown_without_control_characters() {
 }
 
 #[test]
+fn metrics_of_tsuids_are_refused_alike_with_and_without_a_name() {
+    let (control, _folder) = control("[[rule]]\nwho=['anonymous']\nmay=['read']\nmetrics=['app.']");
+    let access = control.admit_grpc(&Identity::anonymous(), "/oxtsdb.data.v1.DataService/Query");
+    let scope = access.unwrap().metrics.unwrap();
+    assert_eq!(scope.check_uid("000001", Some("app.m")), Ok(()));
+    let refusals = [Some("secret.m"), None].map(|metric| scope.check_uid("00002A", metric).unwrap_err());
+    assert_eq!(refusals[0], refusals[1]);
+    assert_eq!(
+        refusals[0].to_string(),
+        "`anonymous` may not read the metric with UID 00002A"
+    );
+    assert_eq!(
+        scope.refuse_global_annotations().to_string(),
+        "`anonymous` may read some metrics only, not global annotations"
+    );
+    let counts = control.refusals().all();
+    assert_eq!((counts[1], counts[2]), (("not_granted", 1), ("metric", 2)));
+}
+
+#[test]
 fn tokens_are_removed_and_not_repeated() {
     let (control, _folder) = control("");
     let mut headers = headers("Bearer very-secret");

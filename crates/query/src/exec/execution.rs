@@ -54,7 +54,8 @@ async fn run(
     let plans = planning.instrument(info_span!(target: SPANS, "plan")).await?;
     environment.totals.plan.observe_since(started);
     let mut output = FrameOutput::new(frames, admitted, form, &environment.totals);
-    if query.annotations.global {
+    // Global annotations belong to no metric.
+    if query.annotations.global && !environment.storage.directory.refuses_metrics() {
         let found = annotation::global_of_query(&environment.storage, query, &context);
         if let Some((found, held)) = found.await? {
             if let ResultForm::Encoded(_) = &output.form {
