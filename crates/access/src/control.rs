@@ -12,7 +12,7 @@ use tracing::{error, warn};
 
 use crate::identity::Identity;
 use crate::mode::Mode;
-use crate::operation::{self, Operation};
+use crate::operation::{self, Action, Operation};
 use crate::policy::{Decision, LivePolicy, Metrics, PolicyError};
 use crate::refusal::{Refusal, RefusalCounts};
 use crate::san::{self, PeerCertificates};
@@ -21,6 +21,9 @@ use crate::token::{KeySource, TokenOptions, Tokens};
 
 /// The pause between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Who may cancel queries of others sees them.
+const CANCEL_QUERY: &str = "/oxtsdb.data.v1.DataAdminService/CancelQuery";
 
 /// The settings of [`AccessControl`].
 #[derive(Clone, Debug, Default)]
@@ -68,6 +71,29 @@ struct Rights {
 pub struct Access {
     /// The metrics that it may name; `None`: all of them.
     pub metrics: Option<MetricScope>,
+    /// The name of a caller that sees its own queries only; `None`: it sees the queries of all callers.
+    pub queries_of: Option<Arc<str>>,
+}
+
+impl Access {
+    /// Whether the caller may use or see a part only.
+    pub const fn is_limited(&self) -> bool {
+        self.metrics.is_some() || self.queries_of.is_some()
+    }
+}
+
+impl Rights {
+    /// The name of a caller that may not administer queries, for an operation that may run or show queries.
+    fn queries_of(&self, identity: &Identity, operation: &Operation) -> Option<Arc<str>> {
+        if operation.action != Action::Read {
+            return None;
+        }
+        let cancel = operation::of_grpc_path(CANCEL_QUERY)?;
+        match self.policy.get().decide(identity, cancel) {
+            Decision::Granted(Metrics::All) => None,
+            _ => identity.names().next().map(Arc::from),
+        }
+    }
 }
 
 /// A request that is refused, and the rules for its caller, which grant other operations.
@@ -236,11 +262,18 @@ impl AccessControl {
             return Ok(Access::default());
         };
         match rights.policy.get().decide(identity, operation) {
-            Decision::Granted(Metrics::All) => Ok(Access::default()),
-            Decision::Granted(Metrics::Prefixes { prefixes, rules }) => {
-                let counts = Arc::clone(&self.0.counts);
-                let scope = MetricScope::new(identity, operation, prefixes, rules, counts);
-                Ok(Access { metrics: Some(scope) })
+            Decision::Granted(metrics) => {
+                let metrics = match metrics {
+                    Metrics::All => None,
+                    Metrics::Prefixes { prefixes, rules } => {
+                        let counts = Arc::clone(&self.0.counts);
+                        Some(MetricScope::new(identity, operation, prefixes, rules, counts))
+                    }
+                };
+                Ok(Access {
+                    metrics,
+                    queries_of: rights.queries_of(identity, operation),
+                })
             }
             Decision::Refused { rules } => {
                 let refusal = match identity.is_anonymous() {

@@ -142,7 +142,7 @@ pub static GRPC: &[Operation] = &[
     query("oxtsdb.data.v1.DataService/QueryExpressions"),
     query("oxtsdb.data.v1.DataService/QueryLast"),
     search("oxtsdb.data.v1.DataService/ScanRows"),
-    operate("oxtsdb.data.v1.DataAdminService/ListQueries"),
+    read("oxtsdb.data.v1.DataAdminService/ListQueries"),
     operate("oxtsdb.data.v1.DataAdminService/CancelQuery"),
     operate("oxtsdb.data.v1.DataAdminService/ScanTable"),
     repair("oxtsdb.data.v1.DataAdminService/BuildRollups"),

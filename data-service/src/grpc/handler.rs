@@ -41,16 +41,22 @@ impl DataServiceHandler {
         }
     }
 
-    /// This handler as the caller of a request may use it: limited to the metrics that its rights name.
+    /// This handler as the caller of a request may use it: limited to the metrics that its rights name, and to
+    /// the sight of its own queries.
     pub(super) fn of_caller(&self, extensions: &Extensions) -> Cow<'_, Self> {
-        match scope_of(extensions) {
-            None => Cow::Borrowed(self),
-            Some(scope) => Cow::Owned(Self {
-                writer: self.writer.limited_to(scope),
-                engine: limited_engine(&self.engine, scope),
-                ..self.clone()
-            }),
+        let access = extensions.get::<Access>();
+        let Some(access) = access.filter(|access| access.is_limited()) else {
+            return Cow::Borrowed(self);
+        };
+        let mut limited = self.clone();
+        if let Some(scope) = &access.metrics {
+            limited.writer = self.writer.limited_to(scope);
+            limited.engine = limited_engine(&self.engine, scope);
         }
+        if let Some(caller) = &access.queries_of {
+            limited.engine = limited.engine.with_queries_of(caller);
+        }
+        Cow::Owned(limited)
     }
 
     /// What its builds of rollups share with others of the process.

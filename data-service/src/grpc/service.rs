@@ -109,9 +109,10 @@ impl DataService for DataServiceHandler {
 impl DataAdminService for DataServiceHandler {
     async fn list_queries(
         &self,
-        _: Request<ListQueriesRequest>,
+        request: Request<ListQueriesRequest>,
     ) -> Result<Response<ListQueriesResponse>, Status> {
-        Ok(Response::new(running::list(&self.engine)))
+        let service = self.of_caller(request.extensions());
+        Ok(Response::new(running::list(&service.engine)))
     }
 
     async fn cancel_query(

@@ -469,6 +469,10 @@ impl Inner {
     /// which reading is not enough.
     fn limited(&self, access: &Access, identity: &Identity, may_request_delete: bool) -> Option<ApiParts> {
         let mut limited = access.metrics.as_ref().map(|scope| self.parts.limited_to(scope));
+        if let Some(caller) = &access.queries_of {
+            let limited = limited.get_or_insert_with(|| self.parts.clone());
+            limited.engine = limited.engine.clone().with_queries_of(caller);
+        }
         if may_request_delete && self.parts.query_rules.allow_delete {
             let delete = operation::of_http_path("/api/query");
             let delete = delete.map(|query| query.operation(&Method::DELETE, true));

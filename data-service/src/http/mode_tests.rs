@@ -1,6 +1,7 @@
 //! Read-only and write-only servers, and rights, over HTTP and telnet.
 
 use oxtsdb_access::{AccessControl, AccessOptions, Mode};
+use oxtsdb_query::{QueryDescription, RequestContext};
 use oxtsdb_schema::UidKind;
 
 use crate::settings::DataSettings;
@@ -15,6 +16,13 @@ async fn service(options: AccessOptions) -> Service {
     let mut settings = DataSettings::default();
     settings.http.http_allow_delete = true;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
+    // A query of another caller, which has ended.
+    let what = QueryDescription::without_range("of another caller");
+    let query = stack
+        .service
+        .engine
+        .admit(RequestContext::local(None), what, None);
+    drop(query.await.unwrap());
     Service::with_server(stack, |server| server.with_access(&access)).await
 }
 
@@ -150,6 +158,21 @@ async fn rights_limit_endpoints_and_metrics() {
         .await;
     assert_eq!(refused.status, 401);
     assert!(!refused.text().contains("secret"), "{}", refused.text());
+}
+
+#[tokio::test]
+async fn readers_see_their_own_queries_and_operators_all() {
+    for (may, expected) in [("'read'", 1), ("'read','administer'", 2)] {
+        let (service, _folder) = with_policy(&format!("[[rule]]\nwho=['anonymous']\nmay=[{may}]")).await;
+        let query = service.get("/api/query?start=1h-ago&m=sum:unknown.metric").await;
+        assert_eq!(query.status, 400, "{}", query.text());
+        let queries = service.get("/api/stats/query").await.json();
+        assert_eq!(
+            queries["completed"].as_array().unwrap().len(),
+            expected,
+            "{may}: {queries}"
+        );
+    }
 }
 
 #[tokio::test]

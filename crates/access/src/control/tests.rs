@@ -54,6 +54,32 @@ fn health_needs_no_right_and_unknown_methods_cannot_be_granted() {
 }
 
 #[test]
+fn callers_without_administration_see_their_own_queries() {
+    let rules =
+        "[[rule]]\nwho=['anonymous']\nmay=['read']\n[[rule]]\nwho=['telnet']\nmay=['read','administer']";
+    let (control, _folder) = control(rules);
+    let queries_of = |identity: &Identity, path| control.admit_grpc(identity, path).unwrap().queries_of;
+    let (reader, operator) = (Identity::anonymous(), Identity::telnet());
+    for path in [
+        "/oxtsdb.data.v1.DataService/Query",
+        "/oxtsdb.data.v1.DataAdminService/ListQueries",
+    ] {
+        assert_eq!(queries_of(&reader, path).as_deref(), Some("anonymous"));
+        assert_eq!(queries_of(&operator, path), None);
+    }
+    let cancel = "/oxtsdb.data.v1.DataAdminService/CancelQuery";
+    assert!(control.admit_grpc(&reader, cancel).is_err());
+    assert!(queries_of(&operator, cancel).is_none());
+    assert!(
+        AccessControl::default()
+            .admit_grpc(&reader, cancel)
+            .unwrap()
+            .queries_of
+            .is_none()
+    );
+}
+
+#[test]
 fn refused_metrics_are_shown_without_control_characters() {
     let (control, _folder) = control("[[rule]]\nwho=['anonymous']\nmay=['write']\nmetrics=['app.']");
     let access = control.admit_grpc(&Identity::anonymous(), "/oxtsdb.data.v1.DataService/Write");

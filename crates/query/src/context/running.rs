@@ -18,18 +18,23 @@ const KEPT_CHARACTERS: usize = 256;
 
 /// The running queries of an engine, those that wait for admission included. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct RunningQueries(Arc<Mutex<List>>);
+pub struct RunningQueries {
+    list: Arc<Mutex<List>>,
+    /// The caller whose queries this handle adds and shows; `None`: it shows all, and adds the server's own.
+    caller: Option<Arc<str>>,
+}
 
 #[derive(Debug, Default)]
 struct List {
     last_id: u64,
     queries: BTreeMap<u64, Entry>,
     /// The last that ended, the oldest first; at most [`KEPT`].
-    completed: VecDeque<CompletedQuery>,
+    completed: VecDeque<(Option<Arc<str>>, CompletedQuery)>,
 }
 
 #[derive(Debug)]
 struct Entry {
+    caller: Option<Arc<str>>,
     description: QueryDescription,
     started_at: SystemTime,
     started: Instant,
@@ -109,10 +114,23 @@ pub(crate) struct Registration {
 }
 
 impl RunningQueries {
+    /// The same list for a caller that sees its own queries only.
+    pub(crate) fn of_caller(&self, name: &Arc<str>) -> Self {
+        Self {
+            list: Arc::clone(&self.list),
+            caller: Some(Arc::clone(name)),
+        }
+    }
+
+    fn shows(&self, caller: Option<&Arc<str>>) -> bool {
+        self.caller.is_none() || self.caller.as_ref() == caller
+    }
+
     /// Adds a query.
     pub(crate) fn register(&self, description: QueryDescription, usage: Arc<Usage>) -> Registration {
         let cancellation = CancellationToken::new();
         let entry = Entry {
+            caller: self.caller.clone(),
             description,
             started_at: SystemTime::now(),
             started: Instant::now(),
@@ -120,7 +138,7 @@ impl RunningQueries {
             cancellation: cancellation.clone(),
             error: None,
         };
-        let mut list = self.0.lock();
+        let mut list = self.list.lock();
         list.last_id += 1;
         let id = list.last_id;
         list.queries.insert(id, entry);
@@ -133,22 +151,28 @@ impl RunningQueries {
 
     /// All of them, the oldest first.
     pub fn list(&self) -> Vec<RunningQuery> {
-        let list = self.0.lock();
+        let list = self.list.lock();
         let queries = list.queries.iter();
         queries
+            .filter(|(_, entry)| self.shows(entry.caller.as_ref()))
             .map(|(id, entry)| entry.state(*id, entry.description.clone()))
             .collect()
     }
 
     /// The last that ended, the oldest first.
     pub fn completed(&self) -> Vec<CompletedQuery> {
-        self.0.lock().completed.iter().cloned().collect()
+        let list = self.list.lock();
+        let completed = list.completed.iter();
+        completed
+            .filter(|(caller, _)| self.shows(caller.as_ref()))
+            .map(|(_, query)| query.clone())
+            .collect()
     }
 
     /// Cancels a query: its client receives [`crate::QueryError::Cancelled`]. `false` if no query has this
     /// number.
     pub fn cancel(&self, id: u64) -> bool {
-        let list = self.0.lock();
+        let list = self.list.lock();
         let query = list.queries.get(&id);
         query.inspect(|query| query.cancellation.cancel()).is_some()
     }
@@ -169,7 +193,7 @@ impl Entry {
 impl Registration {
     /// Notes the error of the query, shortened; the first one stays.
     pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
-        let mut list = self.queries.0.lock();
+        let mut list = self.queries.list.lock();
         if let Some(entry) = list.queries.get_mut(&self.id) {
             entry.error.get_or_insert_with(|| {
                 // An error may name what the client sent.
@@ -188,7 +212,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut list = self.queries.0.lock();
+        let mut list = self.queries.list.lock();
         let Some(mut entry) = list.queries.remove(&self.id) else {
             return;
         };
@@ -196,16 +220,30 @@ impl Drop for Registration {
         if list.completed.len() == KEPT {
             list.completed.pop_front();
         }
-        list.completed.push_back(CompletedQuery {
+        let completed = CompletedQuery {
             query: entry.state(self.id, description),
             error: entry.error,
-        });
+        };
+        list.completed.push_back((entry.caller, completed));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caller_sees_its_own_queries() {
+        let all = RunningQueries::default();
+        let [one, other] = ["sub:one", "sub:other"].map(|name| all.of_caller(&name.into()));
+        let _running = one.register(QueryDescription::without_range("one"), Arc::default());
+        drop(one.register(QueryDescription::without_range("ended"), Arc::default()));
+        let _local = all.register(QueryDescription::without_range("local"), Arc::default());
+        let counts = |queries: &RunningQueries| (queries.list().len(), queries.completed().len());
+        assert_eq!(counts(&one), (1, 1));
+        assert_eq!(counts(&other), (0, 0));
+        assert_eq!(counts(&all), (2, 1));
+    }
 
     #[test]
     fn keeps_the_last_queries_that_ended() {

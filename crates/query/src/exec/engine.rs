@@ -140,6 +140,14 @@ impl Engine {
         self.with(|environment| environment.storage.directory = directory)
     }
 
+    /// The same for a caller that sees its own queries only, see [`Engine::running`].
+    #[must_use]
+    pub fn with_queries_of(self, caller: &Arc<str>) -> Self {
+        let mut inner = (*self.0).clone();
+        inner.running = inner.running.of_caller(caller);
+        Self(Arc::new(inner))
+    }
+
     fn with(self, change: impl FnOnce(&mut Environment)) -> Self {
         let mut inner = (*self.0).clone();
         change(&mut inner.environment);
@@ -161,7 +169,7 @@ impl Engine {
         &self.0.environment.resources
     }
 
-    /// The running queries.
+    /// The running queries, all or those of a caller.
     pub fn running(&self) -> &RunningQueries {
         &self.0.running
     }
