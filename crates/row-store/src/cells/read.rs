@@ -239,7 +239,8 @@ pub(super) fn part(
     while items.advance()? {
         found.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
         if !allowance.take(items.value().map_or(0, Bytes::len)) {
-            next = Some([items.key(), &[0]].concat());
+            // Behind all versions of the key in a memtable; no other key begins with it.
+            next = Some(key::bounds(items.key().to_vec()).1);
             break;
         }
     }
