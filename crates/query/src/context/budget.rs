@@ -19,8 +19,8 @@ use crate::error::QueryError;
 /// Memory of a point: timestamp and value.
 pub(crate) const POINT_BYTES: u64 = 16;
 
-/// Memory of a series beside its points: entries of hash tables, its TSUID, names, the group that it may be
-/// by itself. An estimate.
+/// Memory of a series beside its points: entries of hash tables, its TSUID, the group that it may be by itself. An
+/// estimate from the sizes of types.
 pub(crate) const SERIES_BYTES: u64 = 512;
 
 /// Smallest increment of a reservation.
@@ -343,6 +343,19 @@ impl Drop for Held {
 mod tests {
     use super::*;
     use crate::context::resource::Limit;
+
+    #[test]
+    fn series_take_no_more_than_is_charged() {
+        use crate::exec::group::SeriesGroup;
+        use crate::exec::group_task::GroupTask;
+        use crate::exec::series_builder::LARGEST_BYTES;
+        use crate::exec::series_points::SeriesPoints;
+
+        assert!(LARGEST_BYTES as u64 <= SERIES_BYTES, "{LARGEST_BYTES} bytes");
+        // The series and its group, which become a task.
+        let grouped = size_of::<SeriesPoints>() + size_of::<SeriesGroup>() + size_of::<GroupTask>();
+        assert!(grouped as u64 <= SERIES_BYTES, "{grouped} bytes");
+    }
 
     #[test]
     fn rejects_with_figure_and_setting() {

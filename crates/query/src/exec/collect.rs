@@ -136,7 +136,10 @@ impl Collector {
     /// The series of all workers, each of which has sorted its own.
     async fn merged(&self, taken: Vec<Vec<SeriesPoints>>) -> Result<Vec<SeriesPoints>, QueryError> {
         let merge = move || {
-            let mut series: Vec<SeriesPoints> = taken.into_iter().flatten().collect();
+            let mut taken = taken.into_iter();
+            let mut series = taken.next().unwrap_or_default();
+            series.reserve_exact(taken.as_slice().iter().map(Vec::len).sum());
+            taken.for_each(|more| series.extend(more));
             // The stable sort merges sorted runs.
             series.sort_by(|a, b| a.tsuid.cmp(&b.tsuid));
             series

@@ -74,7 +74,8 @@ pub(crate) struct SeriesBuilder {
     budget: Budget,
     /// What columns used.
     pending: PendingUse,
-    series: HashMap<Tsuid, Series, FxBuildHasher>,
+    /// In boxes: up to half of the slots of the table are empty.
+    series: HashMap<Tsuid, Box<Series>, FxBuildHasher>,
     /// Series whose columns were ignored because they begin too late.
     late: FxHashSet<Box<[u8]>>,
     /// Rows of other series, and later ones, are ignored.
@@ -175,7 +176,7 @@ impl SeriesBuilder {
                 };
                 let mut series = Series::counted(&self.options, &self.budget)?;
                 series.is_named |= is_late;
-                self.series.entry(tsuid).or_insert(series)
+                self.series.entry(tsuid).or_insert(Box::new(series))
             }
         };
         series.is_named |= points > 0;
@@ -318,7 +319,7 @@ impl SeriesBuilder {
                 let series = Series::new(&self.options);
                 used.new_series = 1;
                 used.points += series.filled_count();
-                self.series.entry(tsuid).or_insert(series)
+                self.series.entry(tsuid).or_insert(Box::new(series))
             }
         };
         series.is_named = true;
@@ -431,7 +432,7 @@ impl SeriesBuilder {
             if !self.series.contains_key(tsuid) {
                 let mut series = Series::counted(&self.options, &self.budget)?;
                 series.is_named = true;
-                self.series.insert(tsuid.clone(), series);
+                self.series.insert(tsuid.clone(), Box::new(series));
             }
         }
         self.extents = Some(extents);
@@ -468,6 +469,10 @@ impl SeriesBuilder {
             });
         }
         self.budget.recount_series(before, after)?;
+        if final_until_ms == i64::MAX {
+            // Nothing follows: the series have all.
+            self.series = HashMap::default();
+        }
         taken.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
         Ok(taken)
     }
@@ -509,6 +514,12 @@ fn rows_of(times_ms: &[i64], row_ms: i64) -> u64 {
     rows
 }
 
+/// Memory of a series of points beside these while it is read and taken: two slots of the table, since half of them may be
+/// empty, the series, and what is taken of it.
+#[cfg(test)]
+pub(crate) const LARGEST_BYTES: usize =
+    2 * size_of::<(Tsuid, Box<Series>)>() + size_of::<Series>() + size_of::<SeriesPoints>();
+
 impl Series {
     /// A series that has not been seen before.
     fn new(options: &SeriesOptions) -> Self {
@@ -521,7 +532,9 @@ impl Series {
                     counts: downsampler,
                 }))
             }
-            Some((windows, function)) => Column::Downsampled(Downsampler::new(windows.clone(), *function)),
+            Some((windows, function)) => {
+                Column::Downsampled(Box::new(Downsampler::new(windows.clone(), *function)))
+            }
         };
         Self {
             column,

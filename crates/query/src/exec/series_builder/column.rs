@@ -12,7 +12,7 @@ use crate::points::{Number, Points, Values};
 #[derive(Debug)]
 pub(super) enum Column {
     Raw(Points),
-    Downsampled(Downsampler),
+    Downsampled(Box<Downsampler>),
     Averaged(Box<Averages>),
 }
 
