@@ -239,7 +239,7 @@ async fn names_of_tags_of_other_metrics_are_not_revealed() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_no_metric_is_not_readable_with_rights_on_some() {
+async fn rights_on_some_metrics_grant_nothing_that_belongs_to_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("policy.toml");
     let policy = "[[rule]]\nwho=['anonymous']\nmay=['read']\nmetrics=['app.']\n\
