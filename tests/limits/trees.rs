@@ -130,7 +130,7 @@ async fn branches_of_many_leaves_delay_no_other_client() -> anyhow::Result<()> {
         rules: vec![
             rule(0),
             TreeRule {
-                r#type: TreeRuleType::Tagk.into(),
+                r#type: TreeRuleType::TagKey.into(),
                 field: "host".to_owned(),
                 ..rule(1)
             },
