@@ -101,11 +101,13 @@ impl Metadata {
         expected: Option<&str>,
         change: impl Fn(&mut UidMeta) + Send + Sync,
     ) -> Result<Described, UidServiceError> {
-        // What an attempt of unknown outcome has put.
-        let mut unknown: Option<Vec<u8>> = None;
+        // Documents of attempts whose outcome is unknown, or that found another document: HBase's Thrift server repeats
+        // a put that it has executed.
+        let mut attempted: Vec<Option<Vec<u8>>> = Vec::new();
+        let mut is_retried = false;
         for _ in 0..ATTEMPTS {
             let stored = self.read_one(key).await?;
-            if unknown.is_some() && unknown == stored.document {
+            if attempted.contains(&stored.document) {
                 return described(key, stored.name, stored.document.as_deref());
             }
             check_etag(key, expected, stored.document.as_deref())?;
@@ -131,9 +133,10 @@ impl Metadata {
             {
                 Ok(true) => return Ok(new),
                 Ok(false) => {}
-                Err(error) if is_uncertain(&error) && unknown.is_none() => unknown = Some(bytes),
+                Err(error) if is_uncertain(&error) && !is_retried => is_retried = true,
                 Err(error) => return Err(error.into()),
             }
+            attempted.push(Some(bytes));
         }
         Err(UidServiceError::MetaContended {
             kind: key.0,

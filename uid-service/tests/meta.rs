@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use oxtsdb_client::{Code, Error, ErrorReason, Uid, UidKind, UidMeta, UidMetaAction};
 use oxtsdb_row_store::{ColumnSelection, RowStore as _, WriteBatch};
-use support::{Service, Wrapped};
+use support::{Failure, Service, Wrapped};
 use uid_service::UidSettings;
 
 const UID: [u8; 3] = [0, 0, 1];
@@ -162,6 +162,28 @@ async fn a_document_that_opentsdb_wrote_is_compared_as_it_is() {
             r#"{"type":"METRIC","displayName":"ours","description":"","notes":"theirs","created":5,"custom":null}"#
         );
     }
+}
+
+#[tokio::test]
+async fn a_change_that_a_gateway_repeats_is_no_other_version() {
+    let store = Wrapped::stepwise().failing_after(usize::MAX, Failure::Repeated);
+    let service = Service::start(store, &UidSettings::default()).await;
+    assert_eq!(service.assign(UidKind::Metric, &["m"]).await, ["000001"]);
+    let change = |notes: &str, etag: &str| UidMeta {
+        notes: notes.to_owned(),
+        etag: etag.to_owned(),
+        ..UidMeta::new(UidKind::Metric, uid())
+    };
+    let first = service
+        .client
+        .update_uid_meta(&change("1", ""), None)
+        .await
+        .unwrap();
+    let second = service
+        .client
+        .update_uid_meta(&change("2", &first.etag), None)
+        .await;
+    assert_eq!(second.unwrap().notes, "2");
 }
 
 #[tokio::test]

@@ -87,8 +87,16 @@ impl Annotations {
         edit: &Edit,
         precondition: &Precondition,
     ) -> Result<StoredAnnotation, AnnotationError> {
+        // The last attempt that found another cell: HBase's Thrift server repeats a put that it has executed.
+        let mut attempted: Option<(StoredAnnotation, Vec<u8>)> = None;
         for _ in 0..ATTEMPTS {
             let found = self.find(key).await?;
+            if let Some((stored, value)) = attempted
+                && found.as_ref().is_some_and(|cell| cell.value == value)
+            {
+                self.changes.announce(|| key.subject());
+                return Ok(stored);
+            }
             check(precondition, found.as_ref())?;
             let annotation = self.edited(key, edit, found.as_ref())?;
             let value = annotation.to_stored();
@@ -99,11 +107,13 @@ impl Annotations {
                 });
             }
             let is_unchanged = found.as_ref().is_some_and(|cell| cell.value == value);
+            let etag = stored_json::etag(Some(&value));
+            let stored = StoredAnnotation { annotation, etag };
             if is_unchanged || self.replace(key, found, &value).await? {
                 self.changes.announce(|| key.subject());
-                let etag = stored_json::etag(Some(&value));
-                return Ok(StoredAnnotation { annotation, etag });
+                return Ok(stored);
             }
+            attempted = Some((stored, value));
         }
         Err(AnnotationError::Contended { attempts: ATTEMPTS })
     }

@@ -1,8 +1,12 @@
 use std::sync::Arc;
 
-use oxtsdb_row_store::RowStore as _;
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, StoreError};
+use uid_service::UidSettings;
 
 use super::*;
+use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 
 /// Sixteen callers each set a field of one annotation at the same time.
@@ -144,4 +148,42 @@ async fn an_empty_cell_does_not_hide_the_other_one() {
     let both = AnnotationKey::at_instant(annotations.layout(), &[], millis).unwrap();
     let found = annotations.get(&both).await.unwrap().unwrap();
     assert_eq!(found.annotation.description.as_deref(), Some("d"));
+}
+
+/// Executes each conditional put twice and returns the second response, as HBase's Thrift server may.
+#[derive(Debug)]
+struct Repeats;
+
+#[async_trait::async_trait]
+impl Intercept for Repeats {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
+        if matches!(operation, Operation::CheckAndPut { .. }) {
+            operation.clone().perform(store).await?;
+        }
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test]
+async fn an_edit_that_a_gateway_repeats_is_no_other_version() {
+    let store = MemoryStore::new();
+    let repeats = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Repeats)).like_hbase();
+    let uid_store = Arc::new(store.clone());
+    let settings = (DataSettings::default(), UidSettings::default());
+    let stack = TestStack::over(store, uid_store, Arc::new(repeats), settings.0, settings.1).await;
+    let annotations = Annotations::of(&stack.service.engine);
+    let key = AnnotationKey::as_sent(annotations.layout(), "", 1_356_998_400).unwrap();
+    let notes = |text: &str| Edit {
+        notes: Some(Some(text.to_owned())),
+        ..Edit::default()
+    };
+    let first = annotations
+        .put(&key, &notes("1"), &Precondition::None)
+        .await
+        .unwrap();
+    let same = Precondition::Etag(first.etag);
+    let second = annotations.put(&key, &notes("2"), &same).await.unwrap();
+    assert_eq!(second.annotation.notes.as_deref(), Some("2"));
+    let stored = annotations.get(&key).await.unwrap().unwrap();
+    assert_eq!(stored, second);
 }

@@ -142,12 +142,14 @@ impl MetaTable {
         creates: bool,
         change: impl Fn(&mut TsMeta) + Send + Sync,
     ) -> Result<SeriesMeta, MetaError> {
-        // What an attempt of unknown outcome has put.
-        let mut unknown: Option<Vec<u8>> = None;
+        // Documents of attempts whose outcome is unknown, or that found another document: HBase's Thrift server repeats
+        // a put that it has executed.
+        let mut attempted: Vec<Option<Vec<u8>>> = Vec::new();
+        let mut is_retried = false;
         for _ in 0..ATTEMPTS {
             let row = self.store.get(&self.name, tsuid.as_bytes(), &columns()).await?;
             let stored = Stored::of(row.as_ref());
-            if unknown.is_some() && unknown == stored.document {
+            if attempted.contains(&stored.document) {
                 return stored.decode(tsuid);
             }
             check_etag(tsuid, expected, stored.document.as_deref())?;
@@ -193,11 +195,10 @@ impl MetaTable {
                     return Ok(series);
                 }
                 Ok(false) => {}
-                Err(error) if error.retry() == Retry::IfIdempotent && unknown.is_none() => {
-                    unknown = Some(bytes)
-                }
+                Err(error) if error.retry() == Retry::IfIdempotent && !is_retried => is_retried = true,
                 Err(error) => return Err(error.into()),
             }
+            attempted.push(Some(bytes));
         }
         Err(MetaError::Contended { tsuid: tsuid.clone() })
     }

@@ -63,6 +63,9 @@ pub enum Failure {
     DoneLate,
     /// Operations never respond.
     Silent,
+    /// Conditional puts are executed twice, as by a Thrift server that has lost the first response; the second one is
+    /// returned.
+    Repeated,
 }
 
 /// The count of operations before a failure, and its kind. Scans are not counted and never fail.
@@ -159,6 +162,10 @@ impl Intercept for Faults {
                 self.left.store(usize::MAX, Ordering::SeqCst);
                 self.late.lock().push(operation);
                 Err(lost())
+            }
+            (Ok(_), Failure::Repeated) if matches!(operation, Operation::CheckAndPut { .. }) => {
+                operation.clone().perform(store).await?;
+                operation.perform(store).await
             }
             (Ok(_), _) => operation.perform(store).await,
             (Err(_), Failure::Silent) => std::future::pending().await,
