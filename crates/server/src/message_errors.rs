@@ -77,7 +77,8 @@ fn too_large(message: String, metadata: &[(&str, &str)]) -> Status {
 
 /// The error of a call that the listener does not serve. `path` is that of the request.
 fn unserved(path: &str, services: &[&str]) -> Status {
-    let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
+    let call = path.strip_prefix('/').unwrap_or(path);
+    let (service, method) = call.split_once('/').unwrap_or((call, ""));
     let flag = [("oxtsdb.data.", "--data-listen"), ("oxtsdb.uid.", "--uid-listen")];
     let flag = flag.iter().find(|(package, _)| service.starts_with(package));
     let message = match flag {
