@@ -319,10 +319,10 @@ impl Record {
     fn log(&mut self, now: Instant) {
         warn!(
             protocol = self.protocol.name(),
-            caller = %self.caller,
+            caller = &*self.caller,
             kind = self.kind.name(),
-            reason = %self.example.reason,
-            point = %self.example.point,
+            reason = &*self.example.reason,
+            point = &*self.example.point,
             points = self.points - self.logged_points,
             "rejected"
         );
