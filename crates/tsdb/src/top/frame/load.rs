@@ -210,7 +210,7 @@ pub(super) fn rejected(servers: &[Server]) -> Section {
     );
     let mut rejected: Vec<(&str, u64, &Rejection)> = Vec::new();
     for server in servers {
-        for scrape in &server.last {
+        if let Some(scrape) = &server.last {
             let rejections = scrape.rejections.rejections.iter();
             rejected.extend(rejections.map(|rejection| {
                 let ago_ms = scrape.facts.clock_ms.saturating_sub(rejection.last_ms);
