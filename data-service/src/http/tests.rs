@@ -359,7 +359,7 @@ async fn puts_get_503_while_the_memory_pool_is_exhausted() {
 
 #[tokio::test]
 async fn a_put_larger_than_the_ingest_pool_gets_413() {
-    // The ingest pool has 16 MiB; a body takes five times its size.
+    // The ingest pool has 16 MiB, of which a client can have 12; a body takes five times its size.
     let small = MemoryAccount::new(256 << 20, 192 << 20);
     let stack = TestStack::with_memory(DataSettings::default(), &small).await;
     let service = Service::of(stack).await;
@@ -369,7 +369,7 @@ async fn a_put_larger_than_the_ingest_pool_gets_413() {
     assert_eq!((response.status, response.header("retry-after")), (413, None));
     let message = response.json()["error"]["message"].to_string();
     assert!(
-        message.contains("KiB of ingest memory, more than all of 16 MiB (--memory-limit-mib)"),
+        message.contains("KiB of ingest memory, more than the 12 MiB that a request can have (--memory-limit-mib)"),
         "{message}"
     );
     assert_eq!(service.post("/api/put", point).await.status, 204);

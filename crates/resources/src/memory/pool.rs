@@ -433,8 +433,8 @@ impl MemoryError {
         if self.is_final() {
             let needed_kib = self.held.saturating_add(self.requested).div_ceil(1024);
             return format!(
-                "needs {needed_kib} KiB of {pool} memory, more than all of {limit_mib} MiB ({LIMIT_SETTING}); \
-                 send or request less at a time"
+                "needs {needed_kib} KiB of {pool} memory, more than the {limit_mib} MiB that a request can \
+                 have ({LIMIT_SETTING}); send or request less at a time"
             );
         }
         format!(

@@ -287,7 +287,7 @@ async fn a_message_that_never_fits_is_rejected_for_good_as_soon_as_it_is_announc
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
         assert!(status.get_details_retry_info().is_none(), "{status:?}");
-        for part in ["ingest", "of 1 MiB", "--memory-limit-mib"] {
+        for part in ["ingest", "the 1 MiB", "--memory-limit-mib"] {
             assert!(status.message().contains(part), "{status:?}");
         }
     }

@@ -286,7 +286,7 @@ async fn points_hold_memory_until_sent() {
         )
     };
     let targets = || vec![named("a"), named("b")];
-    let response = run(&engine(2 * 640), targets(), 24).await.unwrap();
+    let response = run(&engine(16 << 10), targets(), 24).await.unwrap();
     assert_eq!(response.points.len(), 2);
     let status = run(&engine(639), targets(), 24).await.unwrap_err();
     assert_eq!(

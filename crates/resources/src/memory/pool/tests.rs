@@ -13,7 +13,7 @@ async fn growth_beyond_the_pool_fails_permanently() {
     assert!(error.is_final() && began.elapsed().is_zero(), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "needs 103424 KiB of ingest memory, more than all of 100 MiB (--memory-limit-mib); \
+        "needs 103424 KiB of ingest memory, more than the 100 MiB that a request can have (--memory-limit-mib); \
          send or request less at a time"
     );
     assert!(held.try_grow(41 << 20).unwrap_err().is_final());
