@@ -369,7 +369,9 @@ async fn a_put_larger_than_the_ingest_pool_gets_413() {
     assert_eq!((response.status, response.header("retry-after")), (413, None));
     let message = response.json()["error"]["message"].to_string();
     assert!(
-        message.contains("KiB of ingest memory, more than the 12 MiB that a request can have (--memory-limit-mib)"),
+        message.contains(
+            "KiB of ingest memory, more than the 12 MiB that a request can have (--memory-limit-mib)"
+        ),
         "{message}"
     );
     assert_eq!(service.post("/api/put", point).await.status, 204);
