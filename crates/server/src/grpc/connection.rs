@@ -1,7 +1,6 @@
 //! An HTTP/2 connection of the gRPC server.
 
 use std::convert::Infallible;
-use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use tower::{ServiceBuilder, ServiceExt as _};
 use tracing::debug;
 
 use super::calls::Calls;
-use super::frames::{Flood, WatchedFrames};
+use super::frames::WatchedFrames;
 use super::metrics::CallMetrics;
 use super::options::GrpcOptions;
 use super::response::Responses;
@@ -137,9 +136,11 @@ impl Server {
                 }))
             })
         };
-        let serving = self
-            .http
-            .serve_connection(TokioIo::new(WatchedFrames::new(stream)), service);
+        let stream = WatchedFrames::new(stream, {
+            let connection = connection.clone();
+            move || connection.count_flood()
+        });
+        let serving = self.http.serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
         let (mut is_ending, mut is_closing) = (false, false);
         let aged = async {
@@ -168,12 +169,7 @@ impl Server {
         loop {
             tokio::select! {
                 biased;
-                served = serving.as_mut() => return served.map_err(|error| {
-                    if is_flood(&error) {
-                        connection.count_flood();
-                    }
-                    io::Error::other(error)
-                }),
+                served = serving.as_mut() => return served.map_err(io::Error::other),
                 () = connection.closing(), if !is_closing => {
                     is_closing = true;
                     serving.as_mut().graceful_shutdown();
@@ -199,19 +195,6 @@ impl Server {
             }
         }
     }
-}
-
-/// Whether a connection was closed for its control frames.
-fn is_flood(error: &hyper::Error) -> bool {
-    let mut source = error.source();
-    while let Some(error) = source {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if error.is::<Flood>() || inner.is_some_and(|inner| inner.is::<Flood>()) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 /// Completes after a time; never, if there is none.

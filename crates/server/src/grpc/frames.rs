@@ -119,21 +119,24 @@ impl Heads {
 
 /// A connection whose received frames are watched.
 #[derive(Debug)]
-pub(super) struct WatchedFrames<S> {
+pub(super) struct WatchedFrames<S, F> {
     stream: S,
+    /// Called when the client has sent too many.
+    on_flood: F,
     heads: Heads,
     budget: Budget,
 }
 
-/// The error of a client that has sent too many control frames.
+/// A client has sent too many control frames.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {BURST} HTTP/2 control frames without calls")]
-pub(super) struct Flood;
+struct Flood;
 
-impl<S> WatchedFrames<S> {
-    pub(super) fn new(stream: S) -> Self {
+impl<S, F: Fn()> WatchedFrames<S, F> {
+    pub(super) fn new(stream: S, on_flood: F) -> Self {
         Self {
             stream,
+            on_flood,
             heads: Heads::new(),
             budget: Budget {
                 left: BURST,
@@ -158,7 +161,7 @@ impl<S> WatchedFrames<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for WatchedFrames<S> {
+impl<S: AsyncRead + Unpin, F: Fn() + Unpin> AsyncRead for WatchedFrames<S, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -168,11 +171,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedFrames<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
         let received = buffer.filled().get(before..).unwrap_or_default();
-        Poll::Ready(this.received(received).map_err(io::Error::other))
+        Poll::Ready(this.received(received).map_err(|flood| {
+            (this.on_flood)();
+            io::Error::other(flood)
+        }))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedFrames<S> {
+impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for WatchedFrames<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         self.budget.sent(written);
@@ -217,8 +223,8 @@ mod tests {
     }
 
     /// A connection that has received the preface.
-    fn watched() -> WatchedFrames<()> {
-        let mut frames = WatchedFrames::new(());
+    fn watched() -> WatchedFrames<(), fn()> {
+        let mut frames = WatchedFrames::<_, fn()>::new((), || {});
         frames.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         frames
     }
