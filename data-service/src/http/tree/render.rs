@@ -67,7 +67,7 @@ pub(super) fn leaf(out: &mut Vec<u8>, leaf: &Leaf) {
     let tags = names.map_or(&[][..], |names| &names.tags);
     let mut tags: Vec<(&str, &str)> = tags.iter().map(|(key, value)| (&**key, &**value)).collect();
     tags.sort_unstable();
-    json::write_map(out, tags.into_iter());
+    json::write_map(out, tags);
     out.extend_from_slice(b",\"tsuid\":");
     json::write_string(out, &leaf.tsuid.to_string());
     out.extend_from_slice(b",\"displayName\":");
