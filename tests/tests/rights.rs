@@ -358,7 +358,7 @@ async fn rights_on_some_metrics_grant_nothing_that_belongs_to_none() -> anyhow::
             let request = with_token(&grafana, request);
             let refused = async {
                 let mut points = guarded.tsdb.data().query_last(request).await?.into_inner();
-                while let Some(message) = points.message().await? {
+                if let Some(message) = points.message().await? {
                     if let Some(error) = message.errors.first().and_then(|error| error.error.as_ref()) {
                         return Err(Status::permission_denied(error.message.clone()));
                     }

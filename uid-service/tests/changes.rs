@@ -196,10 +196,7 @@ async fn puts_that_a_gateway_repeats_are_recognized() {
     let entries: Vec<&[u8]> = log.iter().map(|(.., value)| &value[..]).collect();
     let first_claims = |entry: &&[u8]| entry.windows(10).any(|part| part == b"\"claims\":0");
     assert_eq!(entries.len(), 2, "{entries:?}");
-    assert!(
-        entries.iter().all(|entry| first_claims(entry)),
-        "own entries are not taken over"
-    );
+    assert!(entries.iter().all(first_claims), "own entries are not taken over");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ const MESSAGE: usize = 40;
 
 /// The first difference between OpenTSDB's response and ours.
 pub fn difference(request: &Request, theirs: &HttpResponse, ours: &HttpResponse) -> Option<String> {
-    if theirs.status != ours.status {
+    if !response::is_same_status(theirs, ours) {
         let message = |response: &HttpResponse| response.error_message().unwrap_or_default();
         let (their_message, our_message) = (message(theirs), message(ours));
         return Some(format!(
