@@ -280,7 +280,7 @@ async fn a_port_in_use_ends_the_start_with_the_setting() -> anyhow::Result<()> {
     ensure!(output.status.code() == Some(1), "{output:?}");
     let error = String::from_utf8(output.stderr)?;
     let expected = format!(
-        "--admin-listen (`none`: no admin listener): listen on {}: Address already in use",
+        "--admin-listen: listen on {}: Address already in use",
         tsdb.admin_address()
     );
     ensure!(error.contains(&expected), "{error}");

@@ -43,6 +43,9 @@ const INTENDED: &[(&str, &str, &str, &str)] = &[
         "the details would repeat the message",
     ),
     ("uid", "assign_errors", "jsonp", SCRIPT),
+    ("annotation", "queries", "a row without points", NAMED),
+    ("annotation", "queries", "a series that has no points (2)", NAMED),
+    ("annotation", "queries", "a metric that has no points*", NAMED),
     ("small", "pages", "serializers", SERIALIZERS),
     ("small", "methods", "HEAD /api/serializers", SERIALIZERS),
     ("small", "methods", "PUT /api/serializers", SERIALIZERS),
@@ -351,6 +354,8 @@ const INTENDED: &[(&str, &str, &str, &str)] = &[
 
 // Reasons.
 const SERIALIZERS: &str = "OpenTSDB documents the endpoint, but 2.4.1 does not serve it; clients call it";
+const NAMED: &str =
+    "a group in which no series has points has its metric and tags, without which clients stop";
 const SCRIPT: &str = "JSONP is a script, which browsers execute although types are not guessed (nosniff)";
 const CLIENT: &str = "an error of the client, not of the server";
 const SEPARATOR: &str = "a separator that is no expression is rejected, and is then not part of the rule";

@@ -291,7 +291,7 @@ async fn callers_have_the_rights_of_their_rules() -> anyhow::Result<()> {
         &status,
         Code::PermissionDenied,
         ErrorReason::AccessDenied,
-        "may not administer",
+        "may not read by `oxtsdb.data.v1.DataAdminService/ListQueries`",
     )?;
     let layout = |token: &str| {
         let (mut uids, request) = (
@@ -585,7 +585,7 @@ async fn keys_of_an_url_are_requested_again() -> anyhow::Result<()> {
         .write(&guarded.token("olga"), &["sys.u"])
         .await
         .unwrap_err();
-    let text = "the keys of tokens are not known yet";
+    let text = "the server has no keys of tokens";
     is(
         &status,
         Code::Unauthenticated,
@@ -632,7 +632,10 @@ async fn starts_with_wrong_files_fail_with_the_reason() -> anyhow::Result<()> {
         );
     }
     std::fs::write(folder.path().join("policy.toml"), POLICY)?;
-    std::fs::write(folder.path().join("jwks.json"), "{\"keys\": []}")?;
+    std::fs::write(
+        folder.path().join("jwks.json"),
+        r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#,
+    )?;
     let error = Tsdb::failed_start(options(&folder)).await?;
     ensure!(
         error.contains("--jwks: ") && error.contains("has no key for signatures"),
