@@ -77,7 +77,7 @@ async fn a_body_larger_than_the_pool_gets_413() {
     for error in [too_large, parsed] {
         assert_eq!(error.status.as_u16(), 413, "{error:?}");
         assert_eq!(error.retry_after, None);
-        for part in ["ingest", "of 1 MiB", "--memory-limit-mib"] {
+        for part in ["ingest", "the 1 MiB", "--memory-limit-mib"] {
             assert!(error.message.contains(part), "{error:?}");
         }
     }
