@@ -13,6 +13,7 @@ mod args;
 pub mod connections;
 mod deadline;
 mod grpc;
+mod head;
 mod host;
 mod listen;
 mod message_errors;

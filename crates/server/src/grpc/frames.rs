@@ -17,6 +17,8 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::head::Head;
+
 /// Control frames that a client may send at once, and in a second without calls.
 const BURST: u32 = 2_000;
 const PER_SECOND: u32 = 100;
@@ -78,9 +80,7 @@ impl Budget {
 /// The position in received frames.
 #[derive(Debug)]
 struct Heads {
-    head: [u8; HEAD_BYTES],
-    /// Bytes of the head that have arrived.
-    head_bytes: usize,
+    head: Head<HEAD_BYTES>,
     /// Bytes to skip until the next head.
     skip: usize,
 }
@@ -88,8 +88,7 @@ struct Heads {
 impl Heads {
     const fn new() -> Self {
         Self {
-            head: [0; HEAD_BYTES],
-            head_bytes: 0,
+            head: Head::new(),
             skip: PREFACE_BYTES,
         }
     }
@@ -99,25 +98,13 @@ impl Heads {
         let skipped = self.skip.min(bytes.len());
         *bytes = bytes.get(skipped..).unwrap_or_default();
         self.skip -= skipped;
-        let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head_bytes));
-        for byte in head {
-            if let Some(place) = self.head.get_mut(self.head_bytes) {
-                *place = *byte;
-            }
-            self.head_bytes += 1;
-        }
-        *bytes = rest;
-        if self.head_bytes < HEAD_BYTES {
-            return None;
-        }
-        self.head_bytes = 0;
-        let [high, middle, low, kind, ..] = self.head;
+        let [high, middle, low, kind, ..] = self.head.take(bytes)?;
         self.skip = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         Some((kind, self.skip))
     }
 }
 
-/// A connection whose received frames are watched.
+/// A connection, with a watch on the frames that it receives.
 #[derive(Debug)]
 pub(super) struct WatchedFrames<S, F> {
     stream: S,

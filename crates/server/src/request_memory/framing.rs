@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::head::Head;
+
 /// Bytes before each message: whether it is compressed, and its length.
-pub(super) const HEADER_BYTES: usize = 5;
+const HEADER_BYTES: usize = 5;
 
 /// Smaller pieces of a message are copied together: a piece shares the buffer of all that was received with it.
 const SHARED_BYTES: usize = 1024;
@@ -15,9 +17,10 @@ const SHARED_BYTES: usize = 1024;
 pub(super) struct Framing {
     /// The charge of a byte, plain and compressed.
     factors: [u64; 2],
-    header: [u8; HEADER_BYTES],
-    /// Bytes of the header that have arrived.
-    header_bytes: usize,
+    header: Head<HEADER_BYTES>,
+    /// Whether the header of the message is complete, and the message is not.
+    is_in_message: bool,
+    is_compressed: bool,
     /// Bytes of the message that have not arrived.
     missing: u64,
     /// The charge of the incomplete message so far.
@@ -38,8 +41,9 @@ impl Framing {
     pub(super) const fn new(factors: [u64; 2]) -> Self {
         Self {
             factors,
-            header: [0; HEADER_BYTES],
-            header_bytes: 0,
+            header: Head::new(),
+            is_in_message: false,
+            is_compressed: false,
             missing: 0,
             unfinished_charge: 0,
         }
@@ -47,13 +51,13 @@ impl Framing {
 
     /// The charge of a byte of the message.
     const fn factor(&self) -> u64 {
-        let ([plain, compressed], [is_compressed, ..]) = (self.factors, self.header);
-        if is_compressed == 0 { plain } else { compressed }
+        let [plain, compressed] = self.factors;
+        if self.is_compressed { compressed } else { plain }
     }
 
     /// Whether a message has begun and is not complete.
     pub(super) const fn is_within_message(&self) -> bool {
-        self.header_bytes > 0
+        self.is_in_message || self.header.has_begun()
     }
 
     /// The charge of the incomplete message so far.
@@ -78,19 +82,12 @@ impl Framing {
         };
         let mut bytes = received;
         while !bytes.is_empty() {
-            if self.header_bytes < HEADER_BYTES {
-                let (header, rest) = bytes.split_at(bytes.len().min(HEADER_BYTES - self.header_bytes));
-                for byte in header {
-                    if let Some(place) = self.header.get_mut(self.header_bytes) {
-                        *place = *byte;
-                    }
-                    self.header_bytes += 1;
-                }
-                bytes = rest;
-                if self.header_bytes < HEADER_BYTES {
+            if !self.is_in_message {
+                let Some([is_compressed, length @ ..]) = self.header.take(&mut bytes) else {
                     break;
-                }
-                let [_, length @ ..] = self.header;
+                };
+                self.is_in_message = true;
+                self.is_compressed = is_compressed != 0;
                 self.missing = u32::from_be_bytes(length).into();
                 if self.missing > most {
                     return Err(self.missing);
@@ -105,7 +102,7 @@ impl Framing {
                 self.unfinished_charge += arrived * factor;
             }
             if self.missing == 0 {
-                self.header_bytes = 0;
+                self.is_in_message = false;
                 self.unfinished_charge = 0;
                 advance.complete = received.len() - bytes.len();
             }
