@@ -130,20 +130,22 @@ impl MemoryPool {
         Self { shared, client: None }
     }
 
-    /// The pool for what a client sends: three quarters of it are for whoever comes first, and the last quarter is
+    /// The pool for the requests of a client: three quarters of the pool are first come, first served, and the last quarter is
     /// for clients that hold less than their equal share of that quarter. So a client can fill three quarters, and
     /// small requests of others have memory at once.
     #[must_use]
     pub fn of_client(&self, client: ClientId) -> Self {
-        if client == ClientId::Local {
-            return Self {
-                shared: Arc::clone(&self.shared),
-                client: None,
-            };
+        Self {
+            shared: Arc::clone(&self.shared),
+            client: (client != ClientId::Local).then(|| self.use_of(client)),
         }
+    }
+
+    /// The memory of a client, which all of the client's handles share.
+    fn use_of(&self, client: ClientId) -> Arc<ClientUse> {
         let mut clients = self.shared.clients.lock();
         let known = clients.get(&client).and_then(Weak::upgrade);
-        let used = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let used = Arc::new(ClientUse {
                 pool: Arc::downgrade(&self.shared),
                 client,
@@ -151,11 +153,7 @@ impl MemoryPool {
             });
             clients.insert(client, Arc::downgrade(&used));
             used
-        });
-        Self {
-            shared: Arc::clone(&self.shared),
-            client: Some(used),
-        }
+        })
     }
 
     /// The most that this handle can hold.
