@@ -157,7 +157,7 @@ pub async fn uids_of_series(
     Ok((metric, tags.iter().map(pair).collect::<Result<_, QueryError>>()?))
 }
 
-/// UIDs whose names are looked up together; other tasks run in between.
+/// UIDs of one look-up; other tasks run between two look-ups.
 const CHUNK: usize = 4096;
 
 /// Memory of a name beside its text: the entry of the table, which is up to half empty, and the counters of its `Arc`.

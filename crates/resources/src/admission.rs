@@ -32,7 +32,7 @@ pub enum ClientId {
 /// The bits of an IPv6 address that a host does not choose itself.
 const IPV6_NETWORK: u128 = u128::MAX << 64;
 
-/// The address that clients are told apart by: of IPv6 the /64 network.
+/// The address that identifies a client: of an IPv6 address the /64 network.
 pub fn client_address(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & IPV6_NETWORK)),

@@ -75,7 +75,7 @@ fn too_large(message: String, metadata: &[(&str, &str)]) -> Status {
     error::status(Code::ResourceExhausted, reason, message, metadata)
 }
 
-/// The error of a call that the listener does not serve. `path` is that of the request.
+/// The error of a call that the listener does not serve. `path` is the path of the request.
 fn unserved(path: &str, services: &[&str]) -> Status {
     let call = path.strip_prefix('/').unwrap_or(path);
     let (service, method) = call.split_once('/').unwrap_or((call, ""));

@@ -164,8 +164,8 @@ where
 const SPARE_BYTES: u64 = 64 << 10;
 const SPARE_TIME: Duration = Duration::from_secs(1);
 
-/// Whether a body has been read to its end. Reads what is left, if that is little: not of a client that sends it only when
-/// it is asked to (`Expect: 100-continue`).
+/// Whether a body has been read to its end. Reads what is left, if that is little: not of a client that sends the body only after
+/// a `100 Continue` (`Expect: 100-continue`).
 pub(crate) async fn is_read<B>(mut body: B, expects_continue: bool) -> bool
 where
     B: Body<Data = Bytes> + Unpin,

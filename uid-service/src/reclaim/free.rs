@@ -3,7 +3,7 @@
 //! A number can be assigned when it has been free as long as a quarantine lasts: until then caches of readers may
 //! hold its old name. Numbers are read ahead. A number is taken by a compare-and-put of its record, which is done from
 //! then on: only one process takes it, and never again after its new name was deleted. A number that certainly was not
-//! assigned is given back; one whose process ends, or loses the store, before that is lost.
+//! assigned is given back; a number is lost if its process ends, or loses the store, before that.
 //!
 //! Random UIDs are not drawn from here; their draws avoid the numbers that are withheld.
 

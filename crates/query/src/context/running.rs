@@ -20,7 +20,8 @@ const KEPT_CHARACTERS: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct RunningQueries {
     list: Arc<Mutex<List>>,
-    /// The caller whose queries this handle adds and shows; `None`: it shows all, and adds the server's own.
+    /// This handle adds and shows the queries of this caller; `None`: it adds the server's own queries, and shows all
+    /// queries.
     caller: Option<Arc<str>>,
 }
 

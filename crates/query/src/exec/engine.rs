@@ -169,7 +169,7 @@ impl Engine {
         &self.0.environment.resources
     }
 
-    /// The running queries, all or those of a caller.
+    /// The running queries: all queries, or the queries of a caller.
     pub fn running(&self) -> &RunningQueries {
         &self.0.running
     }

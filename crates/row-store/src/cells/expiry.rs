@@ -1,6 +1,6 @@
 //! Which columns have expired: merges do not copy them.
 //!
-//! The time is that of the system's clock: one that is ahead expires cells. The tables of the services have no time to live
+//! The time is the time of the system's clock: a clock that is ahead expires cells. The tables of the services have no time to live
 //! on this store, and points have a retention that does not follow such a clock.
 
 use std::collections::BTreeMap;
