@@ -7,6 +7,8 @@ use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 
+use crate::skip;
+
 /// Idle connections.
 #[derive(Debug)]
 pub struct Crowd(Vec<TcpStream>);
@@ -52,7 +54,9 @@ fn is_open(stream: &TcpStream) -> bool {
 pub fn raise_descriptor_limit(needed: u64) -> anyhow::Result<bool> {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        println!("skipped: {needed} descriptors are needed, the hard limit is {limit:?}");
+        skip(&format!(
+            "{needed} descriptors are needed, the hard limit is {limit:?}"
+        ))?;
         return Ok(false);
     }
     if limit.current.is_some_and(|current| current < needed) {

@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
+use crate::skip;
+
 /// A mounted ext4. It is unmounted when the value is dropped.
 ///
 /// The kernel makes it read-only when it finds an error (`errors=remount-ro`), as distributions mount their disks.
@@ -35,7 +37,7 @@ impl Disk {
         // Root has no blocks of its own, so that the disk is full for the server as for others.
         let made = run("mkfs.ext4", &["-q", "-F", "-m", "0"], &[disk.image.as_path()]);
         if let Err(error) = made.and_then(|()| disk.mount_image()) {
-            println!("{test}: SKIPPED, it mounts a loop device, which root may: {error:#}");
+            skip(&format!("{test} mounts a loop device, which root may: {error:#}"))?;
             return Ok(None);
         }
         Ok(Some(disk))

@@ -69,13 +69,15 @@ pub struct Envoy {
     pub http: u16,
 }
 
-/// Returns the program that `OXTSDB_ENVOY` names, or `None`, and prints that the test is skipped.
-pub fn find(test: &str) -> Option<PathBuf> {
-    let found = std::env::var_os("OXTSDB_ENVOY").map(PathBuf::from);
-    if found.is_none() {
-        println!("{test}: SKIPPED, it needs an Envoy: OXTSDB_ENVOY=PROGRAM");
-    }
-    found
+/// Returns the program that `OXTSDB_ENVOY` names.
+///
+/// # Errors
+///
+/// If the variable is not set.
+pub fn find() -> anyhow::Result<PathBuf> {
+    let program =
+        std::env::var_os("OXTSDB_ENVOY").context("the test needs an Envoy: OXTSDB_ENVOY=PROGRAM")?;
+    Ok(program.into())
 }
 
 /// Has Envoy check the deployed files, whose folder alone differs.

@@ -10,6 +10,8 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
+use crate::skip;
+
 const SOURCE: &str = include_str!("faults/preloaded.c");
 
 /// Faults of the files below a folder.
@@ -35,7 +37,7 @@ impl Faults {
             .arg(&source)
             .output();
         let Ok(compiled) = compiled else {
-            println!("SKIPPED: preloading needs a C compiler, `cc`");
+            skip("preloading needs a C compiler, `cc`")?;
             return Ok(None);
         };
         let errors = String::from_utf8_lossy(&compiled.stderr);

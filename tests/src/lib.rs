@@ -67,6 +67,7 @@
 
 pub mod bystander;
 pub mod certificates;
+pub mod collector;
 pub mod comparison;
 pub mod corruptions;
 pub mod crowd;
@@ -100,6 +101,7 @@ pub mod refusal;
 pub mod rig;
 pub mod sample;
 pub mod sizes;
+mod skip;
 pub mod stored;
 pub mod stream;
 pub mod tables;
@@ -117,6 +119,7 @@ pub mod write_requests;
 pub mod writers;
 
 pub use program::path as program_path;
+pub use skip::skip;
 pub use telnet::Telnet;
 pub use tsdb::{Options, Tsdb};
 pub use two_programs::{DataProgram, UidProgram};

@@ -1,6 +1,7 @@
 //! Accepted differences between responses to expressions.
 
 use crate::differential::known::KnownDifference;
+use crate::differential::response::is_same_status;
 use crate::http::HttpResponse;
 
 /// All accepted differences.
@@ -9,10 +10,8 @@ pub const KNOWN: [KnownDifference; 5] = [
         reason: "The message about invalid arithmetic is that of JEXL's parser in OpenTSDB, of our parser in OxTSDB",
         example: r#""expr":"a + 1e2""#,
         applies: |_, theirs, ours| {
-            let is_syntax_error = |response: &HttpResponse| {
-                response.status == 500 && message_of(response).contains("parsing error")
-            };
-            is_syntax_error(theirs) && is_syntax_error(ours)
+            let is_syntax_error = |response: &HttpResponse| message_of(response).contains("parsing error");
+            is_same_error(theirs, ours) && is_syntax_error(theirs) && is_syntax_error(ours)
         },
     },
     KnownDifference {
@@ -41,8 +40,7 @@ pub const KNOWN: [KnownDifference; 5] = [
         reason: "OpenTSDB reports an invalid filter in the body with the message of its JSON library, before any other error",
         example: r#""tags":[{"type":"regexp","tagk":"dc","filter":""}]"#,
         applies: |_, theirs, ours| {
-            (theirs.status, ours.status) == (500, 500)
-                && message_of(theirs).starts_with("com.fasterxml.jackson.")
+            is_same_error(theirs, ours) && message_of(theirs).starts_with("com.fasterxml.jackson.")
         },
     },
     KnownDifference {
@@ -58,6 +56,11 @@ pub const KNOWN: [KnownDifference; 5] = [
         },
     },
 ];
+
+/// Whether OpenTSDB answers with a server error, and OxTSDB too or with the client error that it is.
+fn is_same_error(theirs: &HttpResponse, ours: &HttpResponse) -> bool {
+    theirs.status == 500 && is_same_status(theirs, ours)
+}
 
 fn message_of(response: &HttpResponse) -> String {
     response.error_message().unwrap_or_default()

@@ -1,0 +1,6 @@
+//! Results of the query engine: from columns as from rows, from statistics as from points.
+
+mod columns_damage;
+mod columns_equal_rows;
+mod filled_results;
+mod summaries_equal_points;

@@ -1,0 +1,17 @@
+//! All stores: one conformance suite, histories with failures, damage, HBase and its gateways.
+
+mod cells;
+mod crash;
+mod damage;
+mod expiry;
+mod folder;
+mod hbase;
+mod hbase_gateways;
+mod hbase_hostile;
+mod hbase_scan;
+mod intercept;
+mod journal;
+mod memory;
+mod model;
+mod process_limits;
+mod support;

@@ -1,0 +1,9 @@
+//! The data service as a whole: recorded vectors, overload, replicas of the UID service.
+
+mod directory;
+mod incremental_results;
+mod opentsdb_vectors;
+mod overload;
+mod quirks;
+mod tsdb;
+mod uid_replicas;

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# What is slow and seldom fails: everything that `.ci/run` leaves out. A release runs it after `.ci/run` of the same clone.
+#
+#   nightly.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source .ci/parts.sh
+source .ci/tools.sh
+fix_seeds
+
+part "build" 1800 cargo test --workspace --locked --no-run
+[ "$failed" != 0 ] || export OXTSDB_CI_BUILT=yes
+export RUST_LIB_BACKTRACE=0
+# More than README's second command runs: each fails any operation of the disk.
+part "fault histories of cells" 900 env OXTSDB_HISTORIES=2000 cargo test --workspace --lib --locked cells::histories
+part "fault histories of points" 900 env OXTSDB_FAULTS=2000 cargo test --workspace --locked --test parts faults
+part "dependencies" 900 .ci/deny.sh
+part "clippy of the text search" 1200 cargo clippy --workspace --features tsdb/text-search --all-targets --locked -- -D warnings
+part "text search" 1800 cargo test --workspace --features data-service/text-search --lib --locked search
+part "fuzzing" 300 .ci/fuzz.sh
+part "SBOM" 900 deploy/release/sbom.sh "$OXTSDB_CACHE/sbom"
+part "stubs in Rust" 120 tests/stubs/generate.sh rust
+part "alerts and dashboard" 120 deploy/alerts/check.sh
+part "container image" 120 deploy/container/check.sh
+part "Kubernetes manifests" 600 deploy/kubernetes/check.sh
+part "collectd" 300 tests/real/collectd.sh 120
+# Every front end, queries and a crash; the figures of such a run mean nothing.
+# `--tests`, for the features of the other parts.
+part "build of the benchmark" 600 cargo build --locked --workspace --tests --bin oxtsdb-bench
+part "benchmark, quick" 600 "$TARGET_DIR/debug/oxtsdb-bench" --quick
+part "import of 1,000,000 lines" 600 tests/real/import.sh
+part "beside OpenTSDB on HBase" 7200 tests/hbase/interop.sh
+end_parts

@@ -1,0 +1,17 @@
+//! The UID service on each store: assignment, changes, watches, repairs.
+
+mod changes;
+mod claims;
+mod crashes;
+mod embedded;
+mod fsck;
+mod hbase;
+mod meta;
+mod policy;
+mod program;
+mod races;
+mod reclaim;
+mod service;
+mod support;
+mod vectors;
+mod watches;
