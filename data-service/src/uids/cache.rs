@@ -1,19 +1,22 @@
 //! The cache of mappings between names and UIDs.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moka::sync::Cache;
+use hashbrown::{DefaultHashBuilder, Equivalent};
 use oxtsdb_schema::{Uid, UidKind};
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 
 /// How long an unknown name is cached as unknown.
 const ABSENT_TTL: Duration = Duration::from_secs(1);
 
-/// Entries of the cache of unknown names, of each kind.
-const ABSENT_ENTRIES: u64 = 10_000;
+/// Memory for the names of each kind that are cached as unknown, in bytes.
+const ABSENT_BYTES: u64 = 2 << 20;
 
-/// Size of a cache entry without its text, in bytes. Measured with 200,000 names: 350 to 390.
-const ENTRY_BYTES: usize = 380;
+/// Memory of an entry without its text, in bytes. Measured with 200,000 names: ENTRY_MEASURED.
+const ENTRY_BYTES: u64 = 150;
 
 /// What the mappings of a kind may take, in 32nds of the cache: nearly all names are tag values.
 const fn share(kind: UidKind) -> u64 {
@@ -27,11 +30,64 @@ const fn share(kind: UidKind) -> u64 {
 /// Mappings in both directions, and names that have none; for each kind.
 #[derive(Debug)]
 pub(super) struct NameCache {
-    uids: [Cache<Arc<str>, Uid>; 3],
-    names: [Cache<Uid, Arc<str>>; 3],
-    absent: [Cache<Arc<str>, ()>; 3],
+    uids: [Timed<Arc<str>, Uid>; 3],
+    names: [Timed<Uid, Arc<str>>; 3],
+    absent: [Timed<Arc<str>, ()>; 3],
     created: Instant,
     ttl: Option<Duration>,
+}
+
+/// Entries that expire a fixed time after they were added.
+#[derive(Debug)]
+struct Timed<K, V> {
+    entries: Cache<K, (V, Instant), Weight, DefaultHashBuilder>,
+    /// `None`: until their memory is needed.
+    ttl: Option<Duration>,
+}
+
+/// The memory of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Weight;
+
+impl<V> Weighter<Arc<str>, (V, Instant)> for Weight {
+    fn weight(&self, name: &Arc<str>, _: &(V, Instant)) -> u64 {
+        ENTRY_BYTES + name.len() as u64
+    }
+}
+
+impl Weighter<Uid, (Arc<str>, Instant)> for Weight {
+    fn weight(&self, _: &Uid, (name, _): &(Arc<str>, Instant)) -> u64 {
+        ENTRY_BYTES + name.len() as u64
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Timed<K, V>
+where
+    Weight: Weighter<K, (V, Instant)> + Clone,
+{
+    /// At most so many bytes.
+    fn new(bytes: u64, ttl: Option<Duration>) -> Self {
+        let entries = usize::try_from(bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
+        let (hash, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self {
+            entries: Cache::with(entries, bytes, Weight, hash, lifecycle),
+            ttl,
+        }
+    }
+
+    fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
+        let (value, added) = self.entries.get(key)?;
+        let is_expired = self.ttl.is_some_and(|ttl| added.elapsed() >= ttl);
+        (!is_expired).then_some(value)
+    }
+
+    fn insert(&self, key: K, value: V) {
+        self.entries.insert(key, (value, Instant::now()));
+    }
+
+    fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
+        self.entries.remove(key);
+    }
 }
 
 impl NameCache {
@@ -41,30 +97,9 @@ impl NameCache {
         Self {
             created: Instant::now(),
             ttl,
-            uids: UidKind::ALL.map(|kind| {
-                let cache = Cache::builder()
-                    .max_capacity(direction_bytes(kind))
-                    .weigher(|name: &Arc<str>, _| entry_bytes(name));
-                match ttl {
-                    Some(ttl) => cache.time_to_live(ttl).build(),
-                    None => cache.build(),
-                }
-            }),
-            names: UidKind::ALL.map(|kind| {
-                let cache = Cache::builder()
-                    .max_capacity(direction_bytes(kind))
-                    .weigher(|_, name: &Arc<str>| entry_bytes(name));
-                match ttl {
-                    Some(ttl) => cache.time_to_live(ttl).build(),
-                    None => cache.build(),
-                }
-            }),
-            absent: UidKind::ALL.map(|_| {
-                Cache::builder()
-                    .max_capacity(ABSENT_ENTRIES)
-                    .time_to_live(ABSENT_TTL)
-                    .build()
-            }),
+            uids: UidKind::ALL.map(|kind| Timed::new(direction_bytes(kind), ttl)),
+            names: UidKind::ALL.map(|kind| Timed::new(direction_bytes(kind), ttl)),
+            absent: UidKind::ALL.map(|_| Timed::new(ABSENT_BYTES, Some(ABSENT_TTL))),
         }
     }
 
@@ -77,20 +112,21 @@ impl NameCache {
 
     /// Entries of both directions, of a kind.
     pub(super) fn entries(&self, kind: UidKind) -> u64 {
-        self.uids[slot(kind)].entry_count() + self.names[slot(kind)].entry_count()
+        (self.uids[slot(kind)].entries.len() + self.names[slot(kind)].entries.len()) as u64
     }
 
     /// About their bytes.
     pub(super) fn byte_len(&self) -> u64 {
-        self.uids.iter().map(Cache::weighted_size).sum::<u64>()
-            + self.names.iter().map(Cache::weighted_size).sum::<u64>()
+        let uids = self.uids.iter().map(|uids| uids.entries.weight());
+        let names = self.names.iter().map(|names| names.entries.weight());
+        uids.chain(names).sum()
     }
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
-        self.uids.iter().for_each(Cache::invalidate_all);
-        self.names.iter().for_each(Cache::invalidate_all);
-        self.absent.iter().for_each(Cache::invalidate_all);
+        self.uids.iter().for_each(|uids| uids.entries.clear());
+        self.names.iter().for_each(|names| names.entries.clear());
+        self.absent.iter().for_each(|absent| absent.entries.clear());
     }
 
     /// The UID of a name.
@@ -105,12 +141,12 @@ impl NameCache {
 
     /// Whether the name had no UID a moment ago.
     pub(super) fn is_absent(&self, kind: UidKind, name: &str) -> bool {
-        self.absent[slot(kind)].contains_key(name)
+        self.absent[slot(kind)].get(name).is_some()
     }
 
     /// Adds a mapping that was looked up by its name, in both directions.
     pub(super) fn insert(&self, kind: UidKind, name: Arc<str>, uid: Uid) {
-        self.absent[slot(kind)].invalidate(&name);
+        self.absent[slot(kind)].remove(&name);
         self.insert_name(kind, uid, Arc::clone(&name));
         self.uids[slot(kind)].insert(name, uid);
     }
@@ -124,12 +160,12 @@ impl NameCache {
     pub(super) fn forget(&self, kind: UidKind, uid: &Uid, names: &[&str]) {
         let slot = slot(kind);
         if let Some(name) = self.names[slot].get(uid) {
-            self.uids[slot].invalidate(&name);
+            self.uids[slot].remove(&name);
         }
-        self.names[slot].invalidate(uid);
+        self.names[slot].remove(uid);
         for name in names {
-            self.uids[slot].invalidate(*name);
-            self.absent[slot].invalidate(*name);
+            self.uids[slot].remove(*name);
+            self.absent[slot].remove(*name);
         }
     }
 
@@ -148,15 +184,11 @@ fn slot(kind: UidKind) -> usize {
     }
 }
 
-fn entry_bytes(name: &Arc<str>) -> u32 {
-    u32::try_from(name.len() + ENTRY_BYTES).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The memory that an entry takes was measured: 350 to 390 bytes beside its text.
+    /// The memory that an entry takes was measured; see [`ENTRY_BYTES`].
     #[test]
     fn entries_count_with_the_memory_that_they_take() {
         let cache = NameCache::new(1 << 20, None);
@@ -166,11 +198,9 @@ mod tests {
                 cache.insert(kind, format!("name-{number:06}").into(), uid);
             }
         }
-        cache.uids.iter().for_each(Cache::run_pending_tasks);
-        cache.names.iter().for_each(Cache::run_pending_tasks);
         let entries: u64 = UidKind::ALL.map(|kind| cache.entries(kind)).iter().sum();
         assert!(entries > 1000, "{entries} entries");
-        assert!(entries * 350 <= 1 << 20, "{entries} entries");
+        assert!(entries * ENTRY_BYTES <= 1 << 20, "{entries} entries");
         assert!(
             cache.entries(UidKind::Tagv) > 2 * cache.entries(UidKind::Metric),
             "most names are tag values"
