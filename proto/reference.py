@@ -1,4 +1,4 @@
-"""Prints docs/contract.md: the reference of the contract, from its compiled files.
+"""Prints the contract as one page of Markdown, from its compiled files (`lint.sh --reference FILE`).
 
     buf build --output -#format=json | python3 reference.py
 
@@ -155,8 +155,8 @@ def main():
                 if nested.get("options", {}).get("mapEntry"):
                     entries[f"{file.package}.{name}.{nested['name']}"] = nested
 
-    out = ["<!-- Generated from proto/oxtsdb by `proto/lint.sh --write`; do not edit. -->", "# Reference of the contract\n"]
-    out.append("How to generate stubs and to configure retries: [proto/README.md](../proto/README.md).\n")
+    out = ["<!-- Generated from proto/oxtsdb by `proto/lint.sh --reference`; do not edit. -->", "# Reference of the contract\n"]
+    out.append("How to generate stubs and to configure retries: `proto/README.md`.\n")
     for file in files:
         for index, service in enumerate(file.descriptor.get("service", [])):
             methods = ", ".join(

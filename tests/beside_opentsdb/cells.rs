@@ -265,7 +265,7 @@ impl Readers {
     }
 }
 
-/// ARCHITECTURE.md and `--help` define the result of writing a point again.
+/// `docs/design/points.md` and `--help` define the result of writing a point again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrected_point_is_read_as_documented() -> anyhow::Result<()> {
     let rig = Rig::find()?;

@@ -1,27 +1,36 @@
 //! Paths and links in the documents lead to files and headings of the repository.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::paths;
 
-const DOCUMENTS: [&str; 15] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "clients/go/README.md",
-    "clients/python/README.md",
-    "docs/guide/grafana.md",
-    "docs/limits.md",
-    "docs/operate.md",
-    "docs/performance.md",
-    "docs/release.md",
-    "docs/threat-model.md",
-    "proto/README.md",
-    "tests/README.md",
-    "tests/stubs/README.md",
-];
+/// Returns the Markdown files of git's index, without test data and without the changelog: its entries name the files of
+/// their time.
+fn documents() -> anyhow::Result<Vec<String>> {
+    let root = paths::workspace();
+    let output = Command::new("git")
+        .args(["ls-files", "-z", "*.md"])
+        .current_dir(&root)
+        .output()
+        .context("run git")?;
+    ensure!(
+        output.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let names = String::from_utf8(output.stdout).context("names of documents are UTF-8")?;
+    let documents: Vec<String> = names
+        .split('\0')
+        .filter(|name| !name.is_empty() && *name != "CHANGELOG.md" && !name.contains("testdata/"))
+        // Removed, and still in the index.
+        .filter(|name| root.join(name).exists())
+        .map(str::to_owned)
+        .collect();
+    ensure!(documents.len() > 20, "git lists only {documents:?}");
+    Ok(documents)
+}
 
 /// A word is a path if its first segment is a folder beside the document or at the root. Of patterns
 /// such as `proto/oxtsdb/**/*.proto` only the part before the first `*` has to exist.
@@ -30,10 +39,10 @@ fn paths_exist() -> anyhow::Result<()> {
     let root = paths::workspace();
     let mut missing = Vec::new();
     let mut found = 0;
-    for document in DOCUMENTS {
-        let text = fs::read_to_string(root.join(document))?;
+    for document in documents()? {
+        let text = fs::read_to_string(root.join(&document))?;
         let beside = root
-            .join(document)
+            .join(&document)
             .parent()
             .context("a document lies in a folder")?
             .to_owned();
@@ -65,8 +74,8 @@ fn paths_exist() -> anyhow::Result<()> {
 #[test]
 fn links_lead_somewhere() -> anyhow::Result<()> {
     let root = paths::workspace();
-    for document in DOCUMENTS {
-        let text = fs::read_to_string(root.join(document))?;
+    for document in documents()? {
+        let text = fs::read_to_string(root.join(&document))?;
         for (_, rest) in text.match_indices("](").map(|(at, _)| text.split_at(at + 2)) {
             let (target, _) = rest.split_once(')').context("a link is closed")?;
             if target.contains("://") {
@@ -74,8 +83,8 @@ fn links_lead_somewhere() -> anyhow::Result<()> {
             }
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let path = match file {
-                "" => root.join(document),
-                _ => root.join(document).with_file_name("").join(file),
+                "" => root.join(&document),
+                _ => root.join(&document).with_file_name("").join(file),
             };
             ensure!(path.exists(), "{document} links to {target}");
             if !heading.is_empty() {

@@ -1,4 +1,5 @@
-//! README's examples print what README shows, in its order, on a server that started empty.
+//! The examples of README and of the guide print what their page shows. Each page runs in its order, on a server of its own that
+//! started empty.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,8 +9,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use oxtsdb_tests::examples::{self, Example};
-use oxtsdb_tests::{Tsdb, paths, program_path};
+use oxtsdb_tests::examples::{self, Example, Page};
+use oxtsdb_tests::{Options, Tsdb, paths, program_path};
+
+/// Pages without examples that run on a server of this test.
+const WITHOUT_EXAMPLES: [&str; 2] = [
+    // Programs in other languages: `clients/test.sh`, `tests/stubs/run.sh`.
+    "docs/guide/clients.md",
+    // Needs an HBase: `tests/hbase/interop.sh`.
+    "docs/guide/hbase.md",
+];
+
+/// Pages with lines of the example program of the Rust client.
+const WITH_RUST: [&str; 2] = ["README.md", "docs/guide/clients.md"];
 
 /// `nc HOST PORT` for machines without one: sends standard input, prints the response.
 const NC: &str = "#!/usr/bin/env bash
@@ -19,18 +31,16 @@ cat <&3
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn examples_print_what_readme_shows() -> anyhow::Result<()> {
-    let examples = examples::parse(&fs::read_to_string(paths::workspace().join("README.md"))?)?;
-    ensure!(
-        examples.len() >= 10,
-        "README has only {} examples",
-        examples.len()
-    );
-    let tsdb = Tsdb::start().await?;
-    let path = search_path(tsdb.folder())?;
-    for example in examples {
-        let line = example.line;
-        run(&tsdb, &example, &path).with_context(|| format!("README.md:{line}:\n{}\n", example.script))?;
+async fn examples_print_what_their_page_shows() -> anyhow::Result<()> {
+    for document in documents()? {
+        let text = fs::read_to_string(paths::workspace().join(&document))?;
+        let page = examples::parse(&text).with_context(|| document.clone())?;
+        if WITHOUT_EXAMPLES.contains(&document.as_str()) {
+            ensure!(page.examples.is_empty(), "{document} has examples");
+        } else {
+            ensure!(!page.examples.is_empty(), "{document} has no examples");
+            run_page(&document, &page).await?;
+        }
     }
     Ok(())
 }
@@ -38,13 +48,68 @@ async fn examples_print_what_readme_shows() -> anyhow::Result<()> {
 /// Rust examples are parts of a program that is compiled.
 #[test]
 fn rust_examples_are_those_of_the_client() -> anyhow::Result<()> {
-    let readme = fs::read_to_string(paths::workspace().join("README.md"))?;
     let program = fs::read_to_string(paths::workspace().join("crates/client/examples/quickstart.rs"))?;
-    let mut blocks = readme.split("\n```rust\n").skip(1).peekable();
-    ensure!(blocks.peek().is_some(), "README has no example in Rust");
-    for block in blocks {
-        let (code, _) = block.split_once("```").context("a block is closed")?;
-        ensure!(program.contains(code), "quickstart.rs has no such lines:\n{code}");
+    for document in WITH_RUST {
+        let text = fs::read_to_string(paths::workspace().join(document))?;
+        let mut blocks = text.split("\n```rust\n").skip(1).peekable();
+        ensure!(blocks.peek().is_some(), "{document} has no example in Rust");
+        for block in blocks {
+            let (code, _) = block.split_once("```").context("a block is closed")?;
+            ensure!(
+                program.contains(code),
+                "{document}: quickstart.rs has no such lines:\n{code}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// README and the pages of the guide.
+fn documents() -> anyhow::Result<Vec<String>> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(paths::workspace().join("docs/guide"))? {
+        let name = entry?
+            .file_name()
+            .into_string()
+            .ok()
+            .context("a file name is UTF-8")?;
+        if Path::new(&name)
+            .extension()
+            .is_some_and(|extension| extension == "md")
+        {
+            pages.push(format!("docs/guide/{name}"));
+        }
+    }
+    pages.sort();
+    pages.insert(0, "README.md".to_owned());
+    Ok(pages)
+}
+
+/// Runs the examples of a page in a folder with its files, beside the server's data in `oxtsdb-data`.
+async fn run_page(document: &str, page: &Page) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    for (name, content) in &page.files {
+        fs::write(folder.path().join(name), content)?;
+    }
+    // The server runs in another folder.
+    let flags = page.flags.iter().map(|word| {
+        if page.files.iter().any(|(name, _)| name == word) {
+            folder.path().join(word).display().to_string()
+        } else {
+            word.clone()
+        }
+    });
+    let options = Options::default()
+        .data_dir(&folder.path().join("oxtsdb-data"))
+        .flags(flags);
+    let tsdb = Tsdb::start_with(options)
+        .await
+        .with_context(|| format!("the server of {document}"))?;
+    let path = search_path(folder.path())?;
+    for example in &page.examples {
+        let Example { line, script, .. } = example;
+        run(&tsdb, example, folder.path(), &path)
+            .with_context(|| format!("{document}:{line}:\n{script}\n"))?;
     }
     Ok(())
 }
@@ -67,12 +132,13 @@ fn search_path(folder: &Path) -> anyhow::Result<OsString> {
 
 /// Runs a script with the ports of this server, in a time zone that differs from UTC: no example
 /// may depend on that of the reader.
-fn run(tsdb: &Tsdb, example: &Example, path: &OsString) -> anyhow::Result<()> {
+fn run(tsdb: &Tsdb, example: &Example, folder: &Path, path: &OsString) -> anyhow::Result<()> {
     let mut script = format!("set -euo pipefail\n{}\n", example.script);
     for (port, address) in [
         ("4242", tsdb.http_address()),
         ("4243", tsdb.data_address()),
         ("4244", tsdb.uid_address()),
+        ("4245", tsdb.admin_address()),
     ] {
         for separator in [':', ' '] {
             let actual = format!("localhost{separator}{}", address.port());
@@ -85,7 +151,8 @@ fn run(tsdb: &Tsdb, example: &Example, path: &OsString) -> anyhow::Result<()> {
         .env("TZ", "Asia/Tokyo")
         .env("OXTSDB_TARGET", format!("http://{}", tsdb.data_address()))
         .env("OXTSDB_UID_TARGET", format!("http://{}", tsdb.uid_address()))
-        .current_dir(tsdb.folder())
+        .env("OXTSDB_ADMIN", format!("http://{}", tsdb.admin_address()))
+        .current_dir(folder)
         .stdin(Stdio::null())
         .output()
         .context("run bash")?;

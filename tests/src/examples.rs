@@ -1,10 +1,24 @@
 //! Examples of a Markdown document: scripts, and the output that the document shows for them.
 //!
 //! A fenced block ```` ```sh run ```` is a script. A ```` ```text ```` block that follows with nothing
-//! but blank lines between is what it prints; without one it prints nothing. `…` stands for any text
-//! within a line, for values that differ between runs.
+//! but blank lines between is its output; without one it prints nothing. `…` stands for any text
+//! within a line, for values that differ between runs; blanks at the end of a line do not count.
+//!
+//! A block ```` ```sh serve ```` has the command that starts the server of the document. A block with a file
+//! name after its language, as ```` ```json rollups.json ````, is a file for the server and the scripts.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+
+/// A document with examples.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Scripts with their output, in the document's order.
+    pub examples: Vec<Example>,
+    /// Flags of the server; none if the document shows no command for it.
+    pub flags: Vec<String>,
+    /// Files by name, with their content.
+    pub files: Vec<(String, String)>,
+}
 
 /// A script and its output.
 #[derive(Debug)]
@@ -13,7 +27,7 @@ pub struct Example {
     pub line: usize,
     /// The script.
     pub script: String,
-    /// What it prints, a pattern for each line.
+    /// Its output, a pattern for each line.
     pub output: Vec<String>,
 }
 
@@ -26,28 +40,54 @@ struct Block {
     adjoins: bool,
 }
 
-/// Returns the examples of a document, in its order.
+/// Returns the examples of a document, with the files and the flags that they need.
 ///
 /// # Errors
 ///
-/// If a block is not closed.
-pub fn parse(document: &str) -> anyhow::Result<Vec<Example>> {
-    let mut examples: Vec<Example> = Vec::new();
+/// If a block is not closed, or a block `sh serve` is no single command `tsdb serve`.
+pub fn parse(document: &str) -> anyhow::Result<Page> {
+    let mut page = Page::default();
     let mut follows_script = false;
     for block in blocks(document)? {
-        if block.info == "sh run" {
-            examples.push(Example {
+        let words: Vec<&str> = block.info.split_whitespace().collect();
+        match words.as_slice() {
+            ["sh", "run"] => page.examples.push(Example {
                 line: block.line,
                 script: block.text.join("\n"),
                 output: Vec::new(),
-            });
-        } else if block.info == "text" && block.adjoins && follows_script {
-            let example = examples.last_mut().context("a script precedes its output")?;
-            example.output = block.text;
+            }),
+            ["sh", "serve"] => page.flags = flags(&block)?,
+            ["text"] if block.adjoins && follows_script => {
+                let example = page.examples.last_mut().context("a script precedes its output")?;
+                example.output = block.text;
+            }
+            [_, name] if name.contains('.') => {
+                page.files
+                    .push(((*name).to_owned(), block.text.join("\n") + "\n"));
+            }
+            _ => {}
         }
         follows_script = block.info == "sh run";
     }
-    Ok(examples)
+    Ok(page)
+}
+
+/// Returns the flags of the command in a block.
+fn flags(block: &Block) -> anyhow::Result<Vec<String>> {
+    let [command] = block.text.as_slice() else {
+        bail!(
+            "the block at line {} has {} lines, expected one",
+            block.line,
+            block.text.len()
+        );
+    };
+    let flags = command.strip_prefix("tsdb serve ").with_context(|| {
+        format!(
+            "the block at line {} does not begin with `tsdb serve`",
+            block.line
+        )
+    })?;
+    Ok(flags.split_whitespace().map(str::to_owned).collect())
 }
 
 fn blocks(document: &str) -> anyhow::Result<Vec<Block>> {
@@ -76,7 +116,7 @@ fn blocks(document: &str) -> anyhow::Result<Vec<Block>> {
         }
     }
     if let Some(block) = open {
-        anyhow::bail!("the block at line {} is not closed", block.line);
+        bail!("the block at line {} is not closed", block.line);
     }
     Ok(blocks)
 }
@@ -90,7 +130,7 @@ pub fn check(printed: &str, patterns: &[String]) -> anyhow::Result<()> {
     let lines: Vec<&str> = printed.lines().collect();
     for (line, pattern) in lines.iter().zip(patterns) {
         ensure!(
-            matches(line, pattern),
+            matches(line.trim_end(), pattern.trim_end()),
             "expected `{pattern}`, printed `{line}`; in all:\n{printed}"
         );
     }
@@ -125,17 +165,41 @@ mod tests {
     fn pairs_a_script_with_the_text_that_follows_it() -> anyhow::Result<()> {
         let document = "```sh run\necho a\n```\n\n```text\na\n```\n\n```text\nb\n```\n\
                         ```sh run\ntrue\n```\nProse.\n```text\nc\n```\n```sh\nfalse\n```\n";
-        let examples = parse(document)?;
-        let found: Vec<_> = examples
+        let page = parse(document)?;
+        let examples: Vec<_> = page
+            .examples
             .iter()
             .map(|example| (example.line, example.script.as_str(), example.output.clone()))
             .collect();
         assert_eq!(
-            found,
+            examples,
             [(2, "echo a", vec!["a".to_owned()]), (13, "true", Vec::new()),]
         );
         assert!(parse("```sh run\n").is_err());
         Ok(())
+    }
+
+    #[test]
+    fn reads_files_and_flags_of_the_server() -> anyhow::Result<()> {
+        let document = "```toml rules.toml\na = 1\n\nb = 2\n```\n```sh serve\ntsdb serve --rules rules.toml --fast\n```\n\
+                        ```text layers\ntsdb\n```\n";
+        let page = parse(document)?;
+        assert_eq!(
+            page.files,
+            [("rules.toml".to_owned(), "a = 1\n\nb = 2\n".to_owned())]
+        );
+        assert_eq!(page.flags, ["--rules", "rules.toml", "--fast"]);
+        assert!(page.examples.is_empty());
+        for wrong in ["```sh serve\n```\n", "```sh serve\ndata-service --fast\n```\n"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ignores_blanks_at_the_end_of_a_line() {
+        assert!(check("| a  |  \n", &["| a  |".to_owned()]).is_ok());
+        assert!(check("| a |\n", &["| a  |".to_owned()]).is_err());
     }
 
     #[test]
