@@ -19,6 +19,7 @@ mod docs_paths;
 mod doctor;
 mod durability;
 mod expressions;
+mod features;
 mod front_ends_agree;
 mod fsck;
 mod histograms;

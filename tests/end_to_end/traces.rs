@@ -1,6 +1,7 @@
 //! Traces, as a collector receives them: from a caller through the data service, the stages of a query or a write, and
 //! the UID service.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -97,9 +98,9 @@ async fn requests_are_traced_through_both_services() -> anyhow::Result<()> {
     data.client().write(request).await?;
     let metrics = Metrics::scrape(&data.admin()).await?;
     ensure!(metrics.value("oxtsdb_trace_spans_total{result=\"exported\"}") > 5.0);
-    let received = collector.0.lock().await;
+    let received = collector.spans().await;
     let known = [write, query, over_http, state].map(u128::to_be_bytes);
-    for (service, span) in &*received {
+    for (service, span) in &received {
         ensure!(
             known.iter().any(|trace| span.trace_id == trace),
             "{service} {} was not to be sampled",

@@ -9,6 +9,7 @@ use oxtsdb_proto::data::v1::sub_query::MetricSource;
 use oxtsdb_proto::data::v1::{AggregateFunction, CellView, QueryRequest, ScanRowsRequest};
 use oxtsdb_tests::bystander::Bystander;
 use oxtsdb_tests::load::Load;
+use oxtsdb_tests::metrics::Metrics;
 use oxtsdb_tests::raw_grpc::RawChannel;
 use oxtsdb_tests::raw_http::RawHttp;
 use oxtsdb_tests::read_back::{always, range, sub_query};
@@ -157,6 +158,17 @@ async fn disconnects_unread_query_streams() -> anyhow::Result<()> {
     target.check_unharmed().await
 }
 
+/// Waits until the server has ended all streams of rows.
+async fn no_scan_is_left(target: &Target) -> anyhow::Result<()> {
+    until("all streams of rows have ended", || async {
+        let metrics = Metrics::scrape(&target.tsdb.admin()).await?;
+        let streams = metrics.sum("oxtsdb_requests_in_flight", "ScanRows");
+        ensure!(streams == 0.0, "{streams} are served");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
     let (mut target, load) = loaded(100_000).await?;
@@ -172,7 +184,7 @@ async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
     let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     let mut client = slow_client(&target).await?;
     let streams = begin_streams(30, async || client.scan_rows(request.clone()).await).await?;
-    sleep(UNREAD).await;
+    no_scan_is_left(&target).await?;
     target.memory.check_below(MOST_BYTES)?;
     bystander.finish(BOUND).await?;
     all_are_disconnected(streams).await?;

@@ -20,7 +20,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use crate::until;
 
 /// A span, and the service that sent it.
-type Received = (String, Span);
+pub type Received = (String, Span);
 
 /// A collector of OTLP, which keeps all spans that it receives.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,11 @@ impl Collector {
             tonic::transport::Server::builder().add_service(TraceServiceServer::new(collector.clone()));
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         Ok((collector, address))
+    }
+
+    /// All spans so far, with the services that sent them.
+    pub async fn spans(&self) -> Vec<Received> {
+        self.0.lock().await.clone()
     }
 
     /// The spans of a trace, when these are among them, as `SERVICE NAME`.

@@ -15,7 +15,8 @@ const ABSENT_TTL: Duration = Duration::from_secs(1);
 /// Memory for the names of each kind that are cached as unknown, in bytes.
 const ABSENT_BYTES: u64 = 2 << 20;
 
-/// Memory of an entry without its text, in bytes. Measured with 200,000 names: ENTRY_MEASURED.
+/// Memory of an entry without its text, in bytes. Measured with 130,000 to 400,000 names of 11 bytes in both directions, which
+/// share the text: 89 to 134 bytes for each direction, depending on the spare capacity of the hash tables.
 const ENTRY_BYTES: u64 = 150;
 
 /// What the mappings of a kind may take, in 32nds of the cache: nearly all names are tag values.
