@@ -89,9 +89,11 @@ fn a_port_in_use_is_named() {
     command.env("OXTSDB_LOG", "error");
     let second = run(&mut command).failed(1);
     let line = only_line(&second.stderr);
-    assert!(
-        line.contains("--http-listen") && line.contains(&taken) && line.contains("in use"),
-        "{line}"
+    assert_eq!(
+        line,
+        format!(
+            "--http-listen {taken}: the port is in use; if another server runs here, set another port, or 0 for a free one"
+        )
     );
 }
 
