@@ -356,7 +356,7 @@ async fn unknown(variables: &Variables, commands: &[&[&str]]) -> anyhow::Result<
     for command in commands {
         let printed = tokio::process::Command::new(program_path(command[0])?)
             .args(&command[1..])
-            .arg("--help")
+            .arg("--help-all")
             .output()
             .await?;
         known.push_str(&String::from_utf8(printed.stdout)?);
