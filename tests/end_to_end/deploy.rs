@@ -350,15 +350,15 @@ impl Pod {
     }
 }
 
-/// The first variable that no help of these commands has.
+/// The first variable that no help has; each command prints one.
 async fn unknown(variables: &Variables, commands: &[&[&str]]) -> anyhow::Result<Option<String>> {
     let mut known = String::new();
     for command in commands {
         let printed = tokio::process::Command::new(program_path(command[0])?)
             .args(&command[1..])
-            .arg("--help")
             .output()
             .await?;
+        ensure!(printed.status.success(), "{command:?}: {printed:?}");
         known.push_str(&String::from_utf8(printed.stdout)?);
     }
     let is_unknown = |name: &&String| !known.contains(&format!("[env: {name}="));
@@ -367,9 +367,9 @@ async fn unknown(variables: &Variables, commands: &[&[&str]]) -> anyhow::Result<
 
 #[tokio::test]
 async fn images_and_manifests_set_variables_that_exist() -> anyhow::Result<()> {
-    const SERVE: &[&str] = &["tsdb", "serve"];
-    const UID: &[&str] = &["uid-service"];
-    const DATA: &[&str] = &["data-service"];
+    const SERVE: &[&str] = &["tsdb", "serve", "--help-all"];
+    const UID: &[&str] = &["uid-service", "--help-all"];
+    const DATA: &[&str] = &["data-service", "--help-all"];
     let mut of_image = image()?;
     ensure!(of_image.remove("PATH").as_deref() == Some("/usr/local/bin"));
     let tls = manifest("components/tls/settings.env")?;
@@ -389,7 +389,7 @@ async fn images_and_manifests_set_variables_that_exist() -> anyhow::Result<()> {
         (settings("hbase/settings.env")?, &[UID, DATA]),
         (
             settings("components/tls/settings.env")?,
-            &[DATA, &["tsdb", "doctor"]],
+            &[DATA, &["tsdb", "doctor", "--help"]],
         ),
         (optional.collect(), &[DATA]),
         (inline.collect(), &[DATA]),

@@ -25,12 +25,13 @@ struct Cli {
         help_heading = "Listeners"
     )]
     uid_listen: SocketAddr,
-    /// Address and port of metrics and health over HTTP, see docs/operate.md; `none`: no such port
+    /// Address and port of metrics and health over HTTP, see docs/operate.md. `or free`: a free
+    /// port if this one is in use; `none`: no such port
     #[arg(
         long,
         env = "OXTSDB_ADMIN_LISTEN",
         value_name = "ADDRESS:PORT|none",
-        default_value = "127.0.0.1:4246",
+        default_value = "127.0.0.1:4246 or free",
         help_heading = "Listeners"
     )]
     admin_listen: AdminListen,

@@ -9,7 +9,7 @@ use oxtsdb_resources::{FixedShare, MemoryAccount};
 use tracing::{info, warn};
 
 use crate::access::AccessSettings;
-use crate::settings::{SettingError, in_range};
+use crate::settings::{PrintConfig, SettingError, in_range};
 use crate::store::StoreSettings;
 use crate::telemetry::{LogFormat, TelemetrySettings};
 use crate::tls::TlsSettings;
@@ -47,6 +47,18 @@ pub struct ProgramArgs {
     /// TOML file with settings
     #[arg(long, env = "OXTSDB_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
+
+    /// Print a file for --config with the settings that people change and those that are set, and exit. `=all`: with
+    /// every setting
+    #[arg(
+        long,
+        value_name = "all",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "common",
+        hide_possible_values = true
+    )]
+    pub print_config: Option<PrintConfig>,
 
     /// Format of logs: text or json
     #[arg(

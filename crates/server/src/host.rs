@@ -25,13 +25,13 @@ use oxtsdb_row_store::RowStore;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::admin::deployment::{Deployment, ListenerFacts};
 use crate::admin::{self, Admin, AdminListen};
 use crate::args::ServerArgs;
 use crate::connections::Connections;
-use crate::listen::{BoundAddress, bind};
+use crate::listen::{BoundAddress, ListenError, bind, start_error};
 use crate::store::StorePart;
 use crate::{GrpcOptions, GrpcServer, Shutdown};
 
@@ -226,9 +226,15 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
     where
         A: AsyncFnOnce(&Host, [Arc<dyn RowStore>; S]) -> anyhow::Result<[FrontEnd; L]>,
     {
-        let mut bound = Vec::with_capacity(L);
+        let (mut bound, mut failed) = (Vec::with_capacity(L), Vec::new());
         for listener in &self.listeners {
-            bound.push(bind(listener.address).context(listener.flag)?);
+            match bind(listener.flag, listener.address) {
+                Ok(address) => bound.push(address),
+                Err(error) => failed.push(error),
+            }
+        }
+        if !failed.is_empty() {
+            return Err(start_error(&failed));
         }
         let front_ends = match assemble(host, stores).await {
             // Stopped while it waited for another service.
@@ -273,15 +279,28 @@ struct AdminListener {
 
 impl AdminListener {
     /// Starts to listen.
-    fn start(listen: AdminListen, admin: Admin) -> anyhow::Result<Self> {
-        let AdminListen::At(address) = listen else {
-            return Ok(Self {
-                address: None,
-                task: None,
-            });
+    fn start(listen: AdminListen, admin: Admin) -> Result<Self, ListenError> {
+        let at = |address| {
+            let bound = bind("--admin-listen", address)?;
+            Ok((bound.address(), bound.listen()?))
         };
-        let listener = bind(address).and_then(|bound| Ok((bound.address(), bound.listen()?)));
-        let (address, listener) = listener.context("--admin-listen")?;
+        let (address, listener) = match listen {
+            AdminListen::None => {
+                return Ok(Self {
+                    address: None,
+                    task: None,
+                });
+            }
+            AdminListen::At(address) => at(address)?,
+            AdminListen::AtOrFree(address) => match at(address) {
+                Err(error) if error.is_in_use() => {
+                    let (free, listener) = at(SocketAddr::new(address.ip(), 0))?;
+                    warn!("--admin-listen {address}: the port is in use, the admin listener is at {free}");
+                    (free, listener)
+                }
+                started => started?,
+            },
+        };
         Ok(Self {
             address: Some(address),
             task: Some(tokio::spawn(admin::serve(listener, admin))),

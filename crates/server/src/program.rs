@@ -1,8 +1,10 @@
 //! How a program starts, and how it reports a failure.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 
 use crate::settings::{self, ArgumentsError, one_line};
 
@@ -21,6 +23,11 @@ pub fn main<P: Parser>(run: impl FnOnce(P) -> anyhow::Result<()>) -> ExitCode {
             return ExitCode::from(2);
         }
         Err(ArgumentsError::File(error)) => return failed(&name, &error.into()),
+        Err(ArgumentsError::PrintConfig(text)) => {
+            // The reader may have closed its end.
+            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
     };
     match run(program) {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,11 +41,22 @@ pub fn failed(name: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The first paragraph of clap's message, which has the error; usage follows.
+/// The first paragraph of clap's message, which has the error, and the flag or value that it suggests.
 fn usage_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
-    one_line(paragraph.trim_start_matches("error: "))
+    let mut line = one_line(paragraph.trim_start_matches("error: "));
+    let similar = [ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| match error.get(kind)? {
+            ContextValue::String(name) => Some(name),
+            ContextValue::Strings(names) => names.first(),
+            _ => None,
+        });
+    if let Some(similar) = similar {
+        line += &format!(", did you mean '{similar}'?");
+    }
+    line
 }
 
 #[cfg(test)]
@@ -54,7 +72,11 @@ mod tests {
                 Command::new("program").arg(Arg::new("store").long("store").value_parser(["a", "b"]));
             usage_line(&command.try_get_matches_from(["program", argument]).unwrap_err())
         };
-        assert_eq!(line("--stores"), "unexpected argument '--stores' found");
+        assert_eq!(
+            line("--stores"),
+            "unexpected argument '--stores' found, did you mean '--store'?"
+        );
+        assert_eq!(line("--zzz"), "unexpected argument '--zzz' found");
         assert_eq!(
             line("--store=c"),
             "invalid value 'c' for '--store <store>' [possible values: a, b]"

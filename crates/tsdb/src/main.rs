@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use oxtsdb_server::program;
+use oxtsdb_server::settings::with_short_help;
 use oxtsdb_server::telemetry::{self, LogFormat};
 
 use cli::{Cli, Command};
@@ -50,8 +51,15 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let (matches, opentsdb_conf) = settings::matches(&Cli::command(), &arguments)?;
+    let root = Cli::command().mut_subcommand("serve", with_short_help);
+    let (matches, opentsdb_conf) = settings::matches(&root, &arguments)?;
     let Cli { log, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Command::Serve(args) = &command
+        && let Some(selection) = args.server.program.print_config
+    {
+        stdout::print(&settings::file(&root, &matches, selection))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let log = log.as_deref();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let entered = runtime.enter();

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, CommandFactory as _};
 use data_service::DataSettings;
 use oxtsdb_client::UidClient;
+use oxtsdb_server::settings::unknown_variables;
 use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs};
 use tracing::{info, warn};
 use uid_service::UidSettings;
 
+use crate::cli::Cli;
 use crate::settings::opentsdb_conf::Outcome;
 
 /// Run both services in one process
@@ -19,7 +21,8 @@ use crate::settings::opentsdb_conf::Outcome;
 /// Each option is also an environment variable and a key of the TOML file that --config names: the
 /// option's name with `_` for `-`, at the top or in a table named after the heading (Write streams is
 /// `[write_streams]`). Options take precedence over variables, variables over the file, the file over
-/// opentsdb.conf.
+/// opentsdb.conf. --print-config prints such a file, with the values that are set. --help lists the settings that
+/// people change, --help-all every setting.
 ///
 /// When the server is ready, it prints one line, `ready http=ADDRESS:PORT data=ADDRESS:PORT
 /// uid=ADDRESS:PORT admin=ADDRESS:PORT`, with the ports that were selected for port 0. SIGTERM and SIGINT drain the server: health
@@ -57,12 +60,13 @@ pub(crate) struct ServeArgs {
     )]
     uid_listen: SocketAddr,
 
-    /// Address and port of metrics, health and debugging over HTTP, see docs/operate.md; `none`: no such port
+    /// Address and port of metrics, health and debugging over HTTP, see docs/operate.md. `or free`: a free
+    /// port if this one is in use; `none`: no such port
     #[arg(
         long,
         env = "OXTSDB_ADMIN_LISTEN",
         value_name = "ADDRESS:PORT|none",
-        default_value = "127.0.0.1:4245",
+        default_value = "127.0.0.1:4245 or free",
         help_heading = "Listeners"
     )]
     admin_listen: AdminListen,
@@ -145,6 +149,10 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
 }
 
 fn log_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>) {
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for warning in unknown_variables(&Cli::command(), variables) {
+        warn!("{warning}");
+    }
     if let Some(path) = &args.server.program.config {
         info!(path = %path.display(), "settings are read");
     }

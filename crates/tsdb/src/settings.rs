@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args as _, Command};
 use data_service::UidAccess;
-use oxtsdb_server::settings::{self, FileSettings};
+use oxtsdb_server::settings::{self, FileSettings, PrintConfig};
 
 /// The commands that read settings from files. What the files say is what `serve` understands; another
 /// command uses what it has a flag for.
@@ -36,13 +36,7 @@ pub(crate) fn matches(
     let Some((path, given)) = found else {
         return Ok((first, None));
     };
-    // Global flags stand at the root.
-    let serve = root
-        .find_subcommand("serve")
-        .cloned()
-        .unwrap_or_default()
-        .args(root.get_arguments().filter(|arg| arg.is_global_set()).cloned());
-
+    let serve = serve_command(root);
     // Of any of the programs: a data service has settings of its client of the UID service, too.
     let known = match path {
         ["doctor"] => {
@@ -65,6 +59,20 @@ pub(crate) fn matches(
     }
     command = with_defaults(command, path, &toml);
     Ok((command.get_matches_from(arguments), conf))
+}
+
+/// The settings file of `--print-config`, with the values of `matches`.
+pub(crate) fn file(root: &Command, matches: &ArgMatches, selection: PrintConfig) -> String {
+    let serve = serve_command(root).name("tsdb serve");
+    let matches = matches.subcommand_matches("serve").unwrap_or(matches);
+    settings::settings_file(&serve, matches, selection)
+}
+
+/// `serve`, with the global flags, which stand at the root.
+fn serve_command(root: &Command) -> Command {
+    let globals = root.get_arguments().filter(|arg| arg.is_global_set());
+    let serve = root.find_subcommand("serve").cloned().unwrap_or_default();
+    serve.args(globals.cloned())
 }
 
 /// The matches of the command at `path`, if that one was called.

@@ -22,8 +22,8 @@ const MAX_RESERVED_BYTES: u64 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Point store")]
 pub struct PointStoreSettings {
-    /// Age at which points are dropped, a day of UTC at a time, for example 400d, 12w or 1y (365 days); at least
-    /// 1d. Older points are rejected. 0: points are kept for ever. It follows the clock only as far as there are
+    /// Age at which points are dropped, a day of UTC at a time, for example 400d, 12w or 1y (365 days), at least
+    /// 1d; 0: points are kept for ever. Older points are rejected. It follows the clock only as far as there are
     /// points, and only to a time that the store can explain: see --confirm-clock
     #[arg(long, env = "OXTSDB_RETENTION", value_name = "DURATION", default_value_t = Self::default().retention)]
     pub retention: String,

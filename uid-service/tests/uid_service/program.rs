@@ -44,7 +44,7 @@ fn reports_a_bad_setting_in_one_line() {
     );
     assert_eq!(
         error_of("--uid-widths=3"),
-        "unexpected argument '--uid-widths' found"
+        "unexpected argument '--uid-widths' found, did you mean '--uid-width-tagv'?"
     );
     assert_eq!(
         error_of("--log-format=xml"),
@@ -82,7 +82,7 @@ fn reports_a_bad_file_in_one_line() {
     };
     assert_eq!(
         error_of("uid_width_tagk = 2\nwidth = 3"),
-        "`width` is not a setting"
+        "`width` is not a setting; `--print-config=all` lists the settings"
     );
     assert_eq!(
         error_of("uid_width_tagk = 'two'"),

@@ -69,7 +69,7 @@ async fn port_in_use_ends_the_start_before_services_are_assembled() {
         .await;
     let error = format!("{:#}", started.unwrap_err());
     assert!(
-        error.starts_with(&format!("--listen: listen on {address}: ")),
+        error.starts_with(&format!("--listen {address}: the port is in use; ")),
         "{error}"
     );
 }
@@ -86,10 +86,27 @@ async fn admin_port_in_use_is_named_with_its_flag() {
     };
     let started = program.run(async |_, _| panic!("assembled")).await;
     let error = format!("{:#}", started.unwrap_err());
-    assert!(
-        error.starts_with(&format!("--admin-listen: listen on {address}: ")),
-        "{error}"
+    assert_eq!(
+        error,
+        format!(
+            "--admin-listen {address}: the port is in use; if another server runs here, set another port, 0 for a free \
+             one, or `none` for no listener"
+        )
     );
+}
+
+#[tokio::test]
+async fn admin_port_in_use_is_replaced_if_any_will_do() {
+    // No other test uses this address.
+    let taken = StdListener::bind("127.0.0.77:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let started = AdminListener::start(AdminListen::AtOrFree(address), Admin::default()).unwrap();
+    let free = started.address.unwrap();
+    assert_eq!(free.ip(), address.ip());
+    assert_ne!(free.port(), address.port());
+    drop(taken);
+    let started = AdminListener::start(AdminListen::AtOrFree(address), Admin::default()).unwrap();
+    assert_eq!(started.address, Some(address));
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ pub enum FileError {
         message: String,
     },
     /// A table that is not a heading of flags.
-    #[error("{}: `[{table}]` is not a group of settings{}", path.display(), did_you_mean(nearest.as_deref()))]
+    #[error("{}: `[{table}]` is not a group of settings{}", path.display(), similar_table(table, nearest.as_deref()))]
     UnknownTable {
         /// The file.
         path: PathBuf,
@@ -132,8 +132,19 @@ pub enum FileError {
     },
 }
 
+fn similar_table(table: &str, nearest: Option<&str>) -> String {
+    match table {
+        // `tsd.storage.max_tags = 9` is a table in TOML.
+        "tsd" => "; OpenTSDB's settings are for a file of `tsdb serve --opentsdb-conf`".to_owned(),
+        _ => did_you_mean(nearest),
+    }
+}
+
 fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
+    nearest.map_or_else(
+        || "; `--print-config=all` lists the settings".to_owned(),
+        |nearest| format!(", did you mean `{nearest}`?"),
+    )
 }
 
 /// Joins the lines of a message: tools show a failed start as one line.

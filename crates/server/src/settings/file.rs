@@ -16,8 +16,8 @@ use clap::{Arg, ArgAction, Command};
 
 use super::error::{FileError, one_line};
 
-/// Flags that cannot be keys of the file: the first names the file.
-const NOT_IN_A_FILE: [&str; 3] = ["config", "help", "version"];
+/// Flags that cannot be keys of the file: the first names the file, the others print and exit.
+const NOT_IN_A_FILE: [&str; 5] = ["config", "help", "help_all", "print_config", "version"];
 
 /// The settings of a file, by the identifier of the flag, which is the TOML key.
 pub type FileSettings = BTreeMap<String, FileSetting>;
@@ -52,9 +52,12 @@ fn from_toml(path: &Path, text: &str, command: &Command) -> Result<FileSettings,
             message: toml_message(&error, text),
         })?;
     let mut settings = FileSettings::new();
+    let tables = table_names(command);
+    // "Store" is a group and a setting.
+    let is_group = |key: &str| tables.contains(key) || !is_setting(command, key);
     let (groups, top): (Vec<_>, Vec<_>) = table
         .into_iter()
-        .partition(|(key, value)| value.is_table() && !is_setting(command, key));
+        .partition(|(key, value)| value.is_table() && is_group(key));
     for (key, value) in top {
         let setting = setting_of(path, &key, &key, value, command)?;
         settings.insert(key, setting);
@@ -109,14 +112,24 @@ fn setting_of(
 }
 
 /// The table of the settings under a heading: "Write streams" is `write_streams`.
-fn table_name(heading: &str) -> String {
+pub(super) fn table_name(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "_")
+}
+
+/// The tables of the settings of `command`.
+fn table_names(command: &Command) -> BTreeSet<String> {
+    let settings = command
+        .get_arguments()
+        .filter(|arg| is_setting(command, arg.get_id().as_str()));
+    settings
+        .filter_map(Arg::get_help_heading)
+        .map(table_name)
+        .collect()
 }
 
 /// Checks that there are settings for a table.
 fn check_group(path: &Path, table: &str, command: &Command) -> Result<(), FileError> {
-    let headings = command.get_arguments().filter_map(Arg::get_help_heading);
-    let tables: BTreeSet<String> = headings.map(table_name).collect();
+    let tables = table_names(command);
     if tables.contains(table) {
         return Ok(());
     }
@@ -162,7 +175,7 @@ pub fn is_setting(command: &Command, key: &str) -> bool {
 }
 
 /// The most similar name, if there is one.
-fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
+pub(super) fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
     names
         .map(|other| (strsim::jaro_winkler(name, &other), other))
         .filter(|(likeness, _)| *likeness > 0.75)

@@ -38,9 +38,28 @@ pub fn open_folder<S, E: Into<StoreError>>(
     opened()
         .map_err(|error| match error {
             StoreError::Corrupt { .. } => anyhow::anyhow!("{error}; {}", advice(data_dir)),
+            StoreError::Unavailable { detail } => {
+                anyhow::anyhow!("{detail}; stop that process, or set another --data-dir")
+            }
+            StoreError::Io { ref detail, .. } if is_without_rights(detail) => anyhow::anyhow!(
+                "{error}; set --data-dir, now {}, to a folder that this user may write to",
+                data_dir.display()
+            ),
             error => error.into(),
         })
         .with_context(|| format!("open the store in {}", folder.display()))
+}
+
+/// Whether an error of the system says that the folder cannot be written by this user, or by any.
+fn is_without_rights(error: &str) -> bool {
+    [
+        "Permission denied",
+        "Operation not permitted",
+        "Read-only file system",
+        "Not a directory",
+    ]
+    .iter()
+    .any(|reason| error.starts_with(reason))
 }
 
 /// What an operator can do about damage that prevents the start.
@@ -94,11 +113,29 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_use_is_rejected_without_advice() {
+    fn a_folder_in_use_is_rejected_with_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let _store = open(folder.path()).unwrap();
         let error = format!("{:#}", open(folder.path()).unwrap_err());
         assert!(error.contains("in use by process"), "{error}");
+        assert!(
+            error.ends_with("; stop that process, or set another --data-dir"),
+            "{error}"
+        );
         assert!(!error.contains("salvage"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_without_rights_is_rejected_with_the_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        // Tests may run as root, who has all rights.
+        let data_dir = folder.path().join("file");
+        fs::write(&data_dir, "").unwrap();
+        let error = format!("{:#}", open(&data_dir).unwrap_err());
+        let advice = format!(
+            "; set --data-dir, now {}, to a folder that this user may write to",
+            data_dir.display()
+        );
+        assert!(error.ends_with(&advice), "{error}");
     }
 }

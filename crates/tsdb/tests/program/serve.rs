@@ -29,6 +29,101 @@ fn help_lists_the_files_of_settings_before_all_groups() {
 }
 
 #[test]
+fn help_of_serve_lists_the_settings_that_people_change() {
+    let lines = |flag: &str| {
+        let help = run(tsdb(&["serve"]).arg(flag)).ok();
+        let flags = help.lines().filter(|line| line.trim_start().starts_with("--"));
+        (flags.count(), help)
+    };
+    let ((short, text), (all, _)) = (lines("--help"), lines("--help-all"));
+    assert!((20..30).contains(&short), "{short}: {text}");
+    assert!(all > 100, "{all}");
+    assert!(text.contains("`--help-all` lists all settings"), "{text}");
+    for flag in [
+        "--http-listen",
+        "--data-dir",
+        "--hbase-thrift",
+        "--memory-limit-mib",
+        "--access-policy",
+    ] {
+        assert!(text.contains(flag), "{flag}: {text}");
+    }
+}
+
+#[test]
+fn the_printed_settings_file_is_valid_with_all_defaults_uncommented() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("oxtsdb.toml");
+    let print = |arguments: &[&str]| {
+        let mut command = tsdb(&["serve"]);
+        run(command.env_remove("OXTSDB_ADMIN_LISTEN").args(arguments)).ok()
+    };
+    let all = print(&["--print-config=all"]);
+    let mut uncommented = 0;
+    let defaults: String = all
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(default) if default.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                uncommented += 1;
+                format!("{default}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    assert!(uncommented > 100, "{all}");
+    std::fs::write(&config, defaults).unwrap();
+    let config = config.to_str().unwrap();
+    assert_eq!(print(&["--print-config=all", "--config", config]), all);
+
+    let common = print(&["--print-config"]);
+    assert!(common.lines().count() < all.lines().count() / 2, "{common}");
+    assert!(
+        common.contains("\n#http_listen = \"127.0.0.1:4242\"\n"),
+        "{common}"
+    );
+}
+
+#[test]
+fn the_printed_settings_file_has_the_values_that_are_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("oxtsdb.toml");
+    let conf = folder.path().join("opentsdb.conf");
+    std::fs::write(&config, "[writing]\nmax_tags = 9\nlinger_ms = 7\n").unwrap();
+    std::fs::write(&conf, "tsd.storage.salt.width = 1\n").unwrap();
+    let mut command = tsdb(&["serve", "--print-config", "--log", "warn", "--accept-uid-table"]);
+    command.arg("--config").arg(&config);
+    command.arg("--opentsdb-conf").arg(&conf);
+    command.env("OXTSDB_LINGER_MS", "8");
+    let printed = run(&mut command).ok();
+    for line in [
+        "log = \"warn\"",
+        "admin_listen = \"none\"",
+        "max_tags = 9",
+        "linger_ms = 8",
+        "salt_width = 1",
+        "accept_uid_table = true",
+    ] {
+        assert!(
+            printed.lines().any(|printed| printed == line),
+            "{line}: {printed}"
+        );
+    }
+}
+
+#[test]
+fn unknown_variables_are_reported_with_a_similar_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let failed = serve_that_fails(folder.path(), |command| {
+        command.env("OXTSDB_LOG", "warn").env("OXTSDB_DATA_DRI", "secret");
+        command.args(["--store", "hbase"]);
+    })
+    .failed(1);
+    let warning = "variable OXTSDB_DATA_DRI is not a setting, did you mean OXTSDB_DATA_DIR?";
+    assert!(failed.stderr.contains(warning), "{}", failed.stderr);
+    assert!(!failed.stderr.contains("secret"), "{}", failed.stderr);
+}
+
+#[test]
 fn sigterm_ends_it_with_status_0_and_what_was_stored_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
@@ -89,9 +184,11 @@ fn a_port_in_use_is_named() {
     command.env("OXTSDB_LOG", "error");
     let second = run(&mut command).failed(1);
     let line = only_line(&second.stderr);
-    assert!(
-        line.contains("--http-listen") && line.contains(&taken) && line.contains("in use"),
-        "{line}"
+    assert_eq!(
+        line,
+        format!(
+            "--http-listen {taken}: the port is in use; if another server runs here, set another port, or 0 for a free one"
+        )
     );
 }
 

@@ -73,6 +73,19 @@ fn file_sets_switches_and_options_without_a_default() {
 }
 
 #[test]
+fn a_table_may_have_the_name_of_a_setting() {
+    let store = Arg::new("store").long("store").help_heading("Store");
+    let command = command().arg(store);
+    let read = |text| from_toml(Path::new("oxtsdb.toml"), text, &command);
+    assert_eq!(read("store = 'a'").unwrap()["store"].value, "a");
+    assert_eq!(read("[store]\nstore = 'a'").unwrap()["store"].value, "a");
+    assert!(matches!(
+        read("[uid_width]\nstore = 'a'"),
+        Err(FileError::WrongType { .. })
+    ));
+}
+
+#[test]
 fn last_applied_file_takes_precedence() {
     let one = with_defaults(command(), &from_file("uid_width = 4").unwrap());
     let both = with_defaults(one, &from_file("uid_width = 5").unwrap());
@@ -88,10 +101,13 @@ fn rejects_unknown_keys_and_suggests_a_similar_one() {
         rejection("uid_widht = 4"),
         "oxtsdb.toml: `uid_widht` is not a setting, did you mean `uid_width`?"
     );
-    assert_eq!(rejection("zzz = 4"), "oxtsdb.toml: `zzz` is not a setting");
+    assert_eq!(
+        rejection("zzz = 4"),
+        "oxtsdb.toml: `zzz` is not a setting; `--print-config=all` lists the settings"
+    );
     assert_eq!(
         rejection("config = 'other.toml'"),
-        "oxtsdb.toml: `config` is not a setting"
+        "oxtsdb.toml: `config` is not a setting; `--print-config=all` lists the settings"
     );
 }
 
@@ -194,6 +210,11 @@ fn rejects_unknown_tables_and_keys_in_the_wrong_table() {
     assert_eq!(
         rejection("[logs_and_trace]\nlog_format = 'json'"),
         "oxtsdb.toml: `[logs_and_trace]` is not a group of settings, did you mean `logs_and_traces`?"
+    );
+    assert_eq!(
+        rejection("tsd.storage.max_tags = 9"),
+        "oxtsdb.toml: `[tsd]` is not a group of settings; OpenTSDB's settings are for a file of `tsdb serve \
+         --opentsdb-conf`"
     );
     assert_eq!(
         rejection("[logs_and_traces]\nuid_width = 4"),
