@@ -14,6 +14,9 @@ export RUST_LIB_BACKTRACE=0
 # More than README's second command runs: each fails any operation of the disk.
 part "fault histories of cells" 900 env OXTSDB_HISTORIES=2000 cargo test --workspace --lib --locked cells::histories
 part "fault histories of points" 900 env OXTSDB_FAULTS=2000 cargo test --workspace --locked --test parts faults
+part "limits" 1800 cargo test --workspace --locked --test limits --no-fail-fast -- --include-ignored
+part "kills and corruptions" 1800 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUPTIONS=10000 \
+  cargo test --workspace --locked --test end_to_end --no-fail-fast -- durability fsck
 part "dependencies" 900 .ci/deny.sh
 part "clippy of the text search" 1200 cargo clippy --workspace --features tsdb/text-search --all-targets --locked -- -D warnings
 part "text search" 1800 cargo test --workspace --features data-service/text-search --lib --locked search

@@ -76,6 +76,7 @@ async fn serves_or_rejects_hundreds_of_concurrent_queries() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn serves_or_rejects_hundreds_of_concurrent_grpc_queries() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = many();

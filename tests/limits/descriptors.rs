@@ -32,6 +32,7 @@ fn newest_segment(data_dir: &Path) -> anyhow::Result<u64> {
 
 /// The store needs descriptors for the next segments of the journal and for parts.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn writes_succeed_while_connections_take_all_descriptors() -> anyhow::Result<()> {
     if !raise_descriptor_limit(4096)? {
         return Ok(());

@@ -58,11 +58,13 @@ async fn sixteen_chunked_bodies_delay_no_other_request() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn hundreds_of_chunked_bodies_delay_no_other_request() -> anyhow::Result<()> {
     drip(CHUNKED, b"1\r\n[\r\n", 300).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn compressed_bodies_delay_no_other_request() -> anyhow::Result<()> {
     drip(GZIP, &[0x1f], 48).await
 }
@@ -73,6 +75,7 @@ async fn announced_bodies_delay_no_other_request() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn an_address_with_all_connections_keeps_no_other_out() -> anyhow::Result<()> {
     let connections = 64;
     let options = limited().flag("--max-connections", &connections.to_string());

@@ -109,6 +109,7 @@ fn filled(begin: &str, element: &str, end: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn http_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let bystander = Bystander::start(&target.tsdb).await?;

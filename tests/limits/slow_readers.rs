@@ -42,6 +42,7 @@ async fn loaded(points: usize) -> anyhow::Result<(Target, Load)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn disconnects_http_readers_of_a_byte_a_second() -> anyhow::Result<()> {
     let (mut target, load) = loaded(400_000).await?;
     target.get(&load.path("sum")).await?;

@@ -323,6 +323,7 @@ fn rate(count: &AtomicUsize, time: Duration) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> {
     let size = Size::from_environment();
     if !raise_descriptor_limit(u64::try_from(size.connections + 3 * size.queries)? + 500)? {

@@ -17,6 +17,7 @@ use crate::support::{BOUND, Target, turn};
 const PROBED: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn ports_are_closed_until_the_uid_service_is_reachable() -> anyhow::Result<()> {
     let _turn = turn().await;
     let folder = TempDir::with_prefix("oxtsdb-test-")?;

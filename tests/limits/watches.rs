@@ -22,6 +22,7 @@ const NAMES: usize = 4096;
 const REQUESTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn unread_watches_stay_within_the_memory_limit() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let bystander = Bystander::start(&target.tsdb).await?;

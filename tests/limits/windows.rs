@@ -161,6 +161,7 @@ async fn rejects_windows_of_many_groups() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn explain_counts_billions_of_windows() -> anyhow::Result<()> {
     let mut target = target().await?;
     let bystander = Bystander::start(&target.tsdb).await?;

@@ -1,9 +1,4 @@
 //! Incremental results of large queries equal those that are aggregated after the scan.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of a test: what is not as expected fails it"
-)]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

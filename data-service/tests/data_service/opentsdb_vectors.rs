@@ -1,8 +1,6 @@
 //! Responses recorded from OpenTSDB 2.4.1: the engine returns the same.
 //!
 //! See `testdata/README.md` for the format and the rule of comparison.
-#![expect(clippy::unwrap_used, reason = "helpers of a test; unexpected values fail it")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tsdb::Tsdb;

@@ -1,9 +1,4 @@
 //! Queries in any number and of any size: each is executed or rejected, within the memory budget.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of a test: what is not as expected fails it"
-)]
-
 use std::time::Duration;
 
 use crate::tsdb::Tsdb;

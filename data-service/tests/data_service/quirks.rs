@@ -1,6 +1,4 @@
 //! Each of OpenTSDB's quirks, switched on and off.
-#![expect(clippy::unwrap_used, reason = "helpers of a test; unexpected values fail it")]
-
 use crate::tsdb::Tsdb;
 use jiff::tz::TimeZone;
 use oxtsdb_query::RequestContext;

@@ -1,7 +1,5 @@
 //! Two replicas of the UID service on one store, and two data services that use both: caches follow renames and deletes,
 //! and the loss of a replica fails no call.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,6 +1,4 @@
 //! Renames and deletes are exact despite races and failures at any operation.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::collections::HashSet;
 use std::sync::Arc;

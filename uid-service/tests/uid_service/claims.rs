@@ -1,6 +1,4 @@
 //! Races of two assignments of one name, put by put: lost responses, late puts, late deletes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

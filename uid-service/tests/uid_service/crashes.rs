@@ -1,6 +1,4 @@
 //! An assignment may fail at any operation: the table stays consistent, and the next one succeeds.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::time::Duration;
 

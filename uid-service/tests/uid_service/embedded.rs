@@ -1,6 +1,4 @@
 //! The service on the store that it runs on by default.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use oxtsdb_row_store::RowStore as _;

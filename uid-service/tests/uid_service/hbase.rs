@@ -1,8 +1,6 @@
 //! The service on a real HBase.
 //!
 //! `OXTSDB_TEST_HBASE` names its Thrift gateways, as `host:port[,host:port]`; `tests/hbase/interop.sh` sets it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,4 @@
 //! Metadata of UIDs: documents byte for byte as OpenTSDB stores them, etags, concurrent changes.
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::{Failure, Service, Wrapped};

@@ -1,6 +1,4 @@
 //! Rules and quotas of new names.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::path::Path;
 use std::sync::Arc;

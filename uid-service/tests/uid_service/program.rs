@@ -1,6 +1,4 @@
 //! `uid-service` as a program: its settings and its shutdown.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;

@@ -1,6 +1,4 @@
 //! A name has one UID and a UID one name under concurrent assignment.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Reclaim of UIDs: quarantine, restore, release, and assignment of released numbers.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::time::{Duration, SystemTime};
 

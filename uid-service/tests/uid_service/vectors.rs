@@ -1,6 +1,4 @@
 //! Cells of table `tsdb-uid` as OpenTSDB 2.4.1 wrote them to HBase, reproduced call by call.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support::{Cell, Service, Wrapped, cell, counter};
 use oxtsdb_schema::UidKind::{Metric, Tagk, Tagv};
 use uid_service::UidSettings;

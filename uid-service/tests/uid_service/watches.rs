@@ -1,6 +1,4 @@
 //! Watches that resume after much, and those of changes that a repair has made.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::support;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Queries report points that a damaged part has lost, or skip them if they may.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

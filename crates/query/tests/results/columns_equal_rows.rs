@@ -1,7 +1,5 @@
 //! Queries of columns return what queries of the same points in rows return.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,7 +1,5 @@
 //! Results of fill policies that exceed a limit are rejected before points are read.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,7 +1,5 @@
 //! Queries that take blocks by their statistics return what queries that decode all points return, to the last bit.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,6 @@
 //! The test starts itself as another process, which writes and reports acknowledged writes on its standard
 //! output. That process is killed while it writes, several times on one folder.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Bit flips and truncation in table files of cells: intact rows stay readable, and all writes are accepted.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

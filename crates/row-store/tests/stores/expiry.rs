@@ -1,7 +1,5 @@
 //! Compactions of the cell store remove expired cells.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Unusable folders, full disks, and permissions.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,6 @@
 //! `OXTSDB_TEST_HBASE` names its Thrift gateways, as `host:port[,host:port]`;
 //! `tests/hbase/rig.sh run --no-opentsdb cargo test ... -- --ignored hbase::` sets it.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::proxy::Proxy;

@@ -1,7 +1,5 @@
 //! Requests, queueing and gateways: which requests are sent, how often, and to which gateway.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Hostile responses: no panic, no large allocation, a specific error, and the next call works.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::sync::Arc;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,5 @@
 //! Scans over gateways that break, lose scanners, and return wide rows in parts.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

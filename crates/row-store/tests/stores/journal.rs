@@ -1,7 +1,5 @@
 //! Torn and damaged journals of the cell store: complete groups at the beginning are kept, and all writes are accepted.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

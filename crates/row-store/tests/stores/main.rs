@@ -1,5 +1,7 @@
 //! All stores: one conformance suite, histories with failures, damage, HBase and its gateways.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod cells;
 mod crash;
 mod damage;

@@ -1,8 +1,6 @@
 //! The cell store against the memory store: random operations, flushes, reopenings and crashes, and equal
 //! cells after each.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

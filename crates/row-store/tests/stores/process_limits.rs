@@ -3,8 +3,6 @@
 //!
 //! The limits apply to a whole process, so the test starts itself as another process.
 
-#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
-
 use std::fs::File;
 use std::process::Command;
 

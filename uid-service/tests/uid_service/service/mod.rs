@@ -1,6 +1,4 @@
 //! The service through its generated client, in one process.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod changes;
 mod in_use;
 mod listing;

@@ -1,8 +1,6 @@
 //! Helpers for the tests of the HBase store.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
-
 pub mod fake_gateway;
 pub mod proxy;
 pub mod reply;
