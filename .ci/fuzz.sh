@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 export OXTSDB_FUZZ_SECONDS="${1:-4}"
 # With the features of the whole workspace, so that programs that `cargo test --workspace` has built are not built again.
 cargo test --locked --workspace --test fuzz
-cargo test --locked --workspace --lib --bin tsdb fuzz
+cargo test --locked --workspace --lib fuzz

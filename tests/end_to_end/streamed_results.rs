@@ -72,6 +72,25 @@ async fn streamed_results_are_those_that_are_sent_whole() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn long_lookups_are_streamed() -> anyhow::Result<()> {
+    const MANY: usize = 5000;
+    let load = Load::new("many", MANY, 1);
+    let (streaming, whole) = (Tsdb::start().await?, Tsdb::start_with(buffered()).await?);
+    load.write(&streaming).await?;
+    load.write(&whole).await?;
+    let path = "/api/search/lookup?m=many&limit=0";
+    let (one, other) = (get(&streaming, path).await?, get(&whole, path).await?);
+    ensure!(one.header("transfer-encoding") == Some("chunked"), "{one:?}");
+    ensure!(other.header("content-length").is_some(), "{other:?}");
+    let (one, other) = (one.json()?, other.json()?);
+    ensure!(one["totalResults"] == MANY && one["results"].as_array().map(Vec::len) == Some(MANY));
+    ensure!(one["results"] == other["results"]);
+    let few = get(&streaming, &path.replace("limit=0", "limit=4999")).await?;
+    ensure!(few.json()?["results"].as_array().map(Vec::len) == Some(4999));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_error_after_the_first_part_ends_the_connection() -> anyhow::Result<()> {
     let load = Load::new("large", SERIES, POINTS);
     let (streaming, whole) = (Tsdb::start().await?, Tsdb::start_with(buffered()).await?);

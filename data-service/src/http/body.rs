@@ -23,6 +23,9 @@ use oxtsdb_resources::ComputePool;
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;
 
+/// Bytes of a result from which on it is sent before it is complete.
+pub(crate) const WHOLE_BYTES: u64 = 256 << 10;
+
 /// Items that one job writes.
 const JOB_ITEMS: usize = 1024;
 

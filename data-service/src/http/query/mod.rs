@@ -32,7 +32,7 @@ use jiff::tz::TimeZone;
 use tracing::warn;
 
 use crate::http::api_request::{ApiParts, ApiRequest};
-use crate::http::body::{BodyError, ReplyBody};
+use crate::http::body::{BodyError, ReplyBody, WHOLE_BYTES};
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
@@ -44,9 +44,6 @@ use oxtsdb_query::{Frame, QueryError, RequestContext, Source};
 use parse::ParsedQuery;
 use query_echo::TagkUids;
 use render::{GroupRenderer, ResponseWriter};
-
-/// Bytes of a result from which on it is sent before it is complete.
-const WHOLE_BYTES: u64 = 256 << 10;
 
 /// GET.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {

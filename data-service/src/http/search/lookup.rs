@@ -2,18 +2,21 @@
 
 use std::time::Instant;
 
+use futures::stream::{self, StreamExt as _};
 use http::StatusCode;
-use oxtsdb_query::QueryError;
+use oxtsdb_query::{Admitted, QueryError};
+use oxtsdb_resources::ComputePool;
+use tracing::warn;
 
 use super::request::{LookupRequest, Pair};
 use crate::http::api_request::ApiRequest;
-use crate::http::body::BodyWriter;
+use crate::http::body::{BodyError, BodyWriter, ReplyBody, WHOLE_BYTES};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::lookup::{Extent, FoundSeries, SERIES_BYTES, SeriesLookup};
+use crate::lookup::{Extent, FoundSeries, SERIES_BYTES, SeriesLookup, TsuidBatches};
 
 /// GET and POST.
 pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -33,74 +36,104 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     };
     let query = request.selection();
     let admitted = SeriesLookup::admit(engine, &query, context).await;
-    let (lookup, _admitted) = admitted.map_err(|error| of_query(&error))?;
-    let mut left = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
+    let (lookup, admitted) = admitted.map_err(|error| of_query(&error))?;
+    let left = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
     let extent = left.map_or(Extent::All, Extent::First);
     let batches = lookup.batches(&query, &[], extent).await;
-    let mut batches = batches.map_err(|error| failed(&error))?;
-    let mut results = Results::new();
-    results.writer.hold_of(lookup.context().budget())?;
-    while left != Some(0)
-        && let Some(mut tsuids) = batches.next().await?
-    {
-        if let Some(left) = &mut left {
-            tsuids.truncate(*left);
-            *left -= tsuids.len();
+    let mut results = Results {
+        batches: batches.map_err(|error| failed(&error))?,
+        lookup,
+        _admitted: admitted,
+        compute: compute.clone(),
+        left,
+        count: 0,
+    };
+    let mut body = ReplyBody::default();
+    // Until the length of the response or its first error is known, or there is enough of it.
+    while parts.buffers_results || body.len() < WHOLE_BYTES {
+        match results.next().await? {
+            Some(series) => body.extend(series),
+            None => {
+                body.prepend(head("LOOKUP", &request, started));
+                body.append(tail(&request, results.count));
+                return Ok(Reply::json(body));
+            }
         }
-        let held = lookup
-            .context()
-            .budget()
-            .hold(tsuids.len() as u64 * SERIES_BYTES)?;
-        let series = lookup.context().run(lookup.named(tsuids)).await?;
-        let written = compute.run(move || {
-            let written = results.add(&series);
-            drop((series, held));
-            (results, written)
-        });
-        let (more, written) = written.await.map_err(QueryError::from)?;
-        written?;
-        results = more;
     }
-    let count = results.count;
-    let mut body = results.writer.finish()?;
     body.prepend(head("LOOKUP", &request, started));
-    body.append(tail(&request, count));
-    Ok(Reply::json(body))
+    let rest = stream::try_unfold(Some((results, request)), async |state| {
+        let Some((mut results, request)) = state else {
+            return Ok(None);
+        };
+        match results.next().await {
+            Ok(Some(series)) => Ok(Some((series, Some((results, request))))),
+            Ok(None) => Ok(Some((tail(&request, results.count).into(), None))),
+            Err(error) => {
+                warn!(%error, "a look-up failed after the begin of its result was sent; the connection is closed");
+                Err(BodyError::from(error))
+            }
+        }
+    });
+    Ok(Reply::json(body.followed_by(rest.boxed())))
 }
 
-/// The elements of `results`.
+/// The elements of `results`, written as they are read.
 struct Results {
-    writer: BodyWriter,
+    batches: TsuidBatches,
+    lookup: SeriesLookup,
+    _admitted: Admitted,
+    compute: ComputePool,
+    /// Series that the limit of the request leaves.
+    left: Option<usize>,
+    /// Elements so far.
     count: u64,
 }
 
 impl Results {
-    fn new() -> Self {
-        Self {
-            writer: BodyWriter::new(),
-            count: 0,
+    /// The next elements; `None` after the last.
+    async fn next(&mut self) -> Result<Option<ReplyBody>, QueryError> {
+        if self.left == Some(0) {
+            return Ok(None);
         }
-    }
-
-    fn add(&mut self, series: &[FoundSeries]) -> Result<(), QueryError> {
-        for FoundSeries { tsuid, names } in series {
-            let Some(names) = names else { continue };
-            let out = self.writer.out();
-            if self.count > 0 {
-                out.push(b',');
+        let Some(mut tsuids) = self.batches.next().await? else {
+            return Ok(None);
+        };
+        if let Some(left) = &mut self.left {
+            tsuids.truncate(*left);
+            *left -= tsuids.len();
+        }
+        let context = self.lookup.context();
+        let held = context.budget().hold(tsuids.len() as u64 * SERIES_BYTES)?;
+        let series = context.run(self.lookup.named(tsuids)).await?;
+        let (mut writer, mut count) = (BodyWriter::of(context.budget())?, self.count);
+        let written = self.compute.run(move || {
+            for series in &series {
+                count += u64::from(write_series(writer.out(), series, count == 0));
+                writer.roll()?;
             }
-            self.count += 1;
-            out.extend_from_slice(b"{\"tsuid\":");
-            json::write_string(out, &hex::encode_upper(tsuid));
-            out.extend_from_slice(b",\"metric\":");
-            json::write_string(out, &names.metric);
-            out.extend_from_slice(b",\"tags\":");
-            json::write_map(out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
-            out.push(b'}');
-            self.writer.roll()?;
-        }
-        Ok(())
+            drop((series, held));
+            Ok::<_, QueryError>((writer.finish()?, count))
+        });
+        let (body, count) = written.await??;
+        self.count = count;
+        Ok(Some(body))
     }
+}
+
+/// Writes an element, after a comma unless it is the first. Returns false, without writing, if a UID of the series has no name.
+fn write_series(out: &mut Vec<u8>, FoundSeries { tsuid, names }: &FoundSeries, is_first: bool) -> bool {
+    let Some(names) = names else { return false };
+    if !is_first {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"{\"tsuid\":");
+    json::write_string(out, &hex::encode_upper(tsuid));
+    out.extend_from_slice(b",\"metric\":");
+    json::write_string(out, &names.metric);
+    out.extend_from_slice(b",\"tags\":");
+    json::write_map(out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
+    out.push(b'}');
+    true
 }
 
 /// What comes before the results.
