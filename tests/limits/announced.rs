@@ -1,6 +1,7 @@
 //! gRPC messages that are announced with megabytes, of which the client sends 200 bytes.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -24,6 +25,9 @@ const CALLS: usize = 250;
 fn connections() -> usize {
     if is_full() { 64 } else { 8 }
 }
+
+/// How long the times of others are measured before the attack.
+const BEFORE: Duration = Duration::from_secs(2);
 
 /// The announced length.
 const ANNOUNCED: u32 = 16 << 20;
@@ -91,6 +95,8 @@ async fn announced_messages_of(path: &'static str, is_uid: bool) -> anyhow::Resu
         target.tsdb.data_address()
     };
     let bystander = Bystander::start(&target.tsdb).await?;
+    tokio::time::sleep(BEFORE).await;
+    let before = bystander.take_times();
     let mut calls = Calls::new();
     for _ in 0..connections() {
         attack(address, path, &mut calls).await.context(path)?;
@@ -98,6 +104,16 @@ async fn announced_messages_of(path: &'static str, is_uid: bool) -> anyhow::Resu
     // All bytes are sent, and some calls are rejected already.
     tokio::time::sleep(BOUND).await;
     target.memory.check_below(MOST_BYTES).context(path)?;
+    let during = bystander.take_times();
+    for (when, times) in [("before", before), ("during", during)] {
+        let of = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+        println!(
+            "  others {when} the attack: {} requests, p50 {:?}, p99 {:?}",
+            times.len(),
+            of(50),
+            of(99)
+        );
+    }
     let mut ended = 0;
     while let Some(call) = calls.try_join_next() {
         if let Some(code) = call? {

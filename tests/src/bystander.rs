@@ -82,6 +82,8 @@ struct Figures {
     retried: usize,
     slowest: Duration,
     failures: Vec<String>,
+    /// Times since they were last taken.
+    times: Vec<Duration>,
 }
 
 #[derive(Debug)]
@@ -139,6 +141,17 @@ impl Bystander {
         figures.get(&kind).map_or(0, |figures| figures.retried)
     }
 
+    /// The times of all requests that were served since the last call, ascending.
+    pub fn take_times(&self) -> Vec<Duration> {
+        let mut figures = self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = figures
+            .values_mut()
+            .map(|figures| std::mem::take(&mut figures.times));
+        let mut times: Vec<Duration> = times.flatten().collect();
+        times.sort_unstable();
+        times
+    }
+
     /// Stops. Fails unless every request was served within `bound`, and at least one of each kind.
     ///
     /// # Errors
@@ -191,6 +204,7 @@ impl Shared {
                 match outcome {
                     Ok(Ok(retries)) => {
                         figures.served += 1;
+                        figures.times.push(taken);
                         figures.retried += retries;
                     }
                     Ok(Err(error)) => figures.failures.push(format!("{error:#}")),
