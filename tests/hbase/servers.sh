@@ -10,7 +10,7 @@ start_hbase() {
     echo "127.0.0.1:$(free_port)" >"$folder/address"
     hbase_site "$folder" >"$folder/hbase-site.xml"
   fi
-  launch hbase "$folder:$RIG/hbase:$HBASE_JARS/*" "-Xmx${OXTSDB_RIG_HBASE_HEAP:-1g}" org.apache.hadoop.hbase.master.HMaster start
+  launch hbase "$folder:$RIG/hbase:$HBASE_JARS/*" "-Xmx${OXTSDB_RIG_HBASE_HEAP:-3g}" org.apache.hadoop.hbase.master.HMaster start
 }
 
 # On a local disk HBase's log does not survive a loss of power; with the raw file system it survives at least
