@@ -12,8 +12,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, StreamExt as _};
+use futures::stream::{BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use hyper::body::{Body, Frame, SizeHint};
+use tracing::warn;
 
 use oxtsdb_query::Budget;
 use oxtsdb_query::Held;
@@ -24,7 +25,7 @@ use oxtsdb_resources::ComputePool;
 const PART_BYTES: usize = 256 << 10;
 
 /// Bytes of a result from which on it is sent before it is complete.
-pub(crate) const WHOLE_BYTES: u64 = 256 << 10;
+const WHOLE_BYTES: u64 = 256 << 10;
 
 /// Items that one job writes.
 const JOB_ITEMS: usize = 1024;
@@ -62,6 +63,33 @@ impl ReplyBody {
             held: Some(held),
             rest: None,
         }
+    }
+
+    /// A body of pieces. With up to [`WHOLE_BYTES`], or if `is_whole`, it is complete; a larger one is followed by the
+    /// remaining pieces, which are made while the client reads. An error among them closes the connection and is logged;
+    /// `result` names the result.
+    ///
+    /// # Errors
+    ///
+    /// The first error, before anything is sent.
+    pub(crate) async fn of_pieces(
+        pieces: impl Stream<Item = Result<Self, QueryError>> + Send + 'static,
+        is_whole: bool,
+        result: &'static str,
+    ) -> Result<Self, QueryError> {
+        let mut pieces = pieces.boxed();
+        let mut body = Self::default();
+        while is_whole || body.len() < WHOLE_BYTES {
+            match pieces.try_next().await? {
+                Some(piece) => body.extend(piece),
+                None => return Ok(body),
+            }
+        }
+        let rest = pieces.map_err(move |error| {
+            warn!(%error, "{result} failed after the begin of its result was sent; the connection is closed");
+            BodyError::from(error)
+        });
+        Ok(body.followed_by(rest.boxed()))
     }
 
     /// The parts, and their memory, of a body that nothing follows.

@@ -1,7 +1,7 @@
 //! `/api/query`: runs queries in OpenTSDB's JSON or query-string form and returns OpenTSDB's JSON.
 //!
 //! Groups are rendered by the threads that compute them and then freed; only their JSON stays in memory, counted against
-//! the query's budget. A result of up to [`WHOLE_BYTES`] is sent as a whole, with its length. Of a larger one the status
+//! the query's budget. A result of up to 256 KiB is sent as a whole, with its length. Of a larger one the status
 //! and the first part are sent then, and the rest in chunks, as the client reads it; an error that comes later ends
 //! the connection before the end of the body. With `--http-buffer-results` every result is sent as a whole, so an error
 //! always decides the status.
@@ -29,10 +29,9 @@ use std::sync::Arc;
 use futures::stream::{self, Stream, StreamExt as _};
 use http::StatusCode;
 use jiff::tz::TimeZone;
-use tracing::warn;
 
 use crate::http::api_request::{ApiParts, ApiRequest};
-use crate::http::body::{BodyError, ReplyBody, WHOLE_BYTES};
+use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
@@ -140,33 +139,19 @@ async fn reply(
         TagkUids::default()
     };
     let renderer = Arc::new(GroupRenderer::new(&query, &uids));
-    let mut writer = ResponseWriter::new(&query);
-    let mut deliveries = engine.run_encoded(query.spec, request, renderer).await;
-    let mut body = ReplyBody::default();
-    // Until the length of the result or its first error is known, or there is enough of it.
-    while buffers_results || body.len() < WHOLE_BYTES {
-        match next_of(&mut deliveries, &mut writer).await.map_err(of_query)? {
-            Next::Groups(groups) => body.extend(groups),
-            Next::End(end) => {
-                body.extend(end);
-                return Ok(Reply::json(body));
-            }
-        }
-    }
-    let rest = stream::try_unfold(Some((deliveries, writer)), async |state| {
+    let writer = ResponseWriter::new(&query);
+    let deliveries = engine.run_encoded(query.spec, request, renderer).await;
+    let pieces = stream::try_unfold(Some((deliveries, writer)), async |state| {
         let Some((mut deliveries, mut writer)) = state else {
             return Ok(None);
         };
-        match next_of(&mut deliveries, &mut writer).await {
-            Ok(Next::Groups(groups)) => Ok(Some((groups, Some((deliveries, writer))))),
-            Ok(Next::End(end)) => Ok(Some((end, None))),
-            Err(error) => {
-                warn!(%error, "a query failed after the begin of its result was sent; the connection is closed");
-                Err(BodyError::from(error))
-            }
-        }
+        Ok(Some(match next_of(&mut deliveries, &mut writer).await? {
+            Next::Groups(groups) => (groups, Some((deliveries, writer))),
+            Next::End(end) => (end, None),
+        }))
     });
-    Ok(Reply::json(body.followed_by(rest.boxed())))
+    let body = ReplyBody::of_pieces(pieces, buffers_results, "a query").await;
+    body.map(Reply::json).map_err(of_query)
 }
 
 /// The next piece of a response.

@@ -2,15 +2,14 @@
 
 use std::time::Instant;
 
-use futures::stream::{self, StreamExt as _};
+use futures::stream;
 use http::StatusCode;
 use oxtsdb_query::{Admitted, QueryError};
 use oxtsdb_resources::ComputePool;
-use tracing::warn;
 
 use super::request::{LookupRequest, Pair};
 use crate::http::api_request::ApiRequest;
-use crate::http::body::{BodyError, BodyWriter, ReplyBody, WHOLE_BYTES};
+use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
@@ -40,7 +39,7 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     let left = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
     let extent = left.map_or(Extent::All, Extent::First);
     let batches = lookup.batches(&query, &[], extent).await;
-    let mut results = Results {
+    let results = Results {
         batches: batches.map_err(|error| failed(&error))?,
         lookup,
         _admitted: admitted,
@@ -48,33 +47,19 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         left,
         count: 0,
     };
-    let mut body = ReplyBody::default();
-    // Until the length of the response or its first error is known, or there is enough of it.
-    while parts.buffers_results || body.len() < WHOLE_BYTES {
-        match results.next().await? {
-            Some(series) => body.extend(series),
-            None => {
-                body.prepend(head("LOOKUP", &request, started));
-                body.append(tail(&request, results.count));
-                return Ok(Reply::json(body));
-            }
-        }
-    }
-    body.prepend(head("LOOKUP", &request, started));
-    let rest = stream::try_unfold(Some((results, request)), async |state| {
-        let Some((mut results, request)) = state else {
+    let start_index = request.start_index;
+    let pieces = stream::try_unfold(Some(results), move |results| async move {
+        let Some(mut results) = results else {
             return Ok(None);
         };
-        match results.next().await {
-            Ok(Some(series)) => Ok(Some((series, Some((results, request))))),
-            Ok(None) => Ok(Some((tail(&request, results.count).into(), None))),
-            Err(error) => {
-                warn!(%error, "a look-up failed after the begin of its result was sent; the connection is closed");
-                Err(BodyError::from(error))
-            }
-        }
+        Ok(Some(match results.next().await? {
+            Some(series) => (series, Some(results)),
+            None => (tail(start_index, results.count).into(), None),
+        }))
     });
-    Ok(Reply::json(body.followed_by(rest.boxed())))
+    let mut body = ReplyBody::of_pieces(pieces, parts.buffers_results, "a look-up").await?;
+    body.prepend(head("LOOKUP", &request, started));
+    Ok(Reply::json(body))
 }
 
 /// The elements of `results`, written as they are read.
@@ -164,8 +149,7 @@ pub(super) fn head(kind: &str, request: &LookupRequest, started: Instant) -> Vec
 }
 
 /// What comes behind them.
-pub(super) fn tail(request: &LookupRequest, count: u64) -> Vec<u8> {
-    let start_index = request.start_index;
+pub(super) fn tail(start_index: i64, count: u64) -> Vec<u8> {
     format!("],\"startIndex\":{start_index},\"totalResults\":{count}}}").into_bytes()
 }
 

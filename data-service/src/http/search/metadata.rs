@@ -131,7 +131,7 @@ pub(super) async fn search(request: ApiRequest<'_>, results: Results) -> Result<
     }
     let mut body = body.finish()?;
     body.prepend(head(results.name(), &request, started));
-    body.append(tail(&request, found.total));
+    body.append(tail(request.start_index, found.total));
     Ok(Reply::json(body))
 }
 
