@@ -12,15 +12,12 @@
 //! While this replica does not read the log, it does not know which mappings have changed: after a time limit, which
 //! each read extends, every look-up reads the store ([`crate::coherence`]).
 
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hashbrown::DefaultHashBuilder;
+use oxtsdb_resources::{EntryBytes, TimedCache};
 use oxtsdb_schema::{Name, Uid, UidKind};
-use quick_cache::Weighter;
-use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::table::{KindName, KindUid};
 
@@ -30,18 +27,14 @@ pub struct UidCache(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    uids: Direction<KindName, Uid>,
-    names: Direction<KindUid, Name>,
-    ttl: Option<Duration>,
+    uids: TimedCache<KindName, Uid>,
+    names: TimedCache<KindUid, Name>,
     /// Invalidations so far.
     invalidations: AtomicU64,
     began: tokio::time::Instant,
     /// Until when the cache may be used, in milliseconds after `began`.
     usable_until: AtomicU64,
 }
-
-/// Values, and when they were added.
-type Direction<K, V> = Cache<K, (V, Instant), Weight, DefaultHashBuilder>;
 
 /// The time at which a read of the store began, in invalidations.
 #[derive(Clone, Copy, Debug)]
@@ -60,43 +53,26 @@ pub struct CacheLimits {
 /// directions together, depending on the spare capacity of the hash tables.
 const ENTRY_BYTES: u64 = 190;
 
-/// The memory of an entry.
-#[derive(Clone, Copy, Debug)]
-struct Weight;
-
-impl Weighter<KindName, (Uid, Instant)> for Weight {
-    fn weight(&self, (_, name): &KindName, _: &(Uid, Instant)) -> u64 {
-        ENTRY_BYTES + name.as_bytes().len() as u64
-    }
-}
-
-impl Weighter<KindUid, (Name, Instant)> for Weight {
-    fn weight(&self, _: &KindUid, (name, _): &(Name, Instant)) -> u64 {
-        ENTRY_BYTES + name.as_bytes().len() as u64
-    }
-}
-
-fn direction<K: Hash + Eq, V: Clone>(bytes: u64) -> Direction<K, V>
-where
-    Weight: Weighter<K, (V, Instant)>,
-{
-    let entries = usize::try_from(bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
-    Cache::with(
-        entries,
-        bytes,
-        Weight,
-        DefaultHashBuilder::default(),
-        DefaultLifecycle::default(),
-    )
-}
-
 impl UidCache {
     /// An empty cache.
     pub fn new(limits: CacheLimits) -> Self {
         Self(Arc::new(Inner {
-            uids: direction(limits.bytes),
-            names: direction(limits.bytes),
-            ttl: limits.ttl,
+            uids: TimedCache::new(
+                limits.bytes,
+                limits.ttl,
+                EntryBytes {
+                    fixed: ENTRY_BYTES,
+                    text: |(_, name): &KindName, _| name.as_bytes().len(),
+                },
+            ),
+            names: TimedCache::new(
+                limits.bytes,
+                limits.ttl,
+                EntryBytes {
+                    fixed: ENTRY_BYTES,
+                    text: |_, name: &Name| name.as_bytes().len(),
+                },
+            ),
             invalidations: AtomicU64::new(0),
             began: tokio::time::Instant::now(),
             usable_until: AtomicU64::new(u64::MAX),
@@ -110,23 +86,17 @@ impl UidCache {
 
     /// Their bytes.
     pub(crate) fn byte_len(&self) -> u64 {
-        self.0.uids.weight() + self.0.names.weight()
+        self.0.uids.byte_len() + self.0.names.byte_len()
     }
 
     /// The UID of a name, if it is cached.
     pub fn uid(&self, name: &KindName) -> Option<Uid> {
-        self.valid(self.0.uids.get(name)?)
+        self.0.uids.get(name)
     }
 
     /// The name of a UID, if it is cached.
     pub fn name(&self, uid: &KindUid) -> Option<Name> {
-        self.valid(self.0.names.get(uid)?)
-    }
-
-    /// The value of an entry that has not expired.
-    fn valid<V>(&self, (value, added): (V, Instant)) -> Option<V> {
-        let is_expired = self.0.ttl.is_some_and(|ttl| added.elapsed() >= ttl);
-        (!is_expired).then_some(value)
+        self.0.names.get(uid)
     }
 
     /// Marks the beginning of a read of the store.
@@ -137,7 +107,7 @@ impl UidCache {
     /// Adds a complete mapping: one that was assigned, or read from its forward cell, after `mark`.
     pub fn insert(&self, mark: ReadMark, kind: UidKind, name: &Name, uid: Uid) {
         let key = (kind, name.clone());
-        self.0.uids.insert(key, (uid, Instant::now()));
+        self.0.uids.insert(key, uid);
         if !self.is_current(mark) {
             self.invalidate_name(&(kind, name.clone()));
         }
@@ -147,7 +117,7 @@ impl UidCache {
     /// Adds the reverse direction only: a reverse cell alone may be an orphan of an assignment that lost a
     /// race.
     pub fn insert_name(&self, mark: ReadMark, uid: KindUid, name: Name) {
-        self.0.names.insert(uid, (name, Instant::now()));
+        self.0.names.insert(uid, name);
         if !self.is_current(mark) {
             self.invalidate_uid(&uid);
         }
@@ -234,8 +204,8 @@ mod tests {
             cache.insert(cache.mark(), UidKind::Metric, &name, uid);
         }
         for (entries, weight) in [
-            (cache.0.uids.len(), cache.0.uids.weight()),
-            (cache.0.names.len(), cache.0.names.weight()),
+            (cache.0.uids.len(), cache.0.uids.byte_len()),
+            (cache.0.names.len(), cache.0.names.byte_len()),
         ] {
             assert!(weight <= 100_000, "{weight} bytes");
             assert!(entries as u64 >= 50_000 / (ENTRY_BYTES + 11), "{entries} entries");

@@ -16,9 +16,11 @@ pub mod compute;
 pub mod durations;
 pub mod memory;
 pub mod outbox;
+pub mod timed_cache;
 
 pub use admission::{Admission, AdmissionError, AdmissionLimits, ClientId, Permit, client_address};
 pub use compute::{ComputePool, Panicked};
 pub use durations::{DurationCounts, Durations};
 pub use memory::{FixedShare, MemoryAccount, MemoryError, MemoryPool, Reservation};
 pub use outbox::{Inbox, Outbox, SendError};
+pub use timed_cache::{EntryBytes, TimedCache};

@@ -1,13 +1,10 @@
 //! The cache of mappings between names and UIDs.
 
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hashbrown::{DefaultHashBuilder, Equivalent};
+use oxtsdb_resources::{EntryBytes, TimedCache};
 use oxtsdb_schema::{Uid, UidKind};
-use quick_cache::Weighter;
-use quick_cache::sync::{Cache, DefaultLifecycle};
 
 /// How long an unknown name is cached as unknown.
 const ABSENT_TTL: Duration = Duration::from_secs(1);
@@ -31,63 +28,18 @@ const fn share(kind: UidKind) -> u64 {
 /// Mappings in both directions, and names that have none; for each kind.
 #[derive(Debug)]
 pub(super) struct NameCache {
-    uids: [Timed<Arc<str>, Uid>; 3],
-    names: [Timed<Uid, Arc<str>>; 3],
-    absent: [Timed<Arc<str>, ()>; 3],
+    uids: [TimedCache<Arc<str>, Uid>; 3],
+    names: [TimedCache<Uid, Arc<str>>; 3],
+    absent: [TimedCache<Arc<str>, ()>; 3],
     created: Instant,
     ttl: Option<Duration>,
 }
 
-/// Entries that expire a fixed time after they were added.
-#[derive(Debug)]
-struct Timed<K, V> {
-    entries: Cache<K, (V, Instant), Weight, DefaultHashBuilder>,
-    /// `None`: until their memory is needed.
-    ttl: Option<Duration>,
-}
-
-/// The memory of an entry.
-#[derive(Clone, Copy, Debug)]
-struct Weight;
-
-impl<V> Weighter<Arc<str>, (V, Instant)> for Weight {
-    fn weight(&self, name: &Arc<str>, _: &(V, Instant)) -> u64 {
-        ENTRY_BYTES + name.len() as u64
-    }
-}
-
-impl Weighter<Uid, (Arc<str>, Instant)> for Weight {
-    fn weight(&self, _: &Uid, (name, _): &(Arc<str>, Instant)) -> u64 {
-        ENTRY_BYTES + name.len() as u64
-    }
-}
-
-impl<K: Hash + Eq, V: Clone> Timed<K, V>
-where
-    Weight: Weighter<K, (V, Instant)> + Clone,
-{
-    /// At most so many bytes.
-    fn new(bytes: u64, ttl: Option<Duration>) -> Self {
-        let entries = usize::try_from(bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
-        let (hash, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        Self {
-            entries: Cache::with(entries, bytes, Weight, hash, lifecycle),
-            ttl,
-        }
-    }
-
-    fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
-        let (value, added) = self.entries.get(key)?;
-        let is_expired = self.ttl.is_some_and(|ttl| added.elapsed() >= ttl);
-        (!is_expired).then_some(value)
-    }
-
-    fn insert(&self, key: K, value: V) {
-        self.entries.insert(key, (value, Instant::now()));
-    }
-
-    fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
-        self.entries.remove(key);
+/// The memory of an entry by name.
+fn by_name<V>() -> EntryBytes<Arc<str>, V> {
+    EntryBytes {
+        fixed: ENTRY_BYTES,
+        text: |name, _| name.len(),
     }
 }
 
@@ -95,12 +47,16 @@ impl NameCache {
     /// A cache of at most `bytes` whose entries expire after `ttl`; `None`: never.
     pub(super) fn new(bytes: u64, ttl: Option<Duration>) -> Self {
         let direction_bytes = |kind| bytes * share(kind) / 32 / 2;
+        let by_uid = EntryBytes {
+            fixed: ENTRY_BYTES,
+            text: |_: &Uid, name: &Arc<str>| name.len(),
+        };
         Self {
             created: Instant::now(),
             ttl,
-            uids: UidKind::ALL.map(|kind| Timed::new(direction_bytes(kind), ttl)),
-            names: UidKind::ALL.map(|kind| Timed::new(direction_bytes(kind), ttl)),
-            absent: UidKind::ALL.map(|_| Timed::new(ABSENT_BYTES, Some(ABSENT_TTL))),
+            uids: UidKind::ALL.map(|kind| TimedCache::new(direction_bytes(kind), ttl, by_name())),
+            names: UidKind::ALL.map(|kind| TimedCache::new(direction_bytes(kind), ttl, by_uid)),
+            absent: UidKind::ALL.map(|_| TimedCache::new(ABSENT_BYTES, Some(ABSENT_TTL), by_name())),
         }
     }
 
@@ -113,21 +69,21 @@ impl NameCache {
 
     /// Entries of both directions, of a kind.
     pub(super) fn entries(&self, kind: UidKind) -> u64 {
-        (self.uids[slot(kind)].entries.len() + self.names[slot(kind)].entries.len()) as u64
+        (self.uids[slot(kind)].len() + self.names[slot(kind)].len()) as u64
     }
 
     /// About their bytes.
     pub(super) fn byte_len(&self) -> u64 {
-        let uids = self.uids.iter().map(|uids| uids.entries.weight());
-        let names = self.names.iter().map(|names| names.entries.weight());
+        let uids = self.uids.iter().map(TimedCache::byte_len);
+        let names = self.names.iter().map(TimedCache::byte_len);
         uids.chain(names).sum()
     }
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
-        self.uids.iter().for_each(|uids| uids.entries.clear());
-        self.names.iter().for_each(|names| names.entries.clear());
-        self.absent.iter().for_each(|absent| absent.entries.clear());
+        self.uids.iter().for_each(TimedCache::clear);
+        self.names.iter().for_each(TimedCache::clear);
+        self.absent.iter().for_each(TimedCache::clear);
     }
 
     /// The UID of a name.
