@@ -130,8 +130,8 @@ fn search_path(folder: &Path) -> anyhow::Result<OsString> {
     Ok(env::join_paths(folders)?)
 }
 
-/// Runs a script with the ports of this server, in a time zone that differs from UTC: no example
-/// may depend on that of the reader.
+/// Runs a script with the ports of this server, in a time zone that differs from UTC: no example may depend on the time zone
+/// of its reader.
 fn run(tsdb: &Tsdb, example: &Example, folder: &Path, path: &OsString) -> anyhow::Result<()> {
     let mut script = format!("set -euo pipefail\n{}\n", example.script);
     for (port, address) in [

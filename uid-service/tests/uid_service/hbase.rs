@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::support::{cells_of, check_cells};
+use crate::support::{cells_of, check_cells, names};
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{RowStore, StoreError, TableName};
-use oxtsdb_schema::{Name, NameRules, UidKind};
+use oxtsdb_schema::UidKind;
 use uid_service::UidSettings;
-use uid_service::table::KindName;
 use uid_service::uids::{Purpose, Uids};
 
 async fn connect() -> HbaseStore {
@@ -41,11 +40,6 @@ async fn replica(settings: &UidSettings) -> Arc<Uids> {
     let config = settings.check().unwrap();
     let store = Arc::new(connect().await);
     Arc::new(Uids::new(store, config))
-}
-
-fn names(kind: UidKind, count: usize) -> Vec<KindName> {
-    let name = |number| Name::parse(&format!("name.{number}"), &NameRules::default()).unwrap();
-    (0..count).map(|number| (kind, name(number))).collect()
 }
 
 /// Clients of two replicas assign the same names, each in a different order.

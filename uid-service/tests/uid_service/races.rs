@@ -3,7 +3,7 @@ use crate::support;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::support::{Wrapped, check_invariants, counter};
+use crate::support::{Wrapped, check_invariants, counter, names};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use proptest::prelude::*;
@@ -13,17 +13,6 @@ use uid_service::uids::{Freshness, Purpose, Uids};
 
 async fn uids(store: Wrapped, settings: &UidSettings) -> Arc<Uids> {
     Arc::new(support::uids(store, settings).await)
-}
-
-fn names(kind: UidKind, count: usize) -> Vec<KindName> {
-    (0..count)
-        .map(|number| {
-            (
-                kind,
-                Name::parse(&format!("name.{number}"), &NameRules::default()).unwrap(),
-            )
-        })
-        .collect()
 }
 
 /// 64 clients, spread over the services, assign the same names in batches, each with a different first

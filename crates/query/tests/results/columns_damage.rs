@@ -3,48 +3,21 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
-use async_trait::async_trait;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
-    AnnotationSelection, Engine, Limits, NameDirectory, NameError, PointStorage, QueryError, QueryResources,
-    QuerySpec, Quirks, RequestContext, WholeResult,
+    AnnotationSelection, Engine, Limits, QueryError, QueryResources, QuerySpec, Quirks, RequestContext,
+    WholeResult,
 };
-use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError, TableDef, TableName};
-use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::DuplicatePolicy;
 use oxtsdb_storage_file::disk::real::RealDisk;
 
-/// 2013-01-01 00:00:00 UTC.
-const START_MS: i64 = 1_356_998_400_000;
+use crate::support::{START_MS, engine};
+
 const DAY_MS: i64 = 86_400_000;
-
-/// All names are of UID 1.
-#[derive(Debug)]
-struct One;
-
-#[async_trait]
-impl NameDirectory for One {
-    async fn uids(
-        &self,
-        names: &[(UidKind, &str)],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, NameError> {
-        Ok(vec![Uid::from_number(1, UidWidth::DEFAULT).ok(); names.len()])
-    }
-
-    async fn names(
-        &self,
-        _: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        Ok(uids.iter().map(|_| Some(Arc::from("one"))).collect())
-    }
-}
 
 /// Two days of 200 series; a byte of a page of the first day is flipped.
 async fn damaged(folder: &Path) -> Arc<dyn PointStore> {
@@ -99,25 +72,7 @@ async fn lost_points_fail_a_query_unless_it_skips_damage() {
     for skips_first in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let columns = damaged(&folder.path().join("points")).await;
-        let cells: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
-        let table: TableName = "tsdb".parse().unwrap();
-        cells
-            .create_table(&TableDef::new(table.clone(), &["t"]))
-            .await
-            .unwrap();
-        let engine = Engine::new(
-            Arc::clone(&cells),
-            (table.clone(), table),
-            RowKeyLayout::default(),
-            Arc::new(One),
-            Limits::NONE,
-            QueryResources::unlimited().unwrap(),
-        )
-        .with_points(Some(PointStorage {
-            columns,
-            cells,
-            rollups: Arc::default(),
-        }));
+        let engine = engine(columns, Limits::NONE, QueryResources::unlimited().unwrap()).await;
         for skips in [skips_first, false, true] {
             let found = result(&engine, 0, skips).await;
             if skips {

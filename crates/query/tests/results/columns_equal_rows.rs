@@ -13,15 +13,12 @@ use oxtsdb_query::{
     AnnotationSelection, Engine, Frame, Group, Limits, NameDirectory, NameError, NameGeneration,
     PointStorage, QueryResources, QuerySpec, Quirks, RequestContext, Source,
 };
-use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
+use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, DuplicatePolicy, RowKeyLayout, SaltLayout, Tsuid, Uid, UidKind, UidWidth};
 use proptest::prelude::*;
 
-/// 2013-01-01 00:00:00 UTC.
-const START_MS: i64 = 1_356_998_400_000;
-const HOUR_MS: i64 = 3_600_000;
+use crate::support::{HOUR_MS, START_MS, empty_table};
 
 /// The name of a UID ends with its number. Value 9 has no name.
 #[derive(Debug)]
@@ -106,12 +103,7 @@ fn tsuid((one, two): Tags) -> Vec<u8> {
 
 /// Engines over the same data, in rows and in columns: with results at the end, and as early as possible.
 async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
-    let cells: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
-    let table: TableName = "tsdb".parse().unwrap();
-    cells
-        .create_table(&TableDef::new(table.clone(), &["t"]))
-        .await
-        .unwrap();
+    let (cells, table) = empty_table().await;
     let mut rows = WriteBatch::new(table.clone());
     let family = rows.family("t");
     for (tags, hour) in &data.annotated {

@@ -1,52 +1,22 @@
 //! Results of fill policies that exceed a limit are rejected before points are read.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_point_store::memory::MemoryPoints;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
-    AnnotationSelection, Engine, Limit, Limits, NameDirectory, NameError, PointStorage, QueryError,
-    QueryResources, QuerySpec, Quirks, RequestContext, Resource,
+    AnnotationSelection, Engine, Limit, Limits, QueryError, QueryResources, QuerySpec, Quirks,
+    RequestContext, Resource,
 };
 use oxtsdb_resources::MemoryPool;
-use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, TableDef, TableName};
-use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
 
-/// 2013-01-01 00:00:00 UTC.
-const START_MS: i64 = 1_356_998_400_000;
-const HOUR_MS: i64 = 3_600_000;
+use crate::support::{self, HOUR_MS, START_MS};
 
 /// Series with a point in the first hour; three times as many others are in the catalogue.
 const SERIES: u16 = 2000;
-
-/// All names are of UID 1.
-#[derive(Debug)]
-struct One;
-
-#[async_trait]
-impl NameDirectory for One {
-    async fn uids(
-        &self,
-        names: &[(UidKind, &str)],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, NameError> {
-        Ok(vec![Uid::from_number(1, UidWidth::DEFAULT).ok(); names.len()])
-    }
-
-    async fn names(
-        &self,
-        _: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        Ok(uids.iter().map(|_| Some(Arc::from("one"))).collect())
-    }
-}
 
 async fn engine(limits: Limits) -> Engine {
     let points = MemoryPoints::new(RowKeyLayout::default().widths);
@@ -64,27 +34,11 @@ async fn engine(limits: Limits) -> Engine {
         batch.push(series, point);
     }
     points.append(batch).await.unwrap();
-    let cells: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
-    let table: TableName = "tsdb".parse().unwrap();
-    let def = TableDef::new(table.clone(), &["t"]);
-    cells.create_table(&def).await.unwrap();
     let resources = QueryResources {
         memory: MemoryPool::new("query", 1 << 30),
         ..QueryResources::unlimited().unwrap()
     };
-    Engine::new(
-        Arc::clone(&cells),
-        (table.clone(), table),
-        RowKeyLayout::default(),
-        Arc::new(One),
-        limits,
-        resources,
-    )
-    .with_points(Some(PointStorage {
-        columns: Arc::new(points),
-        cells,
-        rollups: Arc::default(),
-    }))
+    support::engine(Arc::new(points), limits, resources).await
 }
 
 fn memory(mib: u64) -> Limits {

@@ -6,3 +6,4 @@ mod columns_damage;
 mod columns_equal_rows;
 mod filled_results;
 mod summaries_equal_points;
+mod support;

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_point_store::memory::MemoryPoints;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
@@ -14,42 +13,13 @@ use oxtsdb_point_store::{
 };
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
-    AnnotationSelection, Engine, Frame, Limits, NameDirectory, NameError, PointStorage, QueryResources,
-    QuerySpec, Quirks, RequestContext,
+    AnnotationSelection, Engine, Frame, Limits, QueryResources, QuerySpec, Quirks, RequestContext,
 };
-use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, TableDef, TableName};
-use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
 use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 use proptest::prelude::*;
 
-/// 2013-01-01 00:00:00 UTC.
-const START_MS: i64 = 1_356_998_400_000;
-const HOUR_MS: i64 = 3_600_000;
-
-/// All names are of UID 1.
-#[derive(Debug)]
-struct One;
-
-#[async_trait]
-impl NameDirectory for One {
-    async fn uids(
-        &self,
-        names: &[(UidKind, &str)],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, NameError> {
-        Ok(vec![Uid::from_number(1, UidWidth::DEFAULT).ok(); names.len()])
-    }
-
-    async fn names(
-        &self,
-        _: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        Ok(uids.iter().map(|uid| Some(Arc::from(uid.to_string()))).collect())
-    }
-}
+use crate::support::{self, HOUR_MS, START_MS};
 
 /// The values of a series.
 #[derive(Clone, Copy, Debug)]
@@ -164,27 +134,7 @@ enum Place {
 }
 
 async fn engine(points: Arc<dyn PointStore>) -> Engine {
-    let cells: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
-    let table: TableName = "tsdb".parse().unwrap();
-    cells
-        .create_table(&TableDef::new(table.clone(), &["t"]))
-        .await
-        .unwrap();
-    let storage = PointStorage {
-        columns: points,
-        cells: Arc::clone(&cells),
-        rollups: Arc::default(),
-    };
-    let (layout, resources) = (RowKeyLayout::default(), QueryResources::unlimited().unwrap());
-    Engine::new(
-        cells,
-        (table.clone(), table),
-        layout,
-        Arc::new(One),
-        Limits::NONE,
-        resources,
-    )
-    .with_points(Some(storage))
+    support::engine(points, Limits::NONE, QueryResources::unlimited().unwrap()).await
 }
 
 async fn append(store: &dyn PointStore, points: impl Iterator<Item = (usize, Point)>) {

@@ -10,6 +10,8 @@ use oxtsdb_row_store::{
     ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch,
 };
 
+use crate::support::files::{copy_folder, flip, noise};
+
 /// Rows of some hundred bytes that do not compress: about 60 lie in one block of the tree.
 const ROWS: u32 = 400;
 const VALUE: usize = 240;
@@ -24,12 +26,7 @@ fn key(number: u32) -> [u8; 4] {
 
 /// A value without repetitions.
 fn value(number: u32) -> Vec<u8> {
-    let mut state = u64::from(number) + 1;
-    let bytes = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        state.to_be_bytes()[0]
-    });
-    bytes.take(VALUE).collect()
+    noise(number).take(VALUE).collect()
 }
 
 fn batch(numbers: impl Iterator<Item = u32>, qualifier: &[u8]) -> WriteBatch {
@@ -56,25 +53,6 @@ fn table_file(folder: &Path) -> PathBuf {
     let mut files = table_files(folder);
     assert_eq!(files.len(), 1, "{files:?}");
     files.remove(0)
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-fn flip(file: &Path, offset: usize) {
-    let mut bytes = fs::read(file).unwrap();
-    bytes[offset] ^= 1 << (offset % 8);
-    fs::write(file, bytes).unwrap();
 }
 
 /// A store of `ROWS` rows in one table file.
@@ -156,7 +134,7 @@ async fn check_gets(store: &CellStore, damage: &[DamagedRange], qualifier: &[u8]
 /// Flips a bit of a closed store's table file, then reads, writes, flushes and compacts.
 async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
     let folder = tempfile::tempdir().unwrap();
-    copy(whole, folder.path());
+    copy_folder(whole, folder.path());
     let file = table_file(folder.path());
     flip(&file, offset);
 
@@ -460,7 +438,7 @@ async fn opens_with_truncated_zeroed_or_missing_table_files() {
     }
     for (case, content) in cases {
         let folder = tempfile::tempdir().unwrap();
-        copy(whole.path(), folder.path());
+        copy_folder(whole.path(), folder.path());
         let file = table_file(folder.path());
         let kept = match &content {
             Some(content) => {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{Clock, ColumnSelection, FamilyDef, RowStore, TableDef, TableName, WriteBatch};
 
+use crate::support::files::noise;
+
 const START_MS: i64 = 1_700_000_000_000;
 const ROWS: u32 = 500;
 
@@ -31,15 +33,11 @@ async fn bytes_left(ttl: Option<Duration>) -> u64 {
         families: vec![family("kept", None), family("f", ttl)],
     };
     store.create_table(&def).await.unwrap();
-    let mut state = 1_u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        state.to_be_bytes()[0]
-    };
+    let mut random = noise(0);
     let mut batch = WriteBatch::new(table.clone());
     let (kept, short) = (batch.family("kept"), batch.family("f"));
     for number in 0..ROWS {
-        let value: Vec<u8> = std::iter::repeat_with(&mut random).take(1_000).collect();
+        let value: Vec<u8> = random.by_ref().take(1_000).collect();
         batch
             .row(&number.to_be_bytes())
             .put(short, b"q", &value)

@@ -9,18 +9,15 @@ use std::process::Command;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
 
+use crate::support::files::noise;
+
 fn table() -> TableName {
     "t".parse().unwrap()
 }
 
 /// A row whose value does not compress.
 fn batch(number: u32, bytes: usize) -> WriteBatch {
-    let mut state = u64::from(number) + 1;
-    let value = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        state.to_be_bytes()[0]
-    });
-    let value: Vec<u8> = value.take(bytes).collect();
+    let value: Vec<u8> = noise(number).take(bytes).collect();
     let mut batch = WriteBatch::new(table());
     let family = batch.family("f");
     batch.row(&number.to_be_bytes()).put(family, b"q", &value);

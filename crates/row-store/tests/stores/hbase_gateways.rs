@@ -276,14 +276,20 @@ async fn recovers_from_an_outage() {
     store.check_health().await.unwrap();
 }
 
-#[tokio::test]
-async fn request_waits_for_a_gateway_to_return() {
+/// A store whose gateway rejects connections since it was connected, for which requests wait up to 10 s.
+async fn away() -> (FakeGateway, Proxy, HbaseStore) {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);
     let mut config = config(&[&proxy.address]);
     config.connect_timeout = Duration::from_secs(10);
     let store = HbaseStore::connect(config).await.unwrap();
     proxy.reject();
+    (gateway, proxy, store)
+}
+
+#[tokio::test]
+async fn request_waits_for_a_gateway_to_return() {
+    let (_gateway, proxy, store) = away().await;
     let waiting = read(&store);
     futures::pin_mut!(waiting);
     assert!(futures::poll!(&mut waiting).is_pending());
@@ -529,12 +535,7 @@ async fn closed_store_is_unavailable() {
 
 #[tokio::test]
 async fn close_fails_requests_waiting_for_a_gateway() {
-    let gateway = plain();
-    let proxy = Proxy::start(&gateway.address);
-    let mut config = config(&[&proxy.address]);
-    config.connect_timeout = Duration::from_secs(10);
-    let store = HbaseStore::connect(config).await.unwrap();
-    proxy.reject();
+    let (_gateway, _proxy, store) = away().await;
     let waiting = read(&store);
     futures::pin_mut!(waiting);
     assert!(futures::poll!(&mut waiting).is_pending());

@@ -8,6 +8,8 @@ use futures::TryStreamExt as _;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
 
+use crate::support::files::{copy_folder, flip};
+
 const ROWS: u32 = 200;
 
 fn table() -> TableName {
@@ -33,25 +35,6 @@ async fn rows(store: &CellStore, qualifier: &[u8]) -> BTreeSet<u32> {
         .filter(|row| row.get("f", qualifier).is_some());
     rows.map(|row| u32::from_be_bytes(row.key().try_into().unwrap()))
         .collect()
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-fn flip(file: &Path, offset: usize) {
-    let mut bytes = fs::read(file).unwrap();
-    bytes[offset] ^= 1 << (offset % 8);
-    fs::write(file, bytes).unwrap();
 }
 
 /// The journal of a closed store.
@@ -86,7 +69,7 @@ async fn torn_journal_keeps_all_complete_groups() {
         (20_000, false),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        copy(whole.path(), folder.path());
+        copy_folder(whole.path(), folder.path());
         let mut bytes = fs::read(journal(folder.path())).unwrap();
         bytes.truncate(end - tail);
         if zeros {
@@ -120,7 +103,7 @@ async fn damage_before_intact_groups_is_an_error() {
     let mut rejected = 0;
     for offset in (0..last).step_by(end / 37) {
         let folder = tempfile::tempdir().unwrap();
-        copy(whole.path(), folder.path());
+        copy_folder(whole.path(), folder.path());
         flip(&journal(folder.path()), offset);
         match CellStore::open(CellConfig::new(folder.path())) {
             Err(StoreError::Corrupt { place, detail }) => {
@@ -141,7 +124,7 @@ async fn a_last_group_with_a_hole_is_cut_off() {
     let group = end / usize::try_from(ROWS).unwrap();
     for offset in (end - group..end).step_by(group / 29) {
         let folder = tempfile::tempdir().unwrap();
-        copy(whole.path(), folder.path());
+        copy_folder(whole.path(), folder.path());
         let mut bytes = fs::read(journal(folder.path())).unwrap();
         bytes[offset..end.min(offset + 30)].fill(0);
         fs::write(journal(folder.path()), bytes).unwrap();
@@ -166,7 +149,7 @@ async fn accepted_losses_cost_the_damaged_groups_only() {
     let (whole, end) = journaled().await;
     for damage in ["flipped", "removed", "list removed", "emptied"] {
         let folder = tempfile::tempdir().unwrap();
-        copy(whole.path(), folder.path());
+        copy_folder(whole.path(), folder.path());
         let left = match damage {
             "flipped" => {
                 flip(&journal(folder.path()), end / 2);

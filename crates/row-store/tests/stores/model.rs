@@ -17,6 +17,8 @@ use oxtsdb_row_store::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::support::files::copy_folder;
+
 const START_MS: i64 = 1_700_000_000_000;
 /// The families: one version, three versions, and one with a time to live of ten seconds.
 const FAMILIES: [&str; 3] = ["one", "three", "short"];
@@ -340,19 +342,6 @@ fn run(test: impl Future<Output = ()>) {
         .build()
         .unwrap()
         .block_on(test);
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 /// Truncates the newest segment of the journal at a random offset behind its header, as a crash may.

@@ -10,6 +10,8 @@ use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{ColumnSelection, Retry, RowStore, StoreError, TableDef, TableName, WriteBatch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::support::files::noise;
+
 fn table() -> TableName {
     "t".parse().unwrap()
 }
@@ -17,13 +19,7 @@ fn table() -> TableName {
 fn batch(number: u32) -> WriteBatch {
     let mut batch = WriteBatch::new(table());
     let family = batch.family("f");
-    // The value does not compress.
-    let mut state = u64::from(number) + 1;
-    let value = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        state.to_be_bytes()[0]
-    });
-    let value: Vec<u8> = value.take(20_000).collect();
+    let value: Vec<u8> = noise(number).take(20_000).collect();
     batch.row(&number.to_be_bytes()).put(family, b"q", &value);
     batch
 }

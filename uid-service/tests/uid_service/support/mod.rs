@@ -1,10 +1,5 @@
 //! A service in this process, over a store whose atomicity and failures the test controls.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "each test file uses some of it"
-)]
+#![allow(unreachable_pub, missing_docs, reason = "the tests are one program")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +15,10 @@ use oxtsdb_proto::uid::v1::UidName;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{Name, NameRules, UidKind};
 use oxtsdb_server::Shutdown;
 use parking_lot::Mutex;
+use uid_service::table::KindName;
 use uid_service::uids::Uids;
 use uid_service::{UidService, UidSettings};
 
@@ -111,11 +107,6 @@ impl Wrapped {
             faults: Faults::after(operations, failure),
             ..self.clone()
         }
-    }
-
-    /// Lets all later operations fail.
-    pub fn fail_now(&self) {
-        self.faults.left.store(0, Ordering::SeqCst);
     }
 
     pub fn is_atomic(&self) -> bool {
@@ -316,4 +307,10 @@ pub fn check_cells(cells: Vec<Cell>) -> (Mappings, usize) {
         );
     }
     (forward, reverse.len())
+}
+
+/// Names `name.0`, `name.1`, …
+pub fn names(kind: UidKind, count: usize) -> Vec<KindName> {
+    let name = |number| Name::parse(&format!("name.{number}"), &NameRules::default()).unwrap();
+    (0..count).map(|number| (kind, name(number))).collect()
 }

@@ -1,7 +1,8 @@
-//! Helpers for the tests of the HBase store.
+//! Helpers for the tests of the stores.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(unreachable_pub, reason = "the tests are one program")]
 pub mod fake_gateway;
+pub mod files;
 pub mod proxy;
 pub mod reply;
 

@@ -104,11 +104,6 @@ impl Proxy {
         self.set(Mode::Forward);
     }
 
-    /// Bytes that the server has sent.
-    pub fn answered(&self) -> u64 {
-        self.shared.state.lock().answered
-    }
-
     fn set(&self, mode: Mode) {
         self.shared.state.lock().mode = mode;
         self.shared.changed.notify_all();
