@@ -30,7 +30,7 @@ impl TreeServiceHandler {
         Self { trees, engine }
     }
 
-    /// Admits a read as a query, whose budget the rows are charged to.
+    /// Admits work on many rows as a query, whose budget the rows are charged to.
     async fn admit(&self, context: RequestContext, what: String) -> Result<Admitted, Status> {
         let description = QueryDescription::without_range(what);
         let admitted = self.engine.admit(context, description, None).await;

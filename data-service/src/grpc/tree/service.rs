@@ -114,8 +114,10 @@ impl TreeService for TreeServiceHandler {
         &self,
         request: Request<DeleteTreeRequest>,
     ) -> Result<Response<Self::DeleteTreeStream>, Status> {
+        let context = context_of(&request);
         let request = request.into_inner();
         let id = tree_id("tree_id", request.tree_id)?;
+        let admitted = self.admit(context, format!("deletion of tree {id}")).await?;
         let progress = self
             .trees
             .delete(id, request.definition)
@@ -128,7 +130,7 @@ impl TreeService for TreeServiceHandler {
         Ok(Response::new(result_stream(
             progress.map_err(failed),
             &self.engine,
-            None,
+            Some(admitted),
         )))
     }
 
@@ -205,6 +207,7 @@ impl TreeService for TreeServiceHandler {
         &self,
         request: Request<SyncTreesRequest>,
     ) -> Result<Response<Self::SyncTreesStream>, Status> {
+        let context = context_of(&request);
         let request = request.into_inner();
         let id = |(index, number): (usize, &u32)| tree_id(&format!("tree_ids[{index}]"), *number);
         let request = SyncRequest {
@@ -217,6 +220,7 @@ impl TreeService for TreeServiceHandler {
             start_after: request.start_after_tsuid.to_vec(),
             with_counters_only: request.all_series,
         };
+        let admitted = self.admit(context, "treesync".to_owned()).await?;
         let progress = self.trees.sync(request).map_ok(|progress| SyncTreesResponse {
             series: progress.series,
             placed: progress.counts.placed,
@@ -231,7 +235,7 @@ impl TreeService for TreeServiceHandler {
         Ok(Response::new(result_stream(
             progress.map_err(failed),
             &self.engine,
-            None,
+            Some(admitted),
         )))
     }
 

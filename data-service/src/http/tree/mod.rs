@@ -114,6 +114,9 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 
             let id = valid_id(request.id)?;
             trees.tree(id).await.map_err(|error| of_tree(&error))?;
+            let description = QueryDescription::without_range(format!("deletion of tree {id}"));
+            let admitted = parts.engine.admit(context, description, None).await;
+            let _turn = admitted.map_err(|error| of_query(&error))?;
             let mut progress = trees.delete(id, request.with_definition);
             while progress
                 .try_next()
