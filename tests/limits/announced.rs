@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use oxtsdb_tests::bystander::Bystander;
 use oxtsdb_tests::raw_grpc::RawChannel;
+use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -63,28 +64,59 @@ fn status_of(response: &Response<Incoming>) -> Option<Code> {
 /// Calls that are in progress, each with how the server ended it.
 type Calls = JoinSet<Option<Code>>;
 
-/// Begins the calls of a connection.
-async fn attack(address: SocketAddr, path: &'static str, calls: &mut Calls) -> anyhow::Result<()> {
-    let channel = RawChannel::connect(address).await?;
-    for _ in 0..CALLS {
-        let mut channel = channel.clone();
-        calls.spawn(async move {
-            let response = channel
-                .ready()
-                .await
-                .ok()?
-                .call(call(path, ANNOUNCED))
-                .await
-                .ok()?;
-            let status = status_of(&response);
-            if status.is_none() {
-                // The response of a stream has begun; its end comes with the end of the connection.
-                let _ended = response.into_body().collect().await;
-            }
-            status
-        });
+/// The attacker's thread: the times of others do not include how long the attacker computes.
+struct Attacker(Option<Runtime>);
+
+impl Attacker {
+    fn start() -> anyhow::Result<Self> {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        Ok(Self(Some(runtime)))
     }
-    Ok(())
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        // Dropping a runtime waits, which tasks must not.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Begins the calls of all connections.
+async fn attack(attacker: &Attacker, address: SocketAddr, path: &'static str) -> anyhow::Result<Calls> {
+    let runtime = attacker.0.as_ref().context("the attacker has ended")?;
+    let begun = runtime.spawn(async move {
+        let mut calls = Calls::new();
+        for _ in 0..connections() {
+            let channel = RawChannel::connect(address).await?;
+            for _ in 0..CALLS {
+                calls.spawn(never_ending(channel.clone(), path));
+            }
+        }
+        anyhow::Ok(calls)
+    });
+    begun.await?
+}
+
+/// A call that ends when the server ends it.
+async fn never_ending(mut channel: RawChannel, path: &'static str) -> Option<Code> {
+    let response = channel
+        .ready()
+        .await
+        .ok()?
+        .call(call(path, ANNOUNCED))
+        .await
+        .ok()?;
+    let status = status_of(&response);
+    if status.is_none() {
+        // The response of a stream has begun; its end comes with the end of the connection.
+        let _ended = response.into_body().collect().await;
+    }
+    status
 }
 
 async fn announced_messages_of(path: &'static str, is_uid: bool) -> anyhow::Result<()> {
@@ -97,10 +129,8 @@ async fn announced_messages_of(path: &'static str, is_uid: bool) -> anyhow::Resu
     let bystander = Bystander::start(&target.tsdb).await?;
     tokio::time::sleep(BEFORE).await;
     let before = bystander.take_times();
-    let mut calls = Calls::new();
-    for _ in 0..connections() {
-        attack(address, path, &mut calls).await.context(path)?;
-    }
+    let attacker = Attacker::start()?;
+    let mut calls = attack(&attacker, address, path).await.context(path)?;
     // All bytes are sent, and some calls are rejected already.
     tokio::time::sleep(BOUND).await;
     target.memory.check_below(MOST_BYTES).context(path)?;
@@ -129,7 +159,7 @@ async fn announced_messages_of(path: &'static str, is_uid: bool) -> anyhow::Resu
         calls.len()
     );
     target.check_with(bystander).await?;
-    drop(calls);
+    drop(attacker);
     target.check_unharmed().await
 }
 

@@ -58,6 +58,8 @@ impl RawChannel {
     }
 
     async fn over(stream: TcpStream, window: Option<u32>) -> anyhow::Result<Self> {
+        // The second frame of a call would wait 40 ms for the acknowledgement of the first.
+        stream.set_nodelay(true)?;
         let mut builder = http2::Builder::new(TokioExecutor::new());
         if let Some(window) = window {
             builder
