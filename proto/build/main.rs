@@ -1,7 +1,8 @@
 //! Compiles the contract without `protoc`: generated types, the descriptor set for reflection, and the
-//! bounds of requests.
+//! bounds and the methods of requests.
 
 mod bounds;
+mod rpc;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     // With the options of fields, which the types of prost drop.
     fs::write(out.join("oxtsdb.fds"), compiler.encode_file_descriptor_set())?;
-    fs::write(
-        out.join("bounds.rs"),
-        bounds::generate(&compiler.descriptor_pool())?,
-    )?;
+    let pool = compiler.descriptor_pool();
+    fs::write(out.join("bounds.rs"), bounds::generate(&pool)?)?;
+    fs::write(out.join("rpc.rs"), rpc::generate(&pool)?)?;
 
     let mut files = compiler.file_descriptor_set();
     // prost does not pack the numbers of a field that has any option, such as its bound; proto3 does.

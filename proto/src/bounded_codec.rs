@@ -4,14 +4,15 @@
 //! protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are decoded as
 //! they are.
 //!
-//! [`EncodedRequests`] leaves the decoding of requests to the handler, see [`decode_request`].
+//! [`EncodedRequests`] leaves the decoding of requests to the handler, see [`decode_request`]; [`EncodedCodec`] leaves all to
+//! the client.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, BufMut as _, Bytes};
 use prost::{Message, Name};
-use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status};
 use tonic_prost::{ProstCodec, ProstEncoder};
 
@@ -138,7 +139,7 @@ impl<T: Message + Send + 'static> Codec for EncodedRequests<T> {
     }
 }
 
-/// See [`EncodedRequests`].
+/// See [`EncodedRequests`] and [`EncodedCodec`].
 #[derive(Debug)]
 pub struct EncodedDecoder(());
 
@@ -152,13 +153,47 @@ impl Decoder for EncodedDecoder {
     }
 }
 
+/// A codec of messages that are encoded and decoded elsewhere: clients have one form of each kind of call in place of one for
+/// each method.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EncodedCodec;
+
+impl Codec for EncodedCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = EncodedEncoder;
+    type Decoder = EncodedDecoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        EncodedEncoder(())
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        EncodedDecoder(())
+    }
+}
+
+/// See [`EncodedCodec`].
+#[derive(Debug)]
+pub struct EncodedEncoder(());
+
+impl Encoder for EncodedEncoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::task::Context;
 
-    use bytes::{BufMut as _, BytesMut};
+    use bytes::BytesMut;
     use http_body_util::Full;
     use tonic::codec::Streaming;
 

@@ -10,10 +10,12 @@ pub mod deadline;
 pub mod decode_memory;
 mod delta_timestamps;
 pub mod error;
+mod rpc;
 pub mod update_mask;
 pub mod write_view;
 
-pub use bounded_codec::{EncodedDecoder, EncodedRequests, decode_request};
+pub use bounded_codec::{EncodedCodec, EncodedDecoder, EncodedEncoder, EncodedRequests, decode_request};
+pub use rpc::Rpc;
 
 #[allow(
     missing_docs,

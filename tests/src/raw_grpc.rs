@@ -5,16 +5,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bytes::{Buf as _, BufMut as _, Bytes};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use oxtsdb_proto::EncodedCodec;
 use tokio::net::TcpStream;
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Request as Call, Status};
 use tower::Service;
 
@@ -116,45 +116,6 @@ pub async fn call(
         .await
         .map_err(|error| Status::unknown(format!("not ready: {error}")))?;
     let path = http::uri::PathAndQuery::from_static(path);
-    let response = client.unary(Call::new(message), path, BytesCodec).await?;
+    let response = client.unary(Call::new(message), path, EncodedCodec).await?;
     Ok(response.into_inner())
-}
-
-/// Sends and receives messages as they are.
-#[derive(Clone, Copy, Debug)]
-struct BytesCodec;
-
-impl Codec for BytesCodec {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for BytesCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for BytesCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let length = buffer.remaining();
-        Ok(Some(buffer.copy_to_bytes(length)))
-    }
 }

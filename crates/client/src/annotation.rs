@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use oxtsdb_proto::common::v1::TimeRange;
-use oxtsdb_proto::data::v1::annotation_service_client::AnnotationServiceClient;
 use oxtsdb_proto::data::v1::{
     self as pb, DeleteAnnotationRangeRequest, DeleteAnnotationRequest, GetAnnotationRequest,
     ListAnnotationsRequest, PutAnnotationRequest,
 };
 
-use crate::call::{configured, send};
-use crate::transport::Transport;
 use crate::{DataClient, Error, Timestamp};
 
 /// A note on a series or, without a TSUID, on everything.
@@ -65,13 +62,11 @@ impl DataClient {
     ///
     /// `NOT_FOUND` if there is none.
     pub async fn annotation(&self, tsuid: impl Into<Bytes>, start: Timestamp) -> Result<Annotation, Error> {
-        let method = "oxtsdb.data.v1.AnnotationService/GetAnnotation";
-        let send = send!(self.annotation_service(), get_annotation);
         let request = GetAnnotationRequest {
             tsuid: tsuid.into(),
             start_ms: start.millis(),
         };
-        let response = self.connection().call(method, request, send).await?;
+        let response = self.connection().call(&request).await?;
         Ok(response.annotation.unwrap_or_default().into())
     }
 
@@ -81,9 +76,7 @@ impl DataClient {
     ///
     /// `INVALID_ARGUMENT` for the token of another query.
     pub async fn annotations(&self, request: ListAnnotationsRequest) -> Result<AnnotationPage, Error> {
-        let method = "oxtsdb.data.v1.AnnotationService/ListAnnotations";
-        let send = send!(self.annotation_service(), list_annotations);
-        let page = self.connection().call(method, request, send).await?;
+        let page = self.connection().call(&request).await?;
         Ok(AnnotationPage {
             annotations: page.annotations.into_iter().map(Into::into).collect(),
             next: Some(page.next_page_token).filter(|token| !token.is_empty()),
@@ -96,9 +89,7 @@ impl DataClient {
     ///
     /// `ABORTED` if the precondition of the request does not hold.
     pub async fn put_annotation(&self, request: PutAnnotationRequest) -> Result<Annotation, Error> {
-        let method = "oxtsdb.data.v1.AnnotationService/PutAnnotation";
-        let send = send!(self.annotation_service(), put_annotation);
-        let response = self.connection().call(method, request, send).await?;
+        let response = self.connection().call(&request).await?;
         Ok(response.annotation.unwrap_or_default().into())
     }
 
@@ -109,9 +100,7 @@ impl DataClient {
     /// `NOT_FOUND` if there is none, unless the request allows it; `ABORTED` if its etag is not that of the stored
     /// one.
     pub async fn delete_annotation(&self, request: DeleteAnnotationRequest) -> Result<(), Error> {
-        let method = "oxtsdb.data.v1.AnnotationService/DeleteAnnotation";
-        let send = send!(self.annotation_service(), delete_annotation);
-        self.connection().call(method, request, send).await.map(drop)
+        self.connection().call(&request).await.map(drop)
     }
 
     /// Deletes the annotations of series that begin in a range, and global ones if `global` is set. Returns how many
@@ -126,17 +115,11 @@ impl DataClient {
         global: bool,
         range: TimeRange,
     ) -> Result<u64, Error> {
-        let method = "oxtsdb.data.v1.AnnotationService/DeleteAnnotationRange";
-        let send = send!(self.annotation_service(), delete_annotation_range);
         let request = DeleteAnnotationRangeRequest {
             tsuids: tsuids.into_iter().collect(),
             global,
             range: Some(range),
         };
-        Ok(self.connection().call(method, request, send).await?.deleted)
-    }
-
-    fn annotation_service(&self) -> AnnotationServiceClient<Transport> {
-        configured!(AnnotationServiceClient<Transport>, self.connection())
+        Ok(self.connection().call(&request).await?.deleted)
     }
 }

@@ -1,13 +1,21 @@
 //! Calls: their deadline, their retries, and streams of messages.
+//!
+//! Calls send and receive encoded messages, so that all methods share the code of a call.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backon::Retryable as _;
-use futures::FutureExt as _;
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use oxtsdb_proto::deadline;
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use http::uri::PathAndQuery;
+use oxtsdb_proto::{EncodedCodec, Rpc, deadline};
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::codec::CompressionEncoding;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
@@ -100,36 +108,7 @@ macro_rules! deadline_methods {
     };
 }
 
-/// Applies the options of all calls to a generated client.
-macro_rules! configured {
-    ($client:ty, $connection:expr) => {{
-        let connection: &crate::call::Connection = $connection;
-        let client = <$client>::new(connection.transport())
-            .max_decoding_message_size(crate::call::MAX_MESSAGE)
-            .max_encoding_message_size(crate::call::MAX_MESSAGE);
-        if connection.options().gzip {
-            client
-                .send_compressed(tonic::codec::CompressionEncoding::Gzip)
-                .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
-        } else {
-            client
-        }
-    }};
-}
-pub(crate) use configured;
 pub(crate) use deadline_methods;
-
-/// Sends a request by a method of a generated client, for [`Connection::call`].
-macro_rules! send {
-    ($client:expr, $method:ident) => {{
-        let client = $client;
-        move |request| {
-            let mut client = client.clone();
-            futures::FutureExt::boxed(async move { client.$method(request).await })
-        }
-    }};
-}
-pub(crate) use send;
 
 impl Connection {
     pub(crate) fn new(transport: Transport, options: CallOptions) -> Self {
@@ -149,27 +128,100 @@ impl Connection {
         }
     }
 
-    pub(crate) fn transport(&self) -> Transport {
-        self.transport.clone()
-    }
-
     pub(crate) fn options(&self) -> &CallOptions {
         &self.options
     }
 
-    /// Sends a message, and again while the service is unavailable, as the method's policy allows.
+    /// Sends a request, and again while the service is unavailable, as the method's policy allows.
     ///
     /// Boxed, so that callers' futures stay small and `Send`.
-    pub(crate) fn call<M, R>(
+    pub(crate) fn call<M: Rpc>(&self, request: &M) -> BoxFuture<'static, Result<M::Response, Error>> {
+        self.call_method(M::METHOD, request)
+    }
+
+    /// As [`Connection::call`], of a method of another contract.
+    pub(crate) fn call_method<R: Message + Default + 'static>(
         &self,
         method: &'static str,
-        message: M,
-        send: impl Fn(Request<M>) -> BoxFuture<'static, Result<Response<R>, Status>> + Send + 'static,
-    ) -> BoxFuture<'static, Result<R, Error>>
-    where
-        M: Clone + Send + 'static,
-        R: Send + 'static,
-    {
+        request: &impl Message,
+    ) -> BoxFuture<'static, Result<R, Error>> {
+        let response = self.unary(method, request.encode_to_vec().into());
+        async move { decode(response.await?) }.boxed()
+    }
+
+    /// As [`Connection::call`], for a method that responds with a stream. Retries end with the first response.
+    pub(crate) fn stream<M: Rpc>(
+        &self,
+        request: &M,
+    ) -> BoxFuture<'static, Result<Messages<M::Response>, Error>> {
+        let opened = self.server_streaming(M::METHOD, request.encode_to_vec().into());
+        let deadline = self.expires(&service_config::policy(M::METHOD));
+        async move { Ok(Messages::new(opened.await?, deadline)) }.boxed()
+    }
+
+    /// Opens a stream of requests, without a deadline and without retries.
+    pub(crate) async fn stream_both<M: Rpc>(
+        &self,
+        requests: impl Stream<Item = M> + Send + 'static,
+    ) -> Result<Messages<M::Response>, Error> {
+        let requests = requests.map(|request| Bytes::from(request.encode_to_vec()));
+        let mut grpc = self.grpc().await?;
+        let response = grpc.streaming(Request::new(requests), path(M::METHOD)?, EncodedCodec);
+        Ok(Messages::new(response.await?.into_inner(), None))
+    }
+
+    fn unary(&self, method: &'static str, message: Bytes) -> BoxFuture<'static, Result<Bytes, Error>> {
+        let this = self.clone();
+        self.retried(method, message, move |request| {
+            let this = this.clone();
+            async move {
+                this.grpc()
+                    .await?
+                    .unary(request, path(method)?, EncodedCodec)
+                    .await
+            }
+            .boxed()
+        })
+    }
+
+    fn server_streaming(
+        &self,
+        method: &'static str,
+        message: Bytes,
+    ) -> BoxFuture<'static, Result<Streaming<Bytes>, Error>> {
+        let this = self.clone();
+        self.retried(method, message, move |request| {
+            let this = this.clone();
+            async move {
+                let mut grpc = this.grpc().await?;
+                grpc.server_streaming(request, path(method)?, EncodedCodec).await
+            }
+            .boxed()
+        })
+    }
+
+    /// A client that is ready for a call, with the options of all calls.
+    async fn grpc(&self) -> Result<Grpc<Transport>, Status> {
+        let mut grpc = Grpc::new(self.transport.clone())
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        if self.options.gzip {
+            grpc = grpc
+                .send_compressed(CompressionEncoding::Gzip)
+                .accept_compressed(CompressionEncoding::Gzip);
+        }
+        let ready = grpc.ready().await;
+        ready.map_err(|error| Status::unknown(format!("service was not ready: {error}")))?;
+        Ok(grpc)
+    }
+
+    /// Sends a message, and again while the service is unavailable.
+    fn retried<R: Send + 'static>(
+        &self,
+        method: &'static str,
+        message: Bytes,
+        send: impl Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<R>, Status>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<R, Error>> {
         let policy = service_config::policy(method);
         let deadline = self.expires(&policy);
         // The trace of what the call is for goes on in the service, see `ClientBuilder::on_request`.
@@ -207,28 +259,6 @@ impl Connection {
             .boxed()
     }
 
-    /// As [`Connection::call`], for a method that responds with a stream. Retries end with the first response.
-    pub(crate) fn stream<M, R>(
-        &self,
-        method: &'static str,
-        message: M,
-        send: impl Fn(Request<M>) -> BoxFuture<'static, Result<Response<Streaming<R>>, Status>> + Send + 'static,
-    ) -> BoxFuture<'static, Result<Messages<R>, Error>>
-    where
-        M: Clone + Send + 'static,
-        R: Send + 'static,
-    {
-        let deadline = self.expires(&service_config::policy(method));
-        let opened = self.call(method, message, send);
-        async move {
-            Ok(Messages {
-                stream: opened.await?,
-                deadline,
-            })
-        }
-        .boxed()
-    }
-
     fn expires(&self, policy: &MethodPolicy) -> Option<Instant> {
         match self.deadline {
             Deadline::Policy => {
@@ -241,19 +271,30 @@ impl Connection {
     }
 }
 
+/// The path of a method.
+fn path(method: &str) -> Result<PathAndQuery, Status> {
+    PathAndQuery::try_from(format!("/{method}"))
+        .map_err(|error| Status::internal(format!("{method}: {error}")))
+}
+
+fn decode<R: Message + Default>(message: Bytes) -> Result<R, Error> {
+    R::decode(message).map_err(|error| Status::internal(format!("malformed response: {error}")).into())
+}
+
 /// The messages of a stream, until the deadline of its call.
 #[derive(Debug)]
 pub(crate) struct Messages<R> {
-    stream: Streaming<R>,
+    stream: Streaming<Bytes>,
     deadline: Option<Instant>,
+    message: PhantomData<fn() -> R>,
 }
 
-impl<R> Messages<R> {
-    /// Messages without a deadline.
-    pub(crate) fn unlimited(stream: Streaming<R>) -> Self {
+impl<R: Message + Default> Messages<R> {
+    fn new(stream: Streaming<Bytes>, deadline: Option<Instant>) -> Self {
         Self {
             stream,
-            deadline: None,
+            deadline,
+            message: PhantomData,
         }
     }
 
@@ -263,7 +304,8 @@ impl<R> Messages<R> {
     ///
     /// The error that the stream ended with.
     pub(crate) async fn next(&mut self) -> Result<Option<R>, Error> {
-        Ok(before(self.deadline, self.stream.message()).await??)
+        let message = before(self.deadline, self.stream.message()).await??;
+        message.map(decode).transpose()
     }
 }
 

@@ -3,17 +3,14 @@
 mod fsck;
 
 use bytes::Bytes;
-use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
-use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{
     BuildRollupsRequest, BuildRollupsResponse, CancelQueryRequest, CompactRowsRequest, CompactRowsResponse,
     DeletePointsRequest, DeletePointsResponse, ExplainRequest, ListQueriesRequest, QueryExpressionsRequest,
     QueryLastRequest, QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest, ScanTableRequest, StoredRow,
 };
 
-use crate::call::{Connection, configured, deadline_methods, send};
+use crate::call::{Connection, deadline_methods};
 use crate::results::Progress;
-use crate::transport::Transport;
 use crate::write;
 use crate::{
     Error, ExpressionFrame, LastPointOutcome, Point, QueryFrame, Results, Rollup, StreamOptions,
@@ -85,13 +82,11 @@ impl DataClient {
     ///
     /// If the service rejects the query before it runs; later errors come in the stream.
     pub async fn query(&self, request: impl Into<QueryRequest>) -> Result<Results<QueryFrame>, Error> {
-        let method = "oxtsdb.data.v1.DataService/Query";
-        let send = send!(self.generated(), query);
         let request = QueryRequest {
             delta_timestamps: true,
             ..request.into()
         };
-        let messages = self.connection.stream(method, request, send).await?;
+        let messages = self.connection.stream(&request).await?;
         Ok(Results::of(messages, QueryFrame::of).ending_with(QueryFrame::is_last))
     }
 
@@ -104,13 +99,11 @@ impl DataClient {
         &self,
         request: QueryExpressionsRequest,
     ) -> Result<Results<ExpressionFrame>, Error> {
-        let method = "oxtsdb.data.v1.DataService/QueryExpressions";
-        let send = send!(self.generated(), query_expressions);
         let request = QueryExpressionsRequest {
             delta_timestamps: true,
             ..request
         };
-        let messages = self.connection.stream(method, request, send).await?;
+        let messages = self.connection.stream(&request).await?;
         Ok(Results::of(messages, ExpressionFrame::of).ending_with(ExpressionFrame::is_last))
     }
 
@@ -120,12 +113,10 @@ impl DataClient {
     ///
     /// Those of a query that arise before it reads rows.
     pub async fn explain(&self, query: impl Into<QueryRequest>) -> Result<Vec<QueryPlan>, Error> {
-        let method = "oxtsdb.data.v1.DataService/Explain";
         let request = ExplainRequest {
             query: Some(query.into()),
         };
-        let send = send!(self.generated(), explain);
-        Ok(self.connection.call(method, request, send).await?.plans)
+        Ok(self.connection.call(&request).await?.plans)
     }
 
     /// Streams the last point of each series, and the targets that failed.
@@ -134,22 +125,14 @@ impl DataClient {
     ///
     /// If the service rejects the request before it runs; later errors come in the stream.
     pub async fn query_last(&self, request: QueryLastRequest) -> Result<Results<LastPointOutcome>, Error> {
-        let method = "oxtsdb.data.v1.DataService/QueryLast";
-        let send = send!(self.generated(), query_last);
-        let messages = self.connection.stream(method, request, send).await?;
+        let messages = self.connection.stream(&request).await?;
         Ok(Results::of(messages, LastPointOutcome::of))
     }
 
     /// Streams the stored rows of some series in batches, in the order of the table. A stream that breaks is
     /// resumed behind its last row.
     pub fn scan_rows(&self, request: ScanRowsRequest) -> Results<Vec<StoredRow>> {
-        let this = self.clone();
-        let open = move |request: &ScanRowsRequest| {
-            let send = send!(this.generated(), scan_rows);
-            let method = "oxtsdb.data.v1.DataService/ScanRows";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let batches = Results::resumed(request, open, |request, batch| {
+        let batches = Results::resumed(self.connection.clone(), request, |request, batch| {
             advance(&mut request.start_after_row_key, &mut request.limit, &batch.rows)
         });
         batches.convert(|batch| Ok(batch.rows))
@@ -158,13 +141,7 @@ impl DataClient {
     /// Streams all stored rows of the table in batches, in its order. A stream that breaks is resumed behind its
     /// last row.
     pub fn scan_table(&self, request: ScanTableRequest) -> Results<Vec<StoredRow>> {
-        let this = self.clone();
-        let open = move |request: &ScanTableRequest| {
-            let send = send!(this.admin(), scan_table);
-            let method = "oxtsdb.data.v1.DataAdminService/ScanTable";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let batches = Results::resumed(request, open, |request, batch| {
+        let batches = Results::resumed(self.connection.clone(), request, |request, batch| {
             advance(&mut request.start_after_row_key, &mut request.limit, &batch.rows)
         });
         batches.convert(|batch| Ok(batch.rows))
@@ -173,62 +150,56 @@ impl DataClient {
     /// Builds rollups from points, and streams progress. A stream that breaks is resumed where the build goes on. Long
     /// builds need [`DataClient::without_deadline`].
     pub fn build_rollups(&self, request: BuildRollupsRequest) -> Results<BuildRollupsResponse> {
-        let this = self.clone();
-        let open = move |request: &BuildRollupsRequest| {
-            let send = send!(this.admin(), build_rollups);
-            let method = "oxtsdb.data.v1.DataAdminService/BuildRollups";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let progress = Results::resumed(request, open, |request, progress: &BuildRollupsResponse| {
-            if !progress.resume_token.is_empty() {
-                request.resume_token.clone_from(&progress.resume_token);
-            }
-            match progress.done {
-                true => Progress::Complete,
-                false => Progress::More,
-            }
-        });
+        let progress = Results::resumed(
+            self.connection.clone(),
+            request,
+            |request, progress: &BuildRollupsResponse| {
+                if !progress.resume_token.is_empty() {
+                    request.resume_token.clone_from(&progress.resume_token);
+                }
+                match progress.done {
+                    true => Progress::Complete,
+                    false => Progress::More,
+                }
+            },
+        );
         progress.ending_with(|progress| progress.done)
     }
 
     /// Compacts rows of HBase, and streams progress, whose counts add up. A stream that breaks is resumed behind the
     /// last row that was reported.
     pub fn compact_rows(&self, request: CompactRowsRequest) -> Results<CompactRowsResponse> {
-        let this = self.clone();
-        let open = move |request: &CompactRowsRequest| {
-            let send = send!(this.admin(), compact_rows);
-            let method = "oxtsdb.data.v1.DataAdminService/CompactRows";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let reports = Results::resumed(request, open, |request, report: &CompactRowsResponse| {
-            if !report.last_row_key.is_empty() {
-                request.start_after_row_key.clone_from(&report.last_row_key);
-            }
-            if report.done {
-                Progress::Complete
-            } else {
-                Progress::More
-            }
-        });
+        let reports = Results::resumed(
+            self.connection.clone(),
+            request,
+            |request, report: &CompactRowsResponse| {
+                if !report.last_row_key.is_empty() {
+                    request.start_after_row_key.clone_from(&report.last_row_key);
+                }
+                if report.done {
+                    Progress::Complete
+                } else {
+                    Progress::More
+                }
+            },
+        );
         reports.ending_with(|report| report.done)
     }
 
     /// Deletes points and streams progress; a stream that breaks is opened again, which completes the delete. Counts are
     /// of the last stream only.
     pub fn delete_points(&self, request: DeletePointsRequest) -> Results<DeletePointsResponse> {
-        let this = self.clone();
-        let open = move |request: &DeletePointsRequest| {
-            let send = send!(this.admin(), delete_points);
-            let method = "oxtsdb.data.v1.DataAdminService/DeletePoints";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let reports = Results::resumed(request, open, |_, report: &DeletePointsResponse| {
-            if report.done {
-                Progress::Complete
-            } else {
-                Progress::More
-            }
-        });
+        let reports = Results::resumed(
+            self.connection.clone(),
+            request,
+            |_, report: &DeletePointsResponse| {
+                if report.done {
+                    Progress::Complete
+                } else {
+                    Progress::More
+                }
+            },
+        );
         reports.ending_with(|report| report.done)
     }
 
@@ -238,9 +209,7 @@ impl DataClient {
     ///
     /// If the call fails.
     pub async fn list_queries(&self) -> Result<Vec<RunningQuery>, Error> {
-        let method = "oxtsdb.data.v1.DataAdminService/ListQueries";
-        let send = send!(self.admin(), list_queries);
-        let response = self.connection.call(method, ListQueriesRequest {}, send).await?;
+        let response = self.connection.call(&ListQueriesRequest {}).await?;
         Ok(response.queries)
     }
 
@@ -250,20 +219,8 @@ impl DataClient {
     ///
     /// `NOT_FOUND` if it does not run, also after a retry of a call that succeeded.
     pub async fn cancel_query(&self, id: u64) -> Result<(), Error> {
-        let method = "oxtsdb.data.v1.DataAdminService/CancelQuery";
-        let send = send!(self.admin(), cancel_query);
-        self.connection
-            .call(method, CancelQueryRequest { id }, send)
-            .await?;
+        self.connection.call(&CancelQueryRequest { id }).await?;
         Ok(())
-    }
-
-    fn generated(&self) -> DataServiceClient<Transport> {
-        configured!(DataServiceClient<Transport>, &self.connection)
-    }
-
-    fn admin(&self) -> DataAdminServiceClient<Transport> {
-        configured!(DataAdminServiceClient<Transport>, &self.connection)
     }
 }
 

@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_client::HealthClient as Generated;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::call::{Connection, configured, send};
-use crate::transport::Transport;
+use crate::call::Connection;
 use crate::{Code, Error};
 
 /// A client of `grpc.health.v1.Health`, which every server offers on its gRPC port.
@@ -52,12 +50,11 @@ impl HealthClient {
         let request = HealthCheckRequest {
             service: service.to_owned(),
         };
-        let send = send!(configured!(Generated<Transport>, &self.connection), check);
-        match self
+        let response: Result<HealthCheckResponse, Error> = self
             .connection
-            .call("grpc.health.v1.Health/Check", request, send)
-            .await
-        {
+            .call_method("grpc.health.v1.Health/Check", &request)
+            .await;
+        match response {
             Ok(response) => Ok(match response.status() {
                 ServingStatus::Serving => Health::Serving,
                 ServingStatus::NotServing => Health::NotServing,

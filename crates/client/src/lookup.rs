@@ -2,15 +2,12 @@
 
 use bytes::Bytes;
 use oxtsdb_proto::data::v1::series_selector::TagSelector;
-use oxtsdb_proto::data::v1::series_service_client::SeriesServiceClient;
 use oxtsdb_proto::data::v1::{
     self as pb, CountSeriesRequest, CountSeriesResponse, ExportSeriesRequest, ExportSeriesResponse,
     LookupSeriesRequest,
 };
 
-use crate::call::{configured, send};
 use crate::results::Progress;
-use crate::transport::Transport;
 use crate::{DataClient, Error, Results, SeriesName};
 
 /// Selects series by metric and tags; without either all series.
@@ -111,9 +108,7 @@ impl DataClient {
     ///
     /// `NOT_FOUND` for an unknown name; `INVALID_ARGUMENT` for the token of another selector.
     pub async fn lookup_series(&self, request: LookupSeriesRequest) -> Result<SeriesPage, Error> {
-        let method = "oxtsdb.data.v1.SeriesService/LookupSeries";
-        let send = send!(self.series_service(), lookup_series);
-        let page = self.connection().call(method, request, send).await?;
+        let page = self.connection().call(&request).await?;
         Ok(SeriesPage {
             series: page.series.into_iter().map(Into::into).collect(),
             next: Some(page.next_page_token).filter(|token| !token.is_empty()),
@@ -124,18 +119,16 @@ impl DataClient {
 
     /// Streams all series in batches, ascending by TSUID. A stream that breaks is resumed behind its last series.
     pub fn export_series(&self, request: ExportSeriesRequest) -> Results<Vec<FoundSeries>> {
-        let this = self.clone();
-        let open = move |request: &ExportSeriesRequest| {
-            let send = send!(this.series_service(), export_series);
-            let method = "oxtsdb.data.v1.SeriesService/ExportSeries";
-            this.connection().stream(method, request.clone(), send)
-        };
-        let batches = Results::resumed(request, open, |request, batch: &ExportSeriesResponse| {
-            if let Some(last) = batch.series.last() {
-                request.start_after_tsuid.clone_from(&last.tsuid);
-            }
-            Progress::More
-        });
+        let batches = Results::resumed(
+            self.connection().clone(),
+            request,
+            |request, batch: &ExportSeriesResponse| {
+                if let Some(last) = batch.series.last() {
+                    request.start_after_tsuid.clone_from(&last.tsuid);
+                }
+                Progress::More
+            },
+        );
         batches.convert(|batch| Ok(batch.series.into_iter().map(Into::into).collect()))
     }
 
@@ -145,12 +138,6 @@ impl DataClient {
     ///
     /// `NOT_FOUND` for an unknown name.
     pub async fn count_series(&self, request: CountSeriesRequest) -> Result<CountSeriesResponse, Error> {
-        let method = "oxtsdb.data.v1.SeriesService/CountSeries";
-        let send = send!(self.series_service(), count_series);
-        self.connection().call(method, request, send).await
-    }
-
-    fn series_service(&self) -> SeriesServiceClient<Transport> {
-        configured!(SeriesServiceClient<Transport>, self.connection())
+        self.connection().call(&request).await
     }
 }

@@ -5,11 +5,8 @@ use std::time::SystemTime;
 use oxtsdb_proto::common::v1 as common;
 use oxtsdb_proto::data::v1::ListReferencedUidsRequest;
 use oxtsdb_proto::data::v1::list_referenced_uids_response::Event;
-use oxtsdb_proto::data::v1::reference_service_client::ReferenceServiceClient;
 use oxtsdb_schema::UidKind;
 
-use crate::call::{configured, send};
-use crate::transport::Transport;
 use crate::uid_set::UidSet;
 use crate::{DataClient, Error, UidLayout};
 
@@ -53,10 +50,7 @@ impl DataClient {
         let request = ListReferencedUidsRequest {
             tables: tables.to_vec(),
         };
-        let client = configured!(ReferenceServiceClient<Transport>, self.connection());
-        let send = send!(client, list_referenced_uids);
-        let method = "oxtsdb.data.v1.ReferenceService/ListReferencedUids";
-        let mut messages = self.connection().stream(method, request, send).await?;
+        let mut messages = self.connection().stream(&request).await?;
         let mut sets: [UidSet; 3] = Default::default();
         while let Some(message) = messages.next().await? {
             match message.event {

@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use oxtsdb_proto::Rpc;
+use prost::Message;
 use tracing::warn;
 
 use crate::Error;
-use crate::call::Messages;
+use crate::call::{Connection, Messages};
 
 /// Whether a resumable stream has more messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl<T: Send + 'static> Results<T> {
         mut convert: impl FnMut(R) -> Result<I, Error> + Send + 'static,
     ) -> Self
     where
-        R: Send + 'static,
+        R: Message + Default + 'static,
         I: IntoIterator<Item = T> + Send + 'static,
         I::IntoIter: Send,
     {
@@ -101,19 +102,19 @@ impl<T: Send + 'static> Results<T> {
         Self(results.boxed())
     }
 
-    /// Messages of a call that is resumed where it broke: `open` starts the call, and `advance` notes in its
-    /// request which message was received last.
-    pub(crate) fn resumed<Q>(
+    /// Messages of a call that is resumed where it broke; `advance` notes in its request which message was received
+    /// last.
+    pub(crate) fn resumed<Q: Rpc<Response = T> + 'static>(
+        connection: Connection,
         request: Q,
-        open: impl Fn(&Q) -> BoxFuture<'static, Result<Messages<T>, Error>> + Send + Sync + 'static,
         advance: impl Fn(&mut Q, &T) -> Progress + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Send + Sync + 'static,
+        T: Message + Default,
     {
         let start = Resumed {
+            connection,
             request,
-            open,
             advance,
             messages: None,
             progress: Progress::More,
@@ -147,9 +148,9 @@ const RESUMPTIONS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The state of [`Results::resumed`].
-struct Resumed<Q, T, O, A> {
+struct Resumed<Q, T, A> {
+    connection: Connection,
     request: Q,
-    open: O,
     advance: A,
     messages: Option<Messages<T>>,
     progress: Progress,
@@ -159,10 +160,11 @@ struct Resumed<Q, T, O, A> {
     resumptions: u32,
 }
 
-impl<Q, T, O, A> Resumed<Q, T, O, A>
+impl<Q, T, A> Resumed<Q, T, A>
 where
-    O: Fn(&Q) -> BoxFuture<'static, Result<Messages<T>, Error>>,
+    Q: Rpc<Response = T>,
     A: Fn(&mut Q, &T) -> Progress,
+    T: Message + Default,
 {
     async fn next(&mut self) -> Result<Option<T>, Error> {
         while self.progress == Progress::More {
@@ -188,7 +190,7 @@ where
     async fn message(&mut self) -> Result<Option<T>, Error> {
         let messages = match &mut self.messages {
             Some(messages) => messages,
-            None => self.messages.insert((self.open)(&self.request).await?),
+            None => self.messages.insert(self.connection.stream(&self.request).await?),
         };
         messages.next().await
     }

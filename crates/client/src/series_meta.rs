@@ -1,16 +1,13 @@
 //! Metadata of series.
 
 use oxtsdb_proto::common::v1::SeriesKey;
-use oxtsdb_proto::data::v1::series_meta_service_client::SeriesMetaServiceClient;
 use oxtsdb_proto::data::v1::{
     DeleteSeriesMetaRequest, GetSeriesMetaRequest, PurgeMetaRequest, PurgeMetaResponse,
     SearchMetadataRequest, SearchMetadataResponse, SeriesMeta, SyncMetaRequest, SyncMetaResponse,
     UpdateSeriesMetaRequest,
 };
 
-use crate::call::{configured, send};
 use crate::results::Progress;
-use crate::transport::Transport;
 use crate::uid::meta::{field_mask, no_meta};
 use crate::{DataClient, Error, Results};
 
@@ -58,9 +55,7 @@ impl DataClient {
     /// If the call fails, among others with `SERIES_NOT_FOUND`.
     pub async fn get_series_meta(&self, series: SeriesKey) -> Result<SeriesMeta, Error> {
         let message = GetSeriesMetaRequest { series: Some(series) };
-        let send = send!(self.series_meta(), get_series_meta);
-        let method = "oxtsdb.data.v1.SeriesMetaService/GetSeriesMeta";
-        let response = self.connection().call(method, message, send).await?;
+        let response = self.connection().call(&message).await?;
         response.meta.ok_or_else(no_meta)
     }
 
@@ -84,9 +79,7 @@ impl DataClient {
             update_mask: fields.map(field_mask),
             allow_missing: creates,
         };
-        let send = send!(self.series_meta(), update_series_meta);
-        let method = "oxtsdb.data.v1.SeriesMetaService/UpdateSeriesMeta";
-        let response = self.connection().call(method, message, send).await?;
+        let response = self.connection().call(&message).await?;
         response.meta.ok_or_else(no_meta)
     }
 
@@ -100,9 +93,7 @@ impl DataClient {
             series: Some(series),
             etag: etag.unwrap_or_default().to_owned(),
         };
-        let send = send!(self.series_meta(), delete_series_meta);
-        let method = "oxtsdb.data.v1.SeriesMetaService/DeleteSeriesMeta";
-        self.connection().call(method, message, send).await.map(drop)
+        self.connection().call(&message).await.map(drop)
     }
 
     /// Searches metadata by text, and returns a page.
@@ -114,9 +105,7 @@ impl DataClient {
         &self,
         request: SearchMetadataRequest,
     ) -> Result<SearchMetadataResponse, Error> {
-        let send = send!(self.series_meta(), search_metadata);
-        let method = "oxtsdb.data.v1.SeriesMetaService/SearchMetadata";
-        self.connection().call(method, request, send).await
+        self.connection().call(&request).await
     }
 
     /// Creates missing metadata of series and UIDs, and corrects times of creation, from the points; with
@@ -126,16 +115,14 @@ impl DataClient {
             validate_only: plan_only,
             start_after: Vec::new().into(),
         };
-        let this = self.clone();
-        let open = move |request: &SyncMetaRequest| {
-            let send = send!(this.series_meta(), sync_meta);
-            let method = "oxtsdb.data.v1.SeriesMetaService/SyncMeta";
-            this.connection().stream(method, request.clone(), send)
-        };
-        let progress = Results::resumed(request, open, |request, progress: &SyncMetaResponse| {
-            request.start_after = progress.position.clone();
-            complete_if(progress.position.is_empty())
-        });
+        let progress = Results::resumed(
+            self.connection().clone(),
+            request,
+            |request, progress: &SyncMetaResponse| {
+                request.start_after = progress.position.clone();
+                complete_if(progress.position.is_empty())
+            },
+        );
         let mut total = SyncedMeta::default();
         progress
             .convert(move |progress| {
@@ -159,16 +146,14 @@ impl DataClient {
             validate_only: plan_only,
             start_after: Vec::new().into(),
         };
-        let this = self.clone();
-        let open = move |request: &PurgeMetaRequest| {
-            let send = send!(this.series_meta(), purge_meta);
-            let method = "oxtsdb.data.v1.SeriesMetaService/PurgeMeta";
-            this.connection().stream(method, request.clone(), send)
-        };
-        let progress = Results::resumed(request, open, |request, progress: &PurgeMetaResponse| {
-            request.start_after = progress.position.clone();
-            complete_if(progress.position.is_empty())
-        });
+        let progress = Results::resumed(
+            self.connection().clone(),
+            request,
+            |request, progress: &PurgeMetaResponse| {
+                request.start_after = progress.position.clone();
+                complete_if(progress.position.is_empty())
+            },
+        );
         let mut total = PurgedMeta::default();
         progress
             .convert(move |progress| {
@@ -180,10 +165,6 @@ impl DataClient {
                 Ok(total.clone())
             })
             .ending_with(|progress| progress.is_done)
-    }
-
-    fn series_meta(&self) -> SeriesMetaServiceClient<Transport> {
-        configured!(SeriesMetaServiceClient<Transport>, self.connection())
     }
 }
 

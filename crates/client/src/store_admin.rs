@@ -2,13 +2,10 @@
 
 use oxtsdb_proto::data::v1::check_store_response::{Event as CheckEvent, Finding};
 use oxtsdb_proto::data::v1::create_snapshot_response::{Event as SnapshotEvent, Snapshot};
-use oxtsdb_proto::data::v1::store_admin_service_client::StoreAdminServiceClient;
 use oxtsdb_proto::data::v1::{
     CheckStoreRequest, CreateSnapshotRequest, GetStoreStatsRequest, GetStoreStatsResponse,
 };
 
-use crate::call::{configured, send};
-use crate::transport::Transport;
 use crate::{DataClient, Error};
 
 /// The result of a check of the store.
@@ -38,10 +35,7 @@ impl DataClient {
         let request = CreateSnapshotRequest {
             folder: folder.to_owned(),
         };
-        let client = configured!(StoreAdminServiceClient<Transport>, self.connection());
-        let send = send!(client, create_snapshot);
-        let method = "oxtsdb.data.v1.StoreAdminService/CreateSnapshot";
-        let mut messages = self.connection().stream(method, request, send).await?;
+        let mut messages = self.connection().stream(&request).await?;
         while let Some(message) = messages.next().await? {
             match message.event {
                 Some(SnapshotEvent::Progress(now)) => progress(&now.store),
@@ -68,10 +62,7 @@ impl DataClient {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<CheckedStore, Error> {
         let request = CheckStoreRequest { bytes_per_second };
-        let client = configured!(StoreAdminServiceClient<Transport>, self.connection());
-        let send = send!(client, check_store);
-        let method = "oxtsdb.data.v1.StoreAdminService/CheckStore";
-        let mut messages = self.connection().stream(method, request, send).await?;
+        let mut messages = self.connection().stream(&request).await?;
         let mut findings = Vec::new();
         while let Some(message) = messages.next().await? {
             match message.event {
@@ -97,10 +88,7 @@ impl DataClient {
     ///
     /// If the call fails.
     pub async fn store_stats(&self, top_metrics: u32) -> Result<GetStoreStatsResponse, Error> {
-        let client = configured!(StoreAdminServiceClient<Transport>, self.connection());
-        let send = send!(client, get_store_stats);
-        let method = "oxtsdb.data.v1.StoreAdminService/GetStoreStats";
         let request = GetStoreStatsRequest { top_metrics };
-        self.connection().call(method, request, send).await
+        self.connection().call(&request).await
     }
 }

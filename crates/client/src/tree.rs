@@ -4,7 +4,6 @@ use oxtsdb_proto::common::v1::SeriesKey;
 use oxtsdb_proto::data::v1::delete_tree_rules_request::Place;
 use oxtsdb_proto::data::v1::list_tree_problems_response::Entry;
 use oxtsdb_proto::data::v1::test_tree_response::Result as TestResult;
-use oxtsdb_proto::data::v1::tree_service_client::TreeServiceClient;
 use oxtsdb_proto::data::v1::{
     CreateTreeRequest, DeleteTreeRequest, DeleteTreeResponse, DeleteTreeRulesRequest, GetBranchRequest,
     GetBranchResponse, GetTreeRequest, ListTreeProblemsRequest, ListTreesRequest, SetTreeRulesRequest,
@@ -12,8 +11,6 @@ use oxtsdb_proto::data::v1::{
 };
 use prost_types::FieldMask;
 
-use crate::call::{configured, send};
-use crate::transport::Transport;
 use crate::{DataClient, Error, Results};
 
 /// `oxtsdb.data.v1.TreeService`.
@@ -25,10 +22,8 @@ impl DataClient {
     ///
     /// `INVALID_ARGUMENT` without a name or for a rule that cannot be applied.
     pub async fn create_tree(&self, tree: Tree) -> Result<Tree, Error> {
-        let method = "oxtsdb.data.v1.TreeService/CreateTree";
-        let send = send!(self.tree_service(), create_tree);
         let request = CreateTreeRequest { tree: Some(tree) };
-        let response = self.connection().call(method, request, send).await?;
+        let response = self.connection().call(&request).await?;
         response.tree.ok_or_else(no_tree)
     }
 
@@ -38,12 +33,7 @@ impl DataClient {
     ///
     /// `NOT_FOUND`.
     pub async fn get_tree(&self, tree_id: u32) -> Result<Tree, Error> {
-        let method = "oxtsdb.data.v1.TreeService/GetTree";
-        let send = send!(self.tree_service(), get_tree);
-        let response = self
-            .connection()
-            .call(method, GetTreeRequest { tree_id }, send)
-            .await?;
+        let response = self.connection().call(&GetTreeRequest { tree_id }).await?;
         response.tree.ok_or_else(no_tree)
     }
 
@@ -53,15 +43,13 @@ impl DataClient {
     ///
     /// If a call fails.
     pub async fn list_trees(&self) -> Result<Vec<Tree>, Error> {
-        let method = "oxtsdb.data.v1.TreeService/ListTrees";
         let (mut trees, mut page_token) = (Vec::new(), String::new());
         loop {
-            let send = send!(self.tree_service(), list_trees);
             let request = ListTreesRequest {
                 page_size: 0,
                 page_token,
             };
-            let page = self.connection().call(method, request, send).await?;
+            let page = self.connection().call(&request).await?;
             trees.extend(page.trees);
             page_token = page.next_page_token;
             if page_token.is_empty() {
@@ -77,15 +65,13 @@ impl DataClient {
     ///
     /// `NOT_FOUND`; `ABORTED` for another etag.
     pub async fn update_tree(&self, tree: Tree, fields: &[&str]) -> Result<Tree, Error> {
-        let method = "oxtsdb.data.v1.TreeService/UpdateTree";
-        let send = send!(self.tree_service(), update_tree);
         let request = UpdateTreeRequest {
             tree: Some(tree),
             update_mask: (!fields.is_empty()).then(|| FieldMask {
                 paths: fields.iter().map(|field| (*field).to_owned()).collect(),
             }),
         };
-        let response = self.connection().call(method, request, send).await?;
+        let response = self.connection().call(&request).await?;
         response.tree.ok_or_else(no_tree)
     }
 
@@ -100,10 +86,8 @@ impl DataClient {
         tree_id: u32,
         definition: bool,
     ) -> Result<Results<DeleteTreeResponse>, Error> {
-        let method = "oxtsdb.data.v1.TreeService/DeleteTree";
-        let send = send!(self.tree_service(), delete_tree);
         let request = DeleteTreeRequest { tree_id, definition };
-        let messages = self.connection().stream(method, request, send).await?;
+        let messages = self.connection().stream(&request).await?;
         Ok(Results::of(messages, |message| Ok([message])).ending_with(|message| message.done))
     }
 
@@ -118,14 +102,12 @@ impl DataClient {
         rules: Vec<TreeRule>,
         replace_all: bool,
     ) -> Result<Tree, Error> {
-        let method = "oxtsdb.data.v1.TreeService/SetTreeRules";
-        let send = send!(self.tree_service(), set_tree_rules);
         let request = SetTreeRulesRequest {
             tree_id,
             rules,
             replace_all,
         };
-        let response = self.connection().call(method, request, send).await?;
+        let response = self.connection().call(&request).await?;
         response.tree.ok_or_else(no_tree)
     }
 
@@ -135,8 +117,6 @@ impl DataClient {
     ///
     /// `NOT_FOUND` for the tree or a rule; then none is deleted.
     pub async fn delete_tree_rules(&self, tree_id: u32, places: &[(u32, u32)]) -> Result<Tree, Error> {
-        let method = "oxtsdb.data.v1.TreeService/DeleteTreeRules";
-        let send = send!(self.tree_service(), delete_tree_rules);
         let places = places.iter().map(|(level, order)| Place {
             level: *level,
             order: *order,
@@ -145,7 +125,7 @@ impl DataClient {
             tree_id,
             places: places.collect(),
         };
-        let response = self.connection().call(method, request, send).await?;
+        let response = self.connection().call(&request).await?;
         response.tree.ok_or_else(no_tree)
     }
 
@@ -155,9 +135,7 @@ impl DataClient {
     ///
     /// `NOT_FOUND`; later errors come in the stream.
     pub async fn get_branch(&self, request: GetBranchRequest) -> Result<Results<GetBranchResponse>, Error> {
-        let method = "oxtsdb.data.v1.TreeService/GetBranch";
-        let send = send!(self.tree_service(), get_branch);
-        let messages = self.connection().stream(method, request, send).await?;
+        let messages = self.connection().stream(&request).await?;
         Ok(Results::of(messages, |message| Ok([message])))
     }
 
@@ -167,10 +145,8 @@ impl DataClient {
     ///
     /// `NOT_FOUND` for the tree.
     pub async fn test_tree(&self, tree_id: u32, series: Vec<SeriesKey>) -> Result<Vec<TestResult>, Error> {
-        let method = "oxtsdb.data.v1.TreeService/TestTree";
-        let send = send!(self.tree_service(), test_tree);
         let request = TestTreeRequest { tree_id, series };
-        Ok(self.connection().call(method, request, send).await?.results)
+        Ok(self.connection().call(&request).await?.results)
     }
 
     /// Places all series and streams progress. A stream that breaks can be resumed behind its last series.
@@ -179,9 +155,7 @@ impl DataClient {
     ///
     /// If the service rejects the request; later errors come in the stream.
     pub async fn sync_trees(&self, request: SyncTreesRequest) -> Result<Results<SyncTreesResponse>, Error> {
-        let method = "oxtsdb.data.v1.TreeService/SyncTrees";
-        let send = send!(self.tree_service(), sync_trees);
-        let messages = self.connection().stream(method, request, send).await?;
+        let messages = self.connection().stream(&request).await?;
         Ok(Results::of(messages, |message| Ok([message])).ending_with(|message| message.done))
     }
 
@@ -194,14 +168,8 @@ impl DataClient {
         &self,
         request: ListTreeProblemsRequest,
     ) -> Result<Results<Entry>, Error> {
-        let method = "oxtsdb.data.v1.TreeService/ListTreeProblems";
-        let send = send!(self.tree_service(), list_tree_problems);
-        let messages = self.connection().stream(method, request, send).await?;
+        let messages = self.connection().stream(&request).await?;
         Ok(Results::of(messages, |message| Ok(message.entries)))
-    }
-
-    fn tree_service(&self) -> TreeServiceClient<Transport> {
-        configured!(TreeServiceClient<Transport>, self.connection())
     }
 }
 

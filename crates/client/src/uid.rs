@@ -9,7 +9,6 @@ mod watch;
 
 use std::sync::Arc;
 
-use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{
     DeleteUidRequest, DropUidCachesRequest, ExportUidsRequest, GetOrCreateUidsRequest, GetUidLayoutRequest,
     GetUidUsageRequest, LookupNamesRequest, LookupUidsRequest, RenameUidRequest, SuggestNamesRequest,
@@ -20,9 +19,9 @@ use tonic::body::Body;
 use tonic::codegen::StdError;
 use tower::Service;
 
-use crate::call::{CallOptions, Connection, configured, deadline_methods, send};
+use crate::call::{CallOptions, Connection, deadline_methods};
 use crate::results::Progress;
-use crate::transport::{self, Transport};
+use crate::transport;
 use crate::{Error, Rejection, Results};
 pub use in_use::{KindState, UidUse};
 pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
@@ -131,9 +130,7 @@ impl UidClient {
                 names: names_to_assign,
                 explicit,
             };
-            let send = send!(self.generated(), get_or_create_uids);
-            let method = "oxtsdb.uid.v1.UidService/GetOrCreateUids";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             same_length(response.results.len(), names.len())?;
             for result in response.results {
                 let created = result.created;
@@ -167,9 +164,7 @@ impl UidClient {
                 bypass_cache: false,
                 table_id: self.table_id(),
             };
-            let send = send!(self.generated(), lookup_uids);
-            let method = "oxtsdb.uid.v1.UidService/LookupUids";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             same_length(response.results.len(), names.len())?;
             for result in response.results {
                 found.push(match result.outcome.ok_or_else(no_outcome)? {
@@ -199,9 +194,7 @@ impl UidClient {
                 bypass_cache: false,
                 table_id: self.table_id(),
             };
-            let send = send!(self.generated(), lookup_names);
-            let method = "oxtsdb.uid.v1.UidService/LookupNames";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             same_length(response.results.len(), uids.len())?;
             for result in response.results {
                 found.push(match result.outcome.ok_or_else(no_outcome)? {
@@ -258,9 +251,7 @@ impl UidClient {
             page_size: i32::try_from(page_size.clamp(1, MAX_PAGE)).unwrap_or(i32::MAX),
             page_token: page.unwrap_or_default(),
         };
-        let send = send!(self.generated(), suggest_names);
-        let method = "oxtsdb.uid.v1.UidService/SuggestNames";
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         Ok(SuggestPage {
             mappings: types::mappings(response.mappings)?,
             next_page: Some(response.next_page_token).filter(|token| !token.is_empty()),
@@ -274,13 +265,7 @@ impl UidClient {
             kinds: kinds.iter().map(|kind| types::to_wire(*kind)).collect(),
             start_after: None,
         };
-        let this = self.clone();
-        let open = move |request: &ExportUidsRequest| {
-            let send = send!(this.generated(), export_uids);
-            let method = "oxtsdb.uid.v1.UidService/ExportUids";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let batches = Results::resumed(request, open, |request, batch| {
+        let batches = Results::resumed(self.connection.clone(), request, |request, batch| {
             if let Some(last) = batch.mappings.last() {
                 request.start_after = Some(UidName {
                     kind: last.kind,
@@ -315,9 +300,7 @@ impl UidClient {
             new_name: new_name.to_owned(),
             expected_uid: types::uid_bytes(expected),
         };
-        let send = send!(self.generated(), rename_uid);
-        let method = "oxtsdb.uid.v1.UidService/RenameUid";
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         types::mapping(response.mapping)?.ok_or_else(no_outcome)
     }
 
@@ -342,9 +325,7 @@ impl UidClient {
             expected_uid: types::uid_bytes(expected),
             allow_missing: false,
         };
-        let send = send!(self.generated(), delete_uid);
-        let method = "oxtsdb.uid.v1.UidService/DeleteUid";
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         types::mapping(response.mapping)?.ok_or_else(no_outcome)
     }
 
@@ -354,12 +335,7 @@ impl UidClient {
     ///
     /// If the call fails.
     pub async fn drop_caches(&self) -> Result<u64, Error> {
-        let send = send!(self.generated(), drop_uid_caches);
-        let method = "oxtsdb.uid.v1.UidService/DropUidCaches";
-        let response = self
-            .connection
-            .call(method, DropUidCachesRequest {}, send)
-            .await?;
+        let response = self.connection.call(&DropUidCachesRequest {}).await?;
         Ok(response.dropped)
     }
 
@@ -369,9 +345,7 @@ impl UidClient {
     ///
     /// If the call fails.
     pub async fn get_uid_layout(&self) -> Result<UidLayout, Error> {
-        let send = send!(self.generated(), get_uid_layout);
-        let method = "oxtsdb.uid.v1.UidService/GetUidLayout";
-        let response = self.connection.call(method, GetUidLayoutRequest {}, send).await?;
+        let response = self.connection.call(&GetUidLayoutRequest {}).await?;
         types::layout(response)
     }
 
@@ -381,14 +355,8 @@ impl UidClient {
     ///
     /// If the call fails.
     pub async fn get_uid_usage(&self) -> Result<UidUsage, Error> {
-        let send = send!(self.generated(), get_uid_usage);
-        let method = "oxtsdb.uid.v1.UidService/GetUidUsage";
-        let response = self.connection.call(method, GetUidUsageRequest {}, send).await?;
+        let response = self.connection.call(&GetUidUsageRequest {}).await?;
         types::usage(response)
-    }
-
-    fn generated(&self) -> UidServiceClient<Transport> {
-        configured!(UidServiceClient<Transport>, &self.connection)
     }
 }
 

@@ -4,10 +4,8 @@ mod request;
 mod rollups;
 
 use oxtsdb_proto::data::v1::Failures;
-use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 
-use crate::call::{Connection, configured, send};
-use crate::transport::Transport;
+use crate::call::Connection;
 use crate::{Error, FailedPoint, Point, WriteReport, failures};
 
 pub(crate) use rollups::write_rollups;
@@ -29,11 +27,8 @@ pub(crate) async fn write(
         if chunk.is_empty() {
             return Ok(report);
         }
-        let send = send!(configured!(DataServiceClient<Transport>, connection), write);
         let request = request::of(&chunk, connection.options().allow_any_time);
-        let response = connection
-            .call("oxtsdb.data.v1.DataService/Write", request, send)
-            .await?;
+        let response = connection.call(&request).await?;
         report.written += response.written;
         report.failed += response.failed;
         let failures = response.failures.unwrap_or_default();

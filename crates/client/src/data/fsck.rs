@@ -5,7 +5,6 @@ use oxtsdb_proto::data::v1::repair_rows_response::{Effect, result::Outcome};
 use oxtsdb_proto::data::v1::{FsckRowsRequest, RepairRowsRequest, RowRepair};
 
 use super::DataClient;
-use crate::call::send;
 use crate::{Error, Rejection, Results};
 
 impl DataClient {
@@ -16,9 +15,7 @@ impl DataClient {
     ///
     /// If the call is rejected; later errors come in the stream.
     pub async fn fsck_rows(&self, request: FsckRowsRequest) -> Result<Results<Event>, Error> {
-        let send = send!(self.admin(), fsck_rows);
-        let method = "oxtsdb.data.v1.DataAdminService/FsckRows";
-        let messages = self.connection.stream(method, request, send).await?;
+        let messages = self.connection.stream(&request).await?;
         let no_event = || Error::protocol("a message of a check has no event");
         let events = Results::of(messages, move |message| {
             Ok([message.event.ok_or_else(no_event)?])
@@ -36,10 +33,8 @@ impl DataClient {
         repairs: Vec<RowRepair>,
     ) -> Result<Vec<Result<Effect, Rejection>>, Error> {
         let count = repairs.len();
-        let send = send!(self.admin(), repair_rows);
-        let method = "oxtsdb.data.v1.DataAdminService/RepairRows";
         let message = RepairRowsRequest { repairs };
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         if response.results.len() != count {
             let results = response.results.len();
             return Err(Error::protocol(format!("{results} results for {count} repairs")));

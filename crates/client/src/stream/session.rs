@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::write_stream_request::{Message as Outgoing, Open};
 use oxtsdb_proto::data::v1::write_stream_response::{Ack, FrameFailures, Message as Incoming, Opened};
 use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions, WriteStreamRequest, WriteStreamResponse};
@@ -12,9 +11,8 @@ use tonic::Code;
 
 use super::batch::Batch;
 use super::frame::StreamTables;
-use crate::call::{Connection, Messages, configured};
+use crate::call::{Connection, Messages};
 use crate::failures::{self, FailedRange};
-use crate::transport::Transport;
 use crate::{Error, Rejection, SeriesName};
 
 /// Errors that the server describes for each frame: as many as it can.
@@ -66,11 +64,8 @@ impl Session {
         };
         // The receiver is held here.
         let _ = requests.send(request(Outgoing::Open(open)));
-        let mut client = configured!(DataServiceClient<Transport>, connection);
-        let response = client
-            .write_stream(UnboundedReceiverStream::new(outgoing))
-            .await?;
-        let mut responses = Messages::unlimited(response.into_inner());
+        let outgoing = UnboundedReceiverStream::new(outgoing);
+        let mut responses = connection.stream_both(outgoing).await?;
         let opened = match responses.next().await?.map(|response| response.message) {
             Some(Some(Incoming::Opened(opened))) => opened,
             Some(_) => return Err(Error::protocol("the first message of a stream is not `opened`")),

@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use oxtsdb_proto::uid::v1::fsck_uids_response::Event;
 use oxtsdb_proto::uid::v1::repair_uids_response::{Effect, result::Outcome};
-use oxtsdb_proto::uid::v1::uid_admin_service_client::UidAdminServiceClient;
 use oxtsdb_proto::uid::v1::{FsckUidsRequest, RaiseUidCounterRequest, RepairUidsRequest, UidRepair};
 use oxtsdb_schema::UidKind;
 
 use super::{UidClient, no_outcome, same_length, types};
-use crate::call::{configured, send};
-use crate::transport::Transport;
 use crate::{Error, Rejection, Results};
 
 impl UidClient {
@@ -33,9 +30,7 @@ impl UidClient {
             kinds: kinds.iter().map(|kind| types::to_wire(*kind)).collect(),
             grace_period,
         };
-        let send = send!(self.admin(), fsck_uids);
-        let method = "oxtsdb.uid.v1.UidAdminService/FsckUids";
-        let messages = self.connection.stream(method, message, send).await?;
+        let messages = self.connection.stream(&message).await?;
         let no_event = || Error::protocol("a message of a check has no event");
         let events = Results::of(messages, move |message| {
             Ok([message.event.ok_or_else(no_event)?])
@@ -53,10 +48,8 @@ impl UidClient {
         repairs: Vec<UidRepair>,
     ) -> Result<Vec<Result<Effect, Rejection>>, Error> {
         let count = repairs.len();
-        let send = send!(self.admin(), repair_uids);
-        let method = "oxtsdb.uid.v1.UidAdminService/RepairUids";
         let message = RepairUidsRequest { repairs };
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         same_length(response.results.len(), count)?;
         let results = response.results.into_iter();
         results
@@ -79,12 +72,6 @@ impl UidClient {
             kind: types::to_wire(kind),
             minimum,
         };
-        let send = send!(self.admin(), raise_uid_counter);
-        let method = "oxtsdb.uid.v1.UidAdminService/RaiseUidCounter";
-        Ok(self.connection.call(method, message, send).await?.value)
-    }
-
-    fn admin(&self) -> UidAdminServiceClient<Transport> {
-        configured!(UidAdminServiceClient<Transport>, &self.connection)
+        Ok(self.connection.call(&message).await?.value)
     }
 }

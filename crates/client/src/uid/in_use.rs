@@ -8,7 +8,6 @@ use oxtsdb_schema::UidKind;
 
 use super::{UidClient, types};
 use crate::Error;
-use crate::call::send;
 
 /// Knows which UIDs the caller's series use.
 pub trait UidUse: fmt::Debug + Send + Sync {
@@ -57,9 +56,7 @@ impl UidClient {
     pub async fn report_uids_in_use(&self) -> Result<Vec<KindState>, Error> {
         let in_use = self.uid_use.as_ref().and_then(|uses| uses.in_use(&UidKind::ALL));
         let message = ReportUidsInUseRequest { in_use };
-        let send = send!(self.generated(), report_uids_in_use);
-        let method = "oxtsdb.uid.v1.UidService/ReportUidsInUse";
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         let states = response.kinds.into_iter().map(|state| {
             Ok(KindState {
                 kind: types::kind_from_wire(state.kind)?,

@@ -4,14 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use oxtsdb_proto::common::v1::{CustomField, CustomFields};
 use oxtsdb_proto::uid::v1 as pb;
-use oxtsdb_proto::uid::v1::uid_meta_service_client::UidMetaServiceClient;
 use oxtsdb_schema::{Uid, UidKind};
 use prost_types::{FieldMask, Timestamp};
 
 use super::{UidClient, no_outcome, same_length, types, uid_value};
-use crate::call::{configured, send};
 use crate::results::Progress;
-use crate::transport::Transport;
 use crate::{Error, Rejection, Results};
 
 /// The most UIDs in a call of BatchGetUidMeta; larger batches are split.
@@ -124,9 +121,7 @@ impl UidClient {
             kind: types::to_wire(kind),
             uid: uid.as_bytes().to_vec().into(),
         };
-        let send = send!(self.meta(), get_uid_meta);
-        let method = "oxtsdb.uid.v1.UidMetaService/GetUidMeta";
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         UidMeta::from_wire(response.meta.ok_or_else(no_meta)?)
     }
 
@@ -146,9 +141,7 @@ impl UidClient {
             let message = pb::BatchGetUidMetaRequest {
                 uids: uids.iter().map(uid_value).collect(),
             };
-            let send = send!(self.meta(), batch_get_uid_meta);
-            let method = "oxtsdb.uid.v1.UidMetaService/BatchGetUidMeta";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             same_length(response.results.len(), uids.len())?;
             for result in response.results {
                 found.push(match result.outcome.ok_or_else(no_outcome)? {
@@ -171,9 +164,7 @@ impl UidClient {
             meta: Some(meta.to_wire()),
             update_mask: fields.map(field_mask),
         };
-        let send = send!(self.meta(), update_uid_meta);
-        let method = "oxtsdb.uid.v1.UidMetaService/UpdateUidMeta";
-        let response = self.connection.call(method, message, send).await?;
+        let response = self.connection.call(&message).await?;
         UidMeta::from_wire(response.meta.ok_or_else(no_meta)?)
     }
 
@@ -188,9 +179,7 @@ impl UidClient {
             uid: uid.as_bytes().to_vec().into(),
             etag: etag.unwrap_or_default().to_owned(),
         };
-        let send = send!(self.meta(), delete_uid_meta);
-        let method = "oxtsdb.uid.v1.UidMetaService/DeleteUidMeta";
-        self.connection.call(method, message, send).await.map(drop)
+        self.connection.call(&message).await.map(drop)
     }
 
     /// Creates missing metadata of UIDs and corrects times of creation, from the times of the first points that use
@@ -217,9 +206,7 @@ impl UidClient {
                 items: first_points.iter().map(item).collect(),
                 validate_only: plan_only,
             };
-            let send = send!(self.meta(), sync_uid_meta);
-            let method = "oxtsdb.uid.v1.UidMetaService/SyncUidMeta";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             same_length(response.results.len(), first_points.len())?;
             for result in response.results {
                 done.push(match result.outcome.ok_or_else(no_outcome)? {
@@ -242,20 +229,18 @@ impl UidClient {
             validate_only: plan_only,
             start_after: Vec::new().into(),
         };
-        let this = self.clone();
-        let open = move |request: &pb::PurgeUidMetaRequest| {
-            let send = send!(this.meta(), purge_uid_meta);
-            let method = "oxtsdb.uid.v1.UidMetaService/PurgeUidMeta";
-            this.connection.stream(method, request.clone(), send)
-        };
-        let progress = Results::resumed(request, open, |request, progress: &pb::PurgeUidMetaResponse| {
-            request.start_after = progress.position.clone();
-            if progress.position.is_empty() {
-                Progress::Complete
-            } else {
-                Progress::More
-            }
-        });
+        let progress = Results::resumed(
+            self.connection.clone(),
+            request,
+            |request, progress: &pb::PurgeUidMetaResponse| {
+                request.start_after = progress.position.clone();
+                if progress.position.is_empty() {
+                    Progress::Complete
+                } else {
+                    Progress::More
+                }
+            },
+        );
         let (mut documents, mut deleted) = (0, 0);
         progress
             .convert(move |progress| {
@@ -268,10 +253,6 @@ impl UidClient {
                 })
             })
             .ending_with(|progress| progress.is_done)
-    }
-
-    fn meta(&self) -> UidMetaServiceClient<Transport> {
-        configured!(UidMetaServiceClient<Transport>, &self.connection)
     }
 }
 

@@ -3,13 +3,10 @@
 use std::time::SystemTime;
 
 use oxtsdb_proto::uid::v1 as pb;
-use oxtsdb_proto::uid::v1::uid_reclaim_service_client::UidReclaimServiceClient;
 
 pub use pb::ReclaimState;
 
 use super::{QuotaUsage, UidClient, UidMapping, same_length, types};
-use crate::call::{configured, send};
-use crate::transport::Transport;
 use crate::{Error, Rejection, Results};
 
 /// The most mappings in one call; larger batches are split. On HBase each costs several requests.
@@ -44,9 +41,7 @@ impl UidClient {
                 mappings: to_wire(mappings),
                 search_time: Some(search_time.into()),
             };
-            let send = send!(self.reclaim(), quarantine_uids);
-            let method = "oxtsdb.uid.v1.UidReclaimService/QuarantineUids";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             add(&mut results, response.results, mappings)?;
         }
         Ok(results)
@@ -63,9 +58,7 @@ impl UidClient {
             let message = pb::RestoreUidsRequest {
                 mappings: to_wire(mappings),
             };
-            let send = send!(self.reclaim(), restore_uids);
-            let method = "oxtsdb.uid.v1.UidReclaimService/RestoreUids";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             add(&mut results, response.results, mappings)?;
         }
         Ok(results)
@@ -91,9 +84,7 @@ impl UidClient {
                 search_time: Some(search_time.into()),
                 other_caches_dropped,
             };
-            let send = send!(self.reclaim(), release_uids);
-            let method = "oxtsdb.uid.v1.UidReclaimService/ReleaseUids";
-            let response = self.connection.call(method, message, send).await?;
+            let response = self.connection.call(&message).await?;
             add(&mut results, response.results, mappings)?;
         }
         Ok(results)
@@ -105,10 +96,8 @@ impl UidClient {
     ///
     /// If the call fails before the first batch; later errors come in the stream.
     pub async fn list_reclaimed_uids(&self) -> Result<Results<ReclaimedUid>, Error> {
-        let send = send!(self.reclaim(), list_reclaimed_uids);
-        let method = "oxtsdb.uid.v1.UidReclaimService/ListReclaimedUids";
         let request = pb::ListReclaimedUidsRequest {};
-        let messages = self.connection.stream(method, request, send).await?;
+        let messages = self.connection.stream(&request).await?;
         Ok(Results::of(messages, |message| {
             message
                 .uids
@@ -124,15 +113,9 @@ impl UidClient {
     ///
     /// If the call fails.
     pub async fn count_uid_quotas(&self) -> Result<Vec<QuotaUsage>, Error> {
-        let send = send!(self.reclaim(), count_uid_quotas);
-        let method = "oxtsdb.uid.v1.UidReclaimService/CountUidQuotas";
         let request = pb::CountUidQuotasRequest {};
-        let response = self.connection.call(method, request, send).await?;
+        let response = self.connection.call(&request).await?;
         types::quotas(response.quotas)
-    }
-
-    fn reclaim(&self) -> UidReclaimServiceClient<Transport> {
-        configured!(UidReclaimServiceClient<Transport>, &self.connection)
     }
 }
 

@@ -10,7 +10,7 @@ use oxtsdb_schema::UidKind;
 use tracing::debug;
 
 use super::{UidClient, types};
-use crate::call::{Messages, send};
+use crate::call::Messages;
 use crate::{Error, UidMapping};
 
 /// The pause before the first attempt to open a watch again; each following is twice as long, up to [`LAST_PAUSE`].
@@ -243,9 +243,7 @@ impl UidClient {
     }
 
     async fn open_watch(&self, request: WatchUidsRequest) -> Result<Messages<WatchUidsResponse>, Error> {
-        let send = send!(self.generated(), watch_uids);
-        let method = "oxtsdb.uid.v1.UidService/WatchUids";
-        self.connection.stream(method, request, send).await
+        self.connection.stream(&request).await
     }
 }
 

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{RollupSeries, WriteRollupsRequest};
 
 use super::request::{self, MAX_POINTS, POINT_BYTES};
 use super::{REQUEST_BYTES, failed_points};
-use crate::call::{Connection, configured, send};
-use crate::transport::Transport;
+use crate::call::Connection;
 use crate::{Error, Point, Value, WriteReport};
 
 /// What a value aggregates; names as the deployment's configuration of rollups has them, in any case.
@@ -44,17 +42,11 @@ pub(crate) async fn write_rollups(
         if chunk.is_empty() {
             return Ok(report);
         }
-        let send = send!(
-            configured!(DataServiceClient<Transport>, connection),
-            write_rollups
-        );
         let request = WriteRollupsRequest {
             series: series(&chunk),
             options: Some(request::options(connection.options().allow_any_time)),
         };
-        let response = connection
-            .call("oxtsdb.data.v1.DataService/WriteRollups", request, send)
-            .await?;
+        let response = connection.call(&request).await?;
         report.written += response.written;
         report.failed += response.failed;
         let failures = response.failures.unwrap_or_default();
