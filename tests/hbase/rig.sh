@@ -23,7 +23,7 @@
 #
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
 # OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER. All of it listens on 127.0.0.1, on
-# ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g).
+# ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_OPENTSDB_FLAGS Java's flags of each OpenTSDB.
 # Needed: Linux, a JDK of 11 or newer, and Maven for the first run.
 set -euo pipefail
 RIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -213,7 +213,7 @@ case "$VERB" in
     need_programs
     class="$1"
     shift
-    java -Djava.net.preferIPv4Stack=true -Dfile.encoding=UTF-8 -cp "$RIG/opentsdb:$OPENTSDB_JARS/*" \
+    java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -Dfile.encoding=UTF-8 -cp "$RIG/opentsdb:$OPENTSDB_JARS/*" \
       "net.opentsdb.tools.$class" "--config=$FOLDER/$PART/opentsdb.conf" "$@"
     ;;
   tables)

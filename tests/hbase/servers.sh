@@ -1,6 +1,9 @@
 # Start and readiness check of each program of the rig. Sourced by rig.sh, which
 # sets RIG, FOLDER, HBASE_JARS and OPENTSDB_JARS.
 
+# Flags of Java programs that end within seconds: compiling what they run costs more than it gains.
+SHORT_LIVED=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
+
 # --- HBase: ZooKeeper, master and region server in one process
 
 start_hbase() {
@@ -81,7 +84,7 @@ gateway_is_ready() {
 
 # start_opentsdb PART [KEY=VALUE...]
 start_opentsdb() {
-  local part="$1" folder="$FOLDER/$1"
+  local part="$1" folder="$FOLDER/$1" flags
   shift
   mkdir -p "$folder/static" "$folder/cache"
   if [ ! -e "$folder/address" ]; then
@@ -100,7 +103,8 @@ start_opentsdb() {
       [ "$#" = 0 ] || printf '%s\n' "$@"
     } >"$folder/opentsdb.conf"
   fi
-  launch "$part" "$RIG/opentsdb:$OPENTSDB_JARS/*" -Xmx512m \
+  read -r -a flags <<<"${OXTSDB_RIG_OPENTSDB_FLAGS:-}"
+  launch "$part" "$RIG/opentsdb:$OPENTSDB_JARS/*" -Xmx512m "${flags[@]}" \
     net.opentsdb.tools.TSDMain "--config=$folder/opentsdb.conf"
 }
 
@@ -117,7 +121,7 @@ opentsdb_is_ready() {
 # create_tables DATA UID TREE META
 create_tables() {
   local log="$FOLDER/hbase/tables.log"
-  if ! java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" \
+  if ! java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" \
     "$RIG/CreateTables.java" "$@" >"$log" 2>&1; then
     echo "rig: the tables $* could not be created:" >&2
     tail -n 20 "$log" >&2
@@ -127,17 +131,17 @@ create_tables() {
 
 # describe_table TABLE: its description, without the log that its configuration would print.
 describe_table() {
-  java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
+  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
 }
 
 # major_compact TABLE
 major_compact() {
-  java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/Compact.java" "$1" >/dev/null
+  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/Compact.java" "$1" >/dev/null
 }
 
 # dump_tables TABLE...
 dump_tables() {
-  java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/record/DumpTables.java" "$@"
+  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/record/DumpTables.java" "$@"
 }
 
 start_again() {

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
+use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::{RowStore as _, TableDef};
 
 pub use part::Part;
 
@@ -107,12 +109,35 @@ impl Rig {
         OpenTsdb::new(self.start("opentsdb", unique("opentsdb"), settings).await?)
     }
 
-    /// Creates OpenTSDB's four tables with unique names, as an operator of OpenTSDB does.
+    /// Creates OpenTSDB's four tables with unique names, with the settings that a gateway can give them.
     ///
     /// # Errors
     ///
     /// HBase's.
     pub async fn create_tables(&self, test: &str) -> anyhow::Result<Tables> {
+        let tables = self.new_tables(test);
+        let gateways = self.gateways.iter().map(SocketAddr::to_string);
+        let store = HbaseStore::connect(HbaseConfig::new(gateways)).await?;
+        for (name, families) in [
+            (&tables.data, &["t"][..]),
+            (&tables.uid, &["id", "name"]),
+            (&tables.tree, &["t"]),
+            (&tables.meta, &["name"]),
+        ] {
+            store
+                .create_table(&TableDef::new(name.parse()?, families))
+                .await?;
+        }
+        Ok(tables)
+    }
+
+    /// Creates OpenTSDB's four tables as an operator of OpenTSDB does, with the encoding of OpenTSDB's own script. It takes a
+    /// Java program.
+    ///
+    /// # Errors
+    ///
+    /// HBase's.
+    pub async fn create_tables_of_opentsdb(&self, test: &str) -> anyhow::Result<Tables> {
         let tables = self.new_tables(test);
         rig("tables", &self.folder, tables.names()).await?;
         Ok(tables)

@@ -46,7 +46,7 @@ impl Servers {
     pub async fn start(rig: &Rig, run: &Run, test: &str, format: &Format) -> anyhow::Result<Self> {
         let mut random = run.random_of_data();
         let data = Data::new(&mut random);
-        let tables = rig.create_tables(test).await?;
+        let tables = rig.create_tables_of_opentsdb(test).await?;
         let settings = [format.settings, &[FIX_DUPLICATES]].concat();
         let opentsdb = rig
             .opentsdb(&tables, &[&settings[..], &[NO_COMPACTION]].concat())
