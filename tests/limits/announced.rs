@@ -169,6 +169,7 @@ async fn a_health_check_takes_no_announced_memory() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_write_takes_no_announced_memory() -> anyhow::Result<()> {
     announced_messages_of("/oxtsdb.data.v1.DataService/Write", false).await
 }
@@ -179,6 +180,7 @@ async fn a_write_stream_takes_no_announced_memory() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_uid_assignment_takes_no_announced_memory() -> anyhow::Result<()> {
     announced_messages_of("/oxtsdb.uid.v1.UidService/GetOrCreateUids", true).await
 }

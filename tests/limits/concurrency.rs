@@ -65,6 +65,7 @@ async fn concurrently(target: &Target, path: &str, count: usize) -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn serves_or_rejects_hundreds_of_concurrent_queries() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = many();

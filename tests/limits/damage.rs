@@ -178,6 +178,7 @@ async fn check_rest(tsdb: &Tsdb) -> anyhow::Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_flipped_bit_costs_only_points_of_its_part() -> anyhow::Result<()> {
     let _turn = turn().await;
     let folder = TempDir::with_prefix("oxtsdb-test-")?;

@@ -91,6 +91,7 @@ async fn closes_idle_http_and_telnet_connections_for_new_ones() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn closes_idle_grpc_connections_for_new_ones() -> anyhow::Result<()> {
     if !raise_descriptor_limit(9000)? {
         return Ok(());

@@ -53,6 +53,7 @@ async fn drip_at(mut target: Target, head: &str, byte: &[u8], sockets: usize) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn sixteen_chunked_bodies_delay_no_other_request() -> anyhow::Result<()> {
     drip(CHUNKED, b"1\r\n[\r\n", 16).await
 }

@@ -171,6 +171,7 @@ async fn no_scan_is_left(target: &Target) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
     let (mut target, load) = loaded(100_000).await?;
     let request = ScanRowsRequest {
