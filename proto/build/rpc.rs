@@ -1,5 +1,6 @@
 //! Generates the method of each request.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use prost_reflect::DescriptorPool;
 /// If a message is the request of two methods.
 pub(crate) fn generate(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let mut code = String::new();
-    let mut requests = std::collections::BTreeSet::new();
+    let mut requests = BTreeSet::new();
     for service in pool
         .services()
         .filter(|service| service.package_name().starts_with("oxtsdb."))

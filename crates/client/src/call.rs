@@ -25,7 +25,7 @@ use crate::service_config::{self, MethodPolicy};
 use crate::transport::Transport;
 
 /// The largest message that a client receives or sends.
-pub(crate) const MAX_MESSAGE: usize = 64 << 20;
+const MAX_MESSAGE: usize = 64 << 20;
 
 /// Options of all calls of a client.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ impl Connection {
         request: &impl Message,
     ) -> BoxFuture<'static, Result<R, Error>> {
         let response = self.unary(method, request.encode_to_vec().into());
-        async move { decode(response.await?) }.boxed()
+        async move { decode(method, response.await?) }.boxed()
     }
 
     /// As [`Connection::call`], for a method that responds with a stream. Retries end with the first response.
@@ -154,9 +154,9 @@ impl Connection {
         &self,
         request: &M,
     ) -> BoxFuture<'static, Result<Messages<M::Response>, Error>> {
-        let opened = self.server_streaming(M::METHOD, request.encode_to_vec().into());
         let deadline = self.expires(&service_config::policy(M::METHOD));
-        async move { Ok(Messages::new(opened.await?, deadline)) }.boxed()
+        let opened = self.server_streaming(M::METHOD, deadline, request.encode_to_vec().into());
+        async move { Ok(Messages::new(M::METHOD, opened.await?, deadline)) }.boxed()
     }
 
     /// Opens a stream of requests, without a deadline and without retries.
@@ -167,12 +167,13 @@ impl Connection {
         let requests = requests.map(|request| Bytes::from(request.encode_to_vec()));
         let mut grpc = self.grpc().await?;
         let response = grpc.streaming(Request::new(requests), path(M::METHOD)?, EncodedCodec);
-        Ok(Messages::new(response.await?.into_inner(), None))
+        Ok(Messages::new(M::METHOD, response.await?.into_inner(), None))
     }
 
     fn unary(&self, method: &'static str, message: Bytes) -> BoxFuture<'static, Result<Bytes, Error>> {
         let this = self.clone();
-        self.retried(method, message, move |request| {
+        let deadline = self.expires(&service_config::policy(method));
+        self.retried(method, deadline, message, move |request| {
             let this = this.clone();
             async move {
                 this.grpc()
@@ -187,10 +188,11 @@ impl Connection {
     fn server_streaming(
         &self,
         method: &'static str,
+        deadline: Option<Instant>,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Streaming<Bytes>, Error>> {
         let this = self.clone();
-        self.retried(method, message, move |request| {
+        self.retried(method, deadline, message, move |request| {
             let this = this.clone();
             async move {
                 let mut grpc = this.grpc().await?;
@@ -219,11 +221,11 @@ impl Connection {
     fn retried<R: Send + 'static>(
         &self,
         method: &'static str,
+        deadline: Option<Instant>,
         message: Bytes,
         send: impl Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<R>, Status>> + Send + 'static,
     ) -> BoxFuture<'static, Result<R, Error>> {
         let policy = service_config::policy(method);
-        let deadline = self.expires(&policy);
         // The trace of what the call is for goes on in the service, see `ClientBuilder::on_request`.
         let span = tracing::info_span!(
             target: "oxtsdb::trace",
@@ -277,21 +279,24 @@ fn path(method: &str) -> Result<PathAndQuery, Status> {
         .map_err(|error| Status::internal(format!("{method}: {error}")))
 }
 
-fn decode<R: Message + Default>(message: Bytes) -> Result<R, Error> {
-    R::decode(message).map_err(|error| Status::internal(format!("malformed response: {error}")).into())
+fn decode<R: Message + Default>(method: &str, response: Bytes) -> Result<R, Error> {
+    R::decode(response)
+        .map_err(|error| Status::internal(format!("malformed response of {method}: {error}")).into())
 }
 
 /// The messages of a stream, until the deadline of its call.
 #[derive(Debug)]
 pub(crate) struct Messages<R> {
+    method: &'static str,
     stream: Streaming<Bytes>,
     deadline: Option<Instant>,
     message: PhantomData<fn() -> R>,
 }
 
 impl<R: Message + Default> Messages<R> {
-    fn new(stream: Streaming<Bytes>, deadline: Option<Instant>) -> Self {
+    fn new(method: &'static str, stream: Streaming<Bytes>, deadline: Option<Instant>) -> Self {
         Self {
+            method,
             stream,
             deadline,
             message: PhantomData,
@@ -305,7 +310,7 @@ impl<R: Message + Default> Messages<R> {
     /// The error that the stream ended with.
     pub(crate) async fn next(&mut self) -> Result<Option<R>, Error> {
         let message = before(self.deadline, self.stream.message()).await??;
-        message.map(decode).transpose()
+        message.map(|message| decode(self.method, message)).transpose()
     }
 }
 
