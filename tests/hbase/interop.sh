@@ -40,8 +40,7 @@ if [ "${1:-}" = --quick ]; then
   # Each kind of cell, query and lock has one test here; the slow ones repeat them in other formats, and with failures.
   set -- "$@" --skip copies:: --skip formats:: --skip histories:: --skip outages:: --skip rollups::
 fi
-# An OpenTSDB of one test lives for seconds.
-export OXTSDB_RIG_OPENTSDB_FLAGS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+export OXTSDB_RIG_SHORT_LIVED=yes
 need_envoy
 export OXTSDB_ENVOY="$ENVOY"
 # Before the JVMs take their share of the machine.

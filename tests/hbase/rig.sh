@@ -23,7 +23,8 @@
 #
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
 # OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER. All of it listens on 127.0.0.1, on
-# ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_OPENTSDB_FLAGS Java's flags of each OpenTSDB.
+# ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=yes says that each
+# OpenTSDB ends within seconds.
 # Needed: Linux, a JDK of 11 or newer, and Maven for the first run.
 set -euo pipefail
 RIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

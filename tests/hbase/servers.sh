@@ -84,7 +84,7 @@ gateway_is_ready() {
 
 # start_opentsdb PART [KEY=VALUE...]
 start_opentsdb() {
-  local part="$1" folder="$FOLDER/$1" flags
+  local part="$1" folder="$FOLDER/$1" flags=()
   shift
   mkdir -p "$folder/static" "$folder/cache"
   if [ ! -e "$folder/address" ]; then
@@ -103,7 +103,7 @@ start_opentsdb() {
       [ "$#" = 0 ] || printf '%s\n' "$@"
     } >"$folder/opentsdb.conf"
   fi
-  read -r -a flags <<<"${OXTSDB_RIG_OPENTSDB_FLAGS:-}"
+  [ -z "${OXTSDB_RIG_SHORT_LIVED:-}" ] || flags=("${SHORT_LIVED[@]}")
   launch "$part" "$RIG/opentsdb:$OPENTSDB_JARS/*" -Xmx512m "${flags[@]}" \
     net.opentsdb.tools.TSDMain "--config=$folder/opentsdb.conf"
 }
