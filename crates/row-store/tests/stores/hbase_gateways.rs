@@ -276,7 +276,7 @@ async fn recovers_from_an_outage() {
     store.check_health().await.unwrap();
 }
 
-/// A store whose gateway rejects connections since it was connected, for which requests wait up to 10 s.
+/// A connected store whose gateway rejects connections from now on. Requests wait up to 10 s for the gateway.
 async fn away() -> (FakeGateway, Proxy, HbaseStore) {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);

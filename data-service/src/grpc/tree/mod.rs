@@ -30,7 +30,7 @@ impl TreeServiceHandler {
         Self { trees, engine }
     }
 
-    /// Admits work on many rows as a query, whose budget the rows are charged to.
+    /// Admits work on many rows as a query. Reads charge their rows to the budget of the query.
     async fn admit(&self, context: RequestContext, what: String) -> Result<Admitted, Status> {
         let description = QueryDescription::without_range(what);
         let admitted = self.engine.admit(context, description, None).await;
