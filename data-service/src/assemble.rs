@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::annotation_service_server::AnnotationServiceServer;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
+use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceServiceServer;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
@@ -27,8 +28,7 @@ use tracing::warn;
 use crate::compaction::Compactor;
 use crate::compaction::background::Background;
 use crate::grpc::{
-    DataServer, DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, StoreAdminHandler,
-    TreeServiceHandler,
+    DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler,
 };
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
@@ -84,8 +84,10 @@ pub struct DataService {
 
 impl DataService {
     /// `oxtsdb.data.v1.DataService`.
-    pub fn server(&self) -> DataServer {
-        DataServer::new(self.handler.clone())
+    pub fn server(&self) -> DataServiceServer<DataServiceHandler> {
+        DataServiceServer::new(self.handler.clone())
+            .max_decoding_message_size(self.handler.max_message_bytes())
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 
     /// `oxtsdb.data.v1.AnnotationService`, as [`DataService::server`].

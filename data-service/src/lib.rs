@@ -41,7 +41,7 @@ pub mod uids;
 pub mod write;
 
 pub use assemble::{DataService, assemble, open_tables, points_part, store_part};
-pub use grpc::{DataServer, DataServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler};
+pub use grpc::{DataServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler};
 pub use listener::HttpTelnetServer;
 pub use points::PointsPart;
 pub use settings::{ClientAccess, DataSettings, UidAccess, WriteForm};

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_proto::data::v1::query_response::{self, Frame};
 use oxtsdb_proto::data::v1::scan_rows_request;
 use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
@@ -25,7 +26,7 @@ use serde_json::json;
 use tonic::Status;
 use uid_service::UidSettings;
 
-use crate::grpc::DataServer;
+use crate::DataServiceHandler;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 use crate::test_stack::service::{HttpResponse, Service};
@@ -55,7 +56,7 @@ struct Tsdb {
     store: MemoryStore,
     table: TableName,
     engine: Engine,
-    grpc: DataServiceClient<DataServer>,
+    grpc: DataServiceClient<DataServiceServer<DataServiceHandler>>,
     http: Service,
 }
 

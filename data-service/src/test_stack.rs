@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan};
@@ -16,8 +17,8 @@ use oxtsdb_server::{Shutdown, ShutdownTrigger};
 use tonic::service::Routes;
 use uid_service::UidSettings;
 
+use crate::DataServiceHandler;
 use crate::assemble::{DataService, assemble, store_part};
-use crate::grpc::DataServer;
 use crate::points::PointsPart;
 use crate::settings::DataSettings;
 
@@ -156,7 +157,7 @@ impl TestStack {
     }
 
     /// A client of the data service, without a socket.
-    pub(crate) fn client(&self) -> DataServiceClient<DataServer> {
+    pub(crate) fn client(&self) -> DataServiceClient<DataServiceServer<DataServiceHandler>> {
         DataServiceClient::new(self.service.server())
     }
 

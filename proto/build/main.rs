@@ -1,8 +1,9 @@
 //! Compiles the contract without `protoc`: generated types, the descriptor set for reflection, and the
-//! bounds and the methods of requests.
+//! bounds and the methods of requests, and the servers.
 
 mod bounds;
 mod rpc;
+mod server;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -40,13 +41,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let mut config = prost_build::Config::new();
-    // The codec finds the bounds of a message by its name.
-    config.enable_type_names();
-    tonic_prost_build::configure()
-        .bytes(".")
-        .codec_path("crate::bounded_codec::BoundedCodec")
+    let clients = tonic_prost_build::configure()
+        .build_server(false)
+        .service_generator();
+    config
+        .bytes(["."])
+        // The codec finds the bounds of a message by its name.
+        .enable_type_names()
         .include_file("mod.rs")
-        .compile_fds_with_config(files, config)?;
+        .service_generator(Box::new(server::Servers { clients }))
+        .compile_fds(files)?;
     println!("cargo:rerun-if-changed=oxtsdb");
     println!("cargo:rerun-if-changed=build");
     Ok(())

@@ -4,8 +4,7 @@
 //! protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are decoded as
 //! they are.
 //!
-//! [`EncodedRequests`] leaves the decoding of requests to the handler, see [`decode_request`]; [`EncodedCodec`] leaves all to
-//! the client.
+//! [`EncodedCodec`] leaves the encoding and decoding to the client, `serve.rs` the decoding of single requests to [`decode_request`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -109,39 +108,9 @@ pub fn decode_request<U: Message + Name + Default>(mut message: Bytes) -> Result
     }
 }
 
-/// A codec of servers: requests are passed on as their bytes, responses are messages of type `T`.
-pub struct EncodedRequests<T>(PhantomData<fn(T)>);
-
-impl<T> Default for EncodedRequests<T> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T> fmt::Debug for EncodedRequests<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EncodedRequests")
-    }
-}
-
-impl<T: Message + Send + 'static> Codec for EncodedRequests<T> {
-    type Encode = T;
-    type Decode = Bytes;
-    type Encoder = ProstEncoder<T>;
-    type Decoder = EncodedDecoder;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::default()
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        EncodedDecoder(())
-    }
-}
-
-/// See [`EncodedRequests`] and [`EncodedCodec`].
+/// See [`EncodedCodec`].
 #[derive(Debug)]
-pub struct EncodedDecoder(());
+pub struct EncodedDecoder(pub(crate) ());
 
 impl Decoder for EncodedDecoder {
     type Item = Bytes;

@@ -11,10 +11,11 @@ pub mod decode_memory;
 mod delta_timestamps;
 pub mod error;
 mod rpc;
+pub mod serve;
 pub mod update_mask;
 pub mod write_view;
 
-pub use bounded_codec::{EncodedCodec, EncodedDecoder, EncodedEncoder, EncodedRequests, decode_request};
+pub use bounded_codec::{EncodedCodec, EncodedDecoder, EncodedEncoder, decode_request};
 pub use rpc::Rpc;
 
 #[allow(

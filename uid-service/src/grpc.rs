@@ -10,13 +10,13 @@ mod status;
 mod usage;
 mod watch;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_service_server::{UidService, UidServiceServer};
 use oxtsdb_schema::{Name, NameRules, UidKind};
@@ -55,10 +55,6 @@ pub fn server(uids: Arc<Uids>, shutdown: Shutdown) -> UidServiceServer<UidServic
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .accept_compressed(CompressionEncoding::Gzip)
 }
-
-type Updates = Pin<Box<dyn Stream<Item = Result<pb::WatchUidsResponse, Status>> + Send>>;
-
-type Batches = Pin<Box<dyn Stream<Item = Result<pb::ExportUidsResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl UidService for UidServiceHandler {
@@ -202,12 +198,10 @@ impl UidService for UidServiceHandler {
         }))
     }
 
-    type ExportUidsStream = Batches;
-
     async fn export_uids(
         &self,
         request: Request<pb::ExportUidsRequest>,
-    ) -> Result<Response<Batches>, Status> {
+    ) -> Result<Response<MessageStream<pb::ExportUidsResponse>>, Status> {
         let request = request.into_inner();
         let mut kinds = convert::kinds("kinds", &request.kinds)?;
         let after = match &request.start_after {
@@ -241,9 +235,10 @@ impl UidService for UidServiceHandler {
         change::delete(&self.uids, request.into_inner()).await
     }
 
-    type WatchUidsStream = Updates;
-
-    async fn watch_uids(&self, request: Request<pb::WatchUidsRequest>) -> Result<Response<Updates>, Status> {
+    async fn watch_uids(
+        &self,
+        request: Request<pb::WatchUidsRequest>,
+    ) -> Result<Response<MessageStream<pb::WatchUidsResponse>>, Status> {
         let shutdown = Shutdown::of_request(request.extensions(), &self.shutdown);
         let updates = watch::watch(&self.uids, request.into_inner(), shutdown).await?;
         Ok(Response::new(updates))

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::compact_rows_response::{Finding as FindingMessage, Problem as ProblemMessage};
 use oxtsdb_proto::data::v1::{CompactRowsRequest, CompactRowsResponse};
 use oxtsdb_proto::error::status;
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::hours::Hours;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError, ResolvedNames};
@@ -38,7 +39,7 @@ const QUEUED: usize = 2;
 /// Rows that a stream describes.
 const MAX_FINDINGS: usize = 100;
 
-type Messages = BoxStream<'static, Result<CompactRowsResponse, Status>>;
+type Messages = MessageStream<CompactRowsResponse>;
 type Sender = mpsc::Sender<Result<CompactRowsResponse, Status>>;
 
 /// `DataAdminService.CompactRows`. The response begins when the call is admitted.

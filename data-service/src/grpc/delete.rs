@@ -1,10 +1,11 @@
 //! `DataAdminService.DeletePoints`.
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_proto::data::v1::delete_points_request::Source;
 use oxtsdb_proto::data::v1::{DeletePointsRequest, DeletePointsResponse};
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, QueryError, RowSource};
 use tonic::{Request, Response, Status};
@@ -18,7 +19,7 @@ use crate::delete::{Deleted, Deletion, delete};
 pub(super) async fn delete_points(
     engine: &Engine,
     request: Request<DeletePointsRequest>,
-) -> Result<Response<BoxStream<'static, Result<DeletePointsResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<DeletePointsResponse>>, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
     let (first_ms, stop_ms) = range("range", request.range.as_ref(), now_ms())?;

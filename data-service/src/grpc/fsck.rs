@@ -11,6 +11,7 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::fsck_rows_response::{Event, Findings, Progress, Summary, summary};
 use oxtsdb_proto::data::v1::{FsckRowsRequest, FsckRowsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::hours::Hours;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError, ResolvedNames};
@@ -47,7 +48,7 @@ const MESSAGE_ROWS: usize = 512;
 /// A message is closed when its rows have so many bytes.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-type Messages = BoxStream<'static, Result<FsckRowsResponse, Status>>;
+type Messages = MessageStream<FsckRowsResponse>;
 type Sender = mpsc::Sender<Result<FsckRowsResponse, Status>>;
 
 /// `DataAdminService.FsckRows`. The response begins when the call is admitted. A check is listed and can be cancelled as a

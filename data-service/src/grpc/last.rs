@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::{SeriesName, Tag, series_key};
 use oxtsdb_proto::data::v1::query_last_request::{Target, target};
 use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage, TargetError, last_point};
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_proto::serve::MessageStream;
 use tonic::{Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
@@ -32,7 +33,7 @@ const MESSAGE_BYTES: usize = 512 << 10;
 pub(super) async fn query_last(
     engine: &Engine,
     request: Request<QueryLastRequest>,
-) -> Result<Response<BoxStream<'static, Result<QueryLastResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<QueryLastResponse>>, Status> {
     let context = context_of(&request);
     let query = last_query(&request.into_inner())?;
     let table = engine.storage().table.to_string();

@@ -31,4 +31,3 @@ pub use references::ReferenceServiceHandler;
 pub use series_meta::SeriesMetaHandler;
 pub use store_admin::StoreAdminHandler;
 pub use tree::TreeServiceHandler;
-pub use write::DataServer;

@@ -5,10 +5,11 @@ pub(super) mod convert;
 pub(super) mod field_error;
 pub(super) mod frames;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, status};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
@@ -24,7 +25,7 @@ use oxtsdb_query::{Engine, NameError, QueryError};
 pub(super) async fn query(
     engine: &Engine,
     request: Request<QueryRequest>,
-) -> Result<Response<BoxStream<'static, Result<QueryResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<QueryResponse>>, Status> {
     if request.get_ref().include_global_annotations
         && let Some(scope) = scope_of(request.extensions())
     {

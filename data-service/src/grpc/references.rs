@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::{self as common, ErrorReason};
 use oxtsdb_proto::data::v1::list_referenced_uids_response::{Event, Progress, Summary, Uids};
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceService;
 use oxtsdb_proto::data::v1::{ListReferencedUidsRequest, ListReferencedUidsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError};
 use oxtsdb_row_store::TableNameError;
 use oxtsdb_schema::{RowKeyLayout, UidKind};
@@ -47,12 +48,10 @@ impl ReferenceServiceHandler {
 
 #[tonic::async_trait]
 impl ReferenceService for ReferenceServiceHandler {
-    type ListReferencedUidsStream = BoxStream<'static, Result<ListReferencedUidsResponse, Status>>;
-
     async fn list_referenced_uids(
         &self,
         request: Request<ListReferencedUidsRequest>,
-    ) -> Result<Response<Self::ListReferencedUidsStream>, Status> {
+    ) -> Result<Response<MessageStream<ListReferencedUidsResponse>>, Status> {
         let mut tables = self.tables.clone();
         let context = context_of(&request);
         for (index, name) in request.into_inner().tables.iter().enumerate() {

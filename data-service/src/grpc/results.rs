@@ -8,10 +8,11 @@ use oxtsdb_server::telemetry::in_request;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, Stream, StreamExt as _};
+use futures::stream::{self, Stream, StreamExt as _};
 use oxtsdb_access::Identity;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::status;
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_resources::outbox::outbox;
 use oxtsdb_resources::{ClientId, Outbox, SendError};
 use oxtsdb_server::deadline_of;
@@ -52,7 +53,7 @@ pub(super) fn result_stream<M: Message + 'static>(
     messages: impl Stream<Item = Result<M, Status>> + Send + 'static,
     engine: &Engine,
     mut turn: Option<Admitted>,
-) -> BoxStream<'static, Result<M, Status>> {
+) -> MessageStream<M> {
     let stall = engine.resources().client_timeout;
     let memory = engine.resources().memory.clone();
     let (mut outbox, inbox) = outbox(WAITING_BYTES, stall);
@@ -93,8 +94,8 @@ pub(super) fn result_stream<M: Message + 'static>(
 /// proxy can send the call to another server, and can map the error to an HTTP status. If the first message takes
 /// [`FIRST_MESSAGE`], the response begins without it, because the default deadline bounds the time until then.
 pub(super) async fn response<M: Send + 'static>(
-    messages: BoxStream<'static, Result<M, Status>>,
-) -> Result<Response<BoxStream<'static, Result<M, Status>>>, Status> {
+    messages: MessageStream<M>,
+) -> Result<Response<MessageStream<M>>, Status> {
     let mut messages = messages.fuse();
     let first = match tokio::time::timeout(FIRST_MESSAGE, messages.next()).await {
         Ok(first) => first.transpose()?,

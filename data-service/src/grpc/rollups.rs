@@ -1,9 +1,10 @@
 //! `DataAdminService.BuildRollups`.
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{BuildRollupsRequest, BuildRollupsResponse};
 use oxtsdb_proto::error::{invalid_field, status as error_status};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::language::time::now_ms;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Request, Response, Status};
@@ -22,7 +23,7 @@ const QUEUED: usize = 4;
 /// The most intervals of a request.
 const MAX_INTERVALS: usize = 64;
 
-type Messages = BoxStream<'static, Result<BuildRollupsResponse, Status>>;
+type Messages = MessageStream<BuildRollupsResponse>;
 
 pub(super) fn build_rollups(
     service: &DataServiceHandler,

@@ -10,6 +10,7 @@ use oxtsdb_proto::data::v1::{
     StoredPoint, StoredRow, stored_point,
 };
 use oxtsdb_proto::error::{invalid_field, item_error};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{CellRef as RowCell, Row};
 use oxtsdb_schema::row::{CellKind, CellPoint, CellRef, decode_cell};
@@ -39,7 +40,7 @@ const CELL_BYTES: usize = 64;
 pub(super) fn scan_rows(
     engine: &Engine,
     request: Request<ScanRowsRequest>,
-) -> Result<Response<BoxStream<'static, Result<ScanRowsResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<ScanRowsResponse>>, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
     let view = view(request.view)?;
@@ -73,7 +74,7 @@ pub(super) fn scan_rows(
 pub(super) fn scan_table(
     engine: &Engine,
     request: Request<ScanTableRequest>,
-) -> Result<Response<BoxStream<'static, Result<ScanTableResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<ScanTableResponse>>, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
     let view = view(request.view)?;
@@ -106,7 +107,7 @@ fn messages<M: Message + 'static>(
     scan: RowScan,
     view: CellView,
     message: fn(Vec<StoredRow>) -> M,
-) -> BoxStream<'static, Result<M, Status>> {
+) -> MessageStream<M> {
     let engine = engine.clone();
     let opened = async move { open(&engine, context, scan, view, message).await };
     stream::once(opened).try_flatten().boxed()
@@ -119,7 +120,7 @@ async fn open<M: Message + 'static>(
     scan: RowScan,
     view: CellView,
     message: fn(Vec<StoredRow>) -> M,
-) -> Result<BoxStream<'static, Result<M, Status>>, Status> {
+) -> Result<MessageStream<M>, Status> {
     let table: Arc<str> = engine.storage().table.to_string().into();
     let failed = |error: QueryError, table: &str| of_query(&error, "", table);
     let admitted = engine.admit(context, description(&scan), None).await;

@@ -1,6 +1,6 @@
 //! `SeriesService`: look-up, export and numbers of series.
 
-use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1::count_series_response::{MetricCardinality, TagKeyCardinality};
 use oxtsdb_proto::data::v1::{
@@ -8,6 +8,7 @@ use oxtsdb_proto::data::v1::{
     ExportSeriesResponse, LookupSeriesRequest, LookupSeriesResponse,
 };
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::{Admitted, Engine, Held, QueryError};
 use tonic::{Request, Response, Status};
 
@@ -76,7 +77,7 @@ pub(super) async fn lookup_series(
 pub(super) fn export_series(
     engine: &Engine,
     request: Request<ExportSeriesRequest>,
-) -> Result<Response<BoxStream<'static, Result<ExportSeriesResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<ExportSeriesResponse>>, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
     let query = lookup_query(request.selector, request.source)?;
@@ -98,7 +99,7 @@ fn messages(
     lookup: SeriesLookup,
     batches: TsuidBatches,
     admitted: Admitted,
-) -> BoxStream<'static, Result<ExportSeriesResponse, Status>> {
+) -> MessageStream<ExportSeriesResponse> {
     let named = stream::try_unfold((lookup, batches), |(lookup, mut batches)| async move {
         let Some(tsuids) = batches.next().await? else {
             return Ok(None);

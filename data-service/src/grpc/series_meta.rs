@@ -4,7 +4,6 @@ mod convert;
 mod search;
 mod streams;
 
-use futures::stream::BoxStream;
 use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, series_key};
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService;
 use oxtsdb_proto::data::v1::{
@@ -13,6 +12,7 @@ use oxtsdb_proto::data::v1::{
     SyncMetaResponse, UpdateSeriesMetaRequest, UpdateSeriesMetaResponse,
 };
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::update_mask;
 use oxtsdb_query::Engine;
 use oxtsdb_schema::Tsuid;
@@ -124,21 +124,17 @@ impl SeriesMetaService for SeriesMetaHandler {
         Ok(Response::new(DeleteSeriesMetaResponse {}))
     }
 
-    type SyncMetaStream = BoxStream<'static, Result<SyncMetaResponse, Status>>;
-
     async fn sync_meta(
         &self,
         request: Request<SyncMetaRequest>,
-    ) -> Result<Response<Self::SyncMetaStream>, Status> {
+    ) -> Result<Response<MessageStream<SyncMetaResponse>>, Status> {
         Ok(streams::sync_meta(self, request))
     }
-
-    type PurgeMetaStream = BoxStream<'static, Result<PurgeMetaResponse, Status>>;
 
     async fn purge_meta(
         &self,
         request: Request<PurgeMetaRequest>,
-    ) -> Result<Response<Self::PurgeMetaStream>, Status> {
+    ) -> Result<Response<MessageStream<PurgeMetaResponse>>, Status> {
         Ok(streams::purge_meta(self, request))
     }
 

@@ -1,6 +1,6 @@
 //! The generated traits, call by call.
 
-use futures::stream::BoxStream;
+use bytes::Bytes;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::series_service_server::SeriesService;
@@ -12,9 +12,10 @@ use oxtsdb_proto::data::v1::{
     QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest,
     QueryResponse, RepairRowsRequest, RepairRowsResponse, ScanRowsRequest, ScanRowsResponse,
     ScanTableRequest, ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteHistogramsRequest,
-    WriteHistogramsResponse, WriteRequest, WriteResponse, WriteRollupsRequest, WriteRollupsResponse,
-    WriteStreamRequest, WriteStreamResponse,
+    WriteHistogramsResponse, WriteResponse, WriteRollupsRequest, WriteRollupsResponse, WriteStreamRequest,
+    WriteStreamResponse,
 };
+use oxtsdb_proto::serve::MessageStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
@@ -24,8 +25,8 @@ use super::{
 
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
-    async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
-        let service = self.of_caller(request.extensions()).into_owned();
+    async fn write(&self, request: Request<Bytes>) -> Result<Response<WriteResponse>, Status> {
+        let service = self.of_caller(request.extensions());
         write::write(&service, request).await
     }
 
@@ -53,19 +54,18 @@ impl DataService for DataServiceHandler {
         rollup_writes::write_rollups(&service, request).await
     }
 
-    type WriteStreamStream = BoxStream<'static, Result<WriteStreamResponse, Status>>;
-
     async fn write_stream(
         &self,
         request: Request<Streaming<WriteStreamRequest>>,
-    ) -> Result<Response<Self::WriteStreamStream>, Status> {
+    ) -> Result<Response<MessageStream<WriteStreamResponse>>, Status> {
         let service = self.of_caller(request.extensions()).into_owned();
         write_stream::write_stream(&service, request)
     }
 
-    type QueryStream = BoxStream<'static, Result<QueryResponse, Status>>;
-
-    async fn query(&self, request: Request<QueryRequest>) -> Result<Response<Self::QueryStream>, Status> {
+    async fn query(
+        &self,
+        request: Request<QueryRequest>,
+    ) -> Result<Response<MessageStream<QueryResponse>>, Status> {
         let engine = self.of_caller(request.extensions()).engine.clone();
         query::query(&engine, request).await
     }
@@ -75,32 +75,26 @@ impl DataService for DataServiceHandler {
         explain::explain(&engine, request).await
     }
 
-    type QueryExpressionsStream = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
-
     async fn query_expressions(
         &self,
         request: Request<QueryExpressionsRequest>,
-    ) -> Result<Response<Self::QueryExpressionsStream>, Status> {
+    ) -> Result<Response<MessageStream<QueryExpressionsResponse>>, Status> {
         let engine = self.of_caller(request.extensions()).engine.clone();
         expressions::query_expressions(&engine, request).await
     }
 
-    type QueryLastStream = BoxStream<'static, Result<QueryLastResponse, Status>>;
-
     async fn query_last(
         &self,
         request: Request<QueryLastRequest>,
-    ) -> Result<Response<Self::QueryLastStream>, Status> {
+    ) -> Result<Response<MessageStream<QueryLastResponse>>, Status> {
         let engine = self.of_caller(request.extensions()).engine.clone();
         last::query_last(&engine, request).await
     }
 
-    type ScanRowsStream = BoxStream<'static, Result<ScanRowsResponse, Status>>;
-
     async fn scan_rows(
         &self,
         request: Request<ScanRowsRequest>,
-    ) -> Result<Response<Self::ScanRowsStream>, Status> {
+    ) -> Result<Response<MessageStream<ScanRowsResponse>>, Status> {
         scan::scan_rows(&self.engine, request)
     }
 }
@@ -122,48 +116,38 @@ impl DataAdminService for DataServiceHandler {
         running::cancel(&self.engine, &request.into_inner()).map(Response::new)
     }
 
-    type ScanTableStream = BoxStream<'static, Result<ScanTableResponse, Status>>;
-
     async fn scan_table(
         &self,
         request: Request<ScanTableRequest>,
-    ) -> Result<Response<Self::ScanTableStream>, Status> {
+    ) -> Result<Response<MessageStream<ScanTableResponse>>, Status> {
         scan::scan_table(&self.engine, request)
     }
-
-    type BuildRollupsStream = BoxStream<'static, Result<BuildRollupsResponse, Status>>;
 
     async fn build_rollups(
         &self,
         request: Request<BuildRollupsRequest>,
-    ) -> Result<Response<Self::BuildRollupsStream>, Status> {
+    ) -> Result<Response<MessageStream<BuildRollupsResponse>>, Status> {
         rollups::build_rollups(self, request)
     }
-
-    type CompactRowsStream = BoxStream<'static, Result<CompactRowsResponse, Status>>;
 
     async fn compact_rows(
         &self,
         request: Request<CompactRowsRequest>,
-    ) -> Result<Response<Self::CompactRowsStream>, Status> {
+    ) -> Result<Response<MessageStream<CompactRowsResponse>>, Status> {
         compaction::compact_rows(self, request).await
     }
-
-    type DeletePointsStream = BoxStream<'static, Result<DeletePointsResponse, Status>>;
 
     async fn delete_points(
         &self,
         request: Request<DeletePointsRequest>,
-    ) -> Result<Response<Self::DeletePointsStream>, Status> {
+    ) -> Result<Response<MessageStream<DeletePointsResponse>>, Status> {
         delete::delete_points(&self.engine, request).await
     }
-
-    type FsckRowsStream = BoxStream<'static, Result<FsckRowsResponse, Status>>;
 
     async fn fsck_rows(
         &self,
         request: Request<FsckRowsRequest>,
-    ) -> Result<Response<Self::FsckRowsStream>, Status> {
+    ) -> Result<Response<MessageStream<FsckRowsResponse>>, Status> {
         fsck::fsck_rows(self, request).await
     }
 
@@ -184,12 +168,10 @@ impl SeriesService for DataServiceHandler {
         series::lookup_series(&self.engine, request).await
     }
 
-    type ExportSeriesStream = BoxStream<'static, Result<ExportSeriesResponse, Status>>;
-
     async fn export_series(
         &self,
         request: Request<ExportSeriesRequest>,
-    ) -> Result<Response<Self::ExportSeriesStream>, Status> {
+    ) -> Result<Response<MessageStream<ExportSeriesResponse>>, Status> {
         series::export_series(&self.engine, request)
     }
 

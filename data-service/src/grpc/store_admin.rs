@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_point_store::parts::days::check::{Checked, DayStats};
 use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
 use oxtsdb_proto::common::v1::time_range::{End, Start};
@@ -19,6 +19,7 @@ use oxtsdb_proto::data::v1::{
     GetStoreStatsRequest, GetStoreStatsResponse,
 };
 use oxtsdb_proto::error::{invalid_field, status};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::Engine;
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{Uid, UidKind};
@@ -48,8 +49,6 @@ pub struct StoreAdminHandler {
     writer: Writer,
 }
 
-type Messages<M> = BoxStream<'static, Result<M, Status>>;
-
 impl StoreAdminHandler {
     pub(crate) fn new(admin: Option<StoreAdmin>, engine: Engine, writer: Writer) -> Self {
         Self {
@@ -68,12 +67,10 @@ impl StoreAdminHandler {
 
 #[tonic::async_trait]
 impl StoreAdminService for StoreAdminHandler {
-    type CreateSnapshotStream = Messages<CreateSnapshotResponse>;
-
     async fn create_snapshot(
         &self,
         request: Request<CreateSnapshotRequest>,
-    ) -> Result<Response<Self::CreateSnapshotStream>, Status> {
+    ) -> Result<Response<MessageStream<CreateSnapshotResponse>>, Status> {
         let admin = self.admin()?.clone();
         let folder = request.into_inner().folder;
         let (sender, receiver) = mpsc::channel(QUEUED);
@@ -81,12 +78,10 @@ impl StoreAdminService for StoreAdminHandler {
         Ok(Response::new(messages(receiver)))
     }
 
-    type CheckStoreStream = Messages<CheckStoreResponse>;
-
     async fn check_store(
         &self,
         request: Request<CheckStoreRequest>,
-    ) -> Result<Response<Self::CheckStoreStream>, Status> {
+    ) -> Result<Response<MessageStream<CheckStoreResponse>>, Status> {
         let admin = self.admin()?.clone();
         let rate = request.into_inner().bytes_per_second;
         let rate = rate.unwrap_or_else(|| admin.check_bytes_per_second());
@@ -134,7 +129,7 @@ impl StoreAdminService for StoreAdminHandler {
     }
 }
 
-fn messages<M: Send + 'static>(receiver: mpsc::Receiver<Result<M, Status>>) -> Messages<M> {
+fn messages<M: Send + 'static>(receiver: mpsc::Receiver<Result<M, Status>>) -> MessageStream<M> {
     stream::unfold(receiver, |mut receiver| async move {
         Some((receiver.recv().await?, receiver))
     })

@@ -7,14 +7,13 @@ mod failures;
 mod options;
 mod received;
 mod resolve;
-mod route;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::{WriteRequest, WriteResponse};
+use oxtsdb_proto::data::v1::WriteResponse;
 use oxtsdb_proto::decode_memory;
 use oxtsdb_proto::error::invalid_field_because;
 use oxtsdb_server::deadline_of;
@@ -31,7 +30,6 @@ pub(super) use self::failures::failures_message;
 pub(super) use self::options::WriteOptions;
 use self::received::Received;
 use self::resolve::{known, resolve};
-pub use self::route::DataServer;
 use super::results::caller_of;
 use super::{DataServiceHandler, status};
 use crate::uids::series::Series;
@@ -44,19 +42,8 @@ const INLINE_BYTES: usize = 256 << 10;
 /// The most points of a Write.
 const MAX_POINTS: usize = 100_000;
 
-/// `Write` of a decoded request.
+/// `Write`, of an encoded request.
 pub(super) async fn write(
-    service: &DataServiceHandler,
-    request: Request<WriteRequest>,
-) -> Result<Response<WriteResponse>, Status> {
-    let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
-    let received = Received::of(request.into_inner());
-    let known = known(&service.writer, received.points());
-    store(service, &caller, received, known, deadline).await
-}
-
-/// `Write` of a request as it was sent.
-async fn write_encoded(
     service: &DataServiceHandler,
     request: Request<Bytes>,
 ) -> Result<Response<WriteResponse>, Status> {

@@ -19,13 +19,14 @@ use std::pin::pin;
 use std::time::Instant;
 
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, FuturesOrdered};
+use futures::stream::FuturesOrdered;
 use futures::{FutureExt as _, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open};
 use oxtsdb_proto::data::v1::write_stream_response::{Draining, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_server::{Shutdown, deadline_of, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
@@ -40,7 +41,7 @@ use crate::write::{Caller, WriteError};
 pub(super) fn write_stream(
     service: &DataServiceHandler,
     request: Request<Streaming<WriteStreamRequest>>,
-) -> Result<Response<BoxStream<'static, Result<WriteStreamResponse, Status>>>, Status> {
+) -> Result<Response<MessageStream<WriteStreamResponse>>, Status> {
     let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let shutdown = Shutdown::of_request(request.extensions(), &service.shutdown);
     // In place of a response: a proxy that has none yet can open the stream at another server.

@@ -1,12 +1,12 @@
 //! The gRPC adapter of checks and repairs: `UidAdminService`.
 
 use std::collections::HashSet;
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_admin_service_server::{UidAdminService, UidAdminServiceServer};
 use oxtsdb_row_store::CellAddress;
@@ -49,13 +49,12 @@ pub(crate) fn server(fsck: Fsck) -> UidAdminServiceServer<UidAdminHandler> {
         .accept_compressed(CompressionEncoding::Gzip)
 }
 
-type Events = Pin<Box<dyn Stream<Item = Result<pb::FsckUidsResponse, Status>> + Send>>;
-
 #[tonic::async_trait]
 impl UidAdminService for UidAdminHandler {
-    type FsckUidsStream = Events;
-
-    async fn fsck_uids(&self, request: Request<pb::FsckUidsRequest>) -> Result<Response<Events>, Status> {
+    async fn fsck_uids(
+        &self,
+        request: Request<pb::FsckUidsRequest>,
+    ) -> Result<Response<MessageStream<pb::FsckUidsResponse>>, Status> {
         let request = request.into_inner();
         let kinds = convert::kinds("kinds", &request.kinds)?;
         let grace = match request.grace_period {

@@ -1,10 +1,9 @@
 //! The calls about metadata: `oxtsdb.uid.v1.UidMetaService`.
 
-use std::pin::Pin;
-
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use oxtsdb_proto::common::v1::{self as pb_common, CustomField, ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::{UidMetaService, UidMetaServiceServer};
 use oxtsdb_proto::update_mask;
@@ -168,12 +167,10 @@ impl UidMetaService for UidMetaHandler {
         Ok(Response::new(pb::SyncUidMetaResponse { results }))
     }
 
-    type PurgeUidMetaStream = Pin<Box<dyn Stream<Item = Result<pb::PurgeUidMetaResponse, Status>> + Send>>;
-
     async fn purge_uid_meta(
         &self,
         request: Request<pb::PurgeUidMetaRequest>,
-    ) -> Result<Response<Self::PurgeUidMetaStream>, Status> {
+    ) -> Result<Response<MessageStream<pb::PurgeUidMetaResponse>>, Status> {
         let request = request.into_inner();
         let purge = self
             .metadata

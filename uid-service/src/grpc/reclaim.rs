@@ -1,12 +1,12 @@
 //! `UidReclaimService`.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, item_error};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_reclaim_service_server::{UidReclaimService, UidReclaimServiceServer};
 use prost_types::Timestamp;
@@ -31,8 +31,6 @@ pub(crate) fn server(uids: Arc<Uids>) -> UidReclaimServiceServer<UidReclaimServi
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .accept_compressed(CompressionEncoding::Gzip)
 }
-
-type Batches = Pin<Box<dyn Stream<Item = Result<pb::ListReclaimedUidsResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl UidReclaimService for UidReclaimServiceHandler {
@@ -71,12 +69,10 @@ impl UidReclaimService for UidReclaimServiceHandler {
         Ok(Response::new(pb::ReleaseUidsResponse { results }))
     }
 
-    type ListReclaimedUidsStream = Batches;
-
     async fn list_reclaimed_uids(
         &self,
         _request: Request<pb::ListReclaimedUidsRequest>,
-    ) -> Result<Response<Batches>, Status> {
+    ) -> Result<Response<MessageStream<pb::ListReclaimedUidsResponse>>, Status> {
         let records = self.uids.reclaimed().await;
         let records = records.map_err(|failure| status::status(&failure))?;
         let quarantine = self.uids.quarantine();

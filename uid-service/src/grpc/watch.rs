@@ -5,13 +5,14 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::{invalid_field, status as status_of};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::watch_uids_response::{self as response, event::Event as Message};
 use oxtsdb_schema::{Name, UidKind};
 use oxtsdb_server::Shutdown;
 use tonic::{Code, Status};
 
-use super::{Updates, convert, in_use, status};
+use super::{convert, in_use, status};
 use crate::uids::Uids;
 use crate::watch::{Event, WatchRequest, WatchUpdate};
 
@@ -22,7 +23,7 @@ pub(super) async fn watch(
     uids: &Uids,
     request: pb::WatchUidsRequest,
     shutdown: Shutdown,
-) -> Result<Updates, Status> {
+) -> Result<MessageStream<pb::WatchUidsResponse>, Status> {
     let table_id = request.table_id;
     let request = WatchRequest {
         kinds: convert::kinds("kinds", &request.kinds)?,

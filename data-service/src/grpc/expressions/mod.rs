@@ -13,10 +13,11 @@ pub use function::function_message;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{QueryExpressionsRequest, QueryExpressionsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
+use oxtsdb_proto::serve::MessageStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
@@ -30,7 +31,7 @@ use oxtsdb_query::{Engine, QueryError, QuerySpec, Statistics};
 
 use convert::ExpressionsQuery;
 
-type Messages = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
+type Messages = MessageStream<QueryExpressionsResponse>;
 
 /// Evaluates expressions. The call's deadline and a disconnecting client cancel the query.
 pub(super) async fn query_expressions(

@@ -1,7 +1,8 @@
 //! The calls that read whole tables: SyncMeta and PurgeMeta. Each runs as an admitted query.
 
-use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::data::v1::{PurgeMetaRequest, PurgeMetaResponse, SyncMetaRequest, SyncMetaResponse};
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError, RequestContext};
 use tonic::{Request, Response, Status};
 
@@ -14,7 +15,7 @@ use crate::meta::{MetaPurge, MetaSync};
 pub(super) fn sync_meta(
     handler: &SeriesMetaHandler,
     request: Request<SyncMetaRequest>,
-) -> Response<BoxStream<'static, Result<SyncMetaResponse, Status>>> {
+) -> Response<MessageStream<SyncMetaResponse>> {
     let context = context_of(&request);
     let request = request.into_inner();
     let (engine, uids) = (handler.engine.clone(), handler.uids.clone());
@@ -60,7 +61,7 @@ pub(super) fn sync_meta(
 pub(super) fn purge_meta(
     handler: &SeriesMetaHandler,
     request: Request<PurgeMetaRequest>,
-) -> Response<BoxStream<'static, Result<PurgeMetaResponse, Status>>> {
+) -> Response<MessageStream<PurgeMetaResponse>> {
     let context = context_of(&request);
     let request = request.into_inner();
     let engine = handler.engine.clone();

@@ -1,7 +1,8 @@
 //! `TreeService.GetBranch`.
 
-use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::data::v1::GetBranchResponse;
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::{Admitted, RequestContext};
 use oxtsdb_schema::tree::{BranchDocument, BranchId};
 use tonic::Status;
@@ -12,7 +13,7 @@ use super::status::of_tree;
 use crate::grpc::query::of_query;
 use crate::grpc::results::result_stream;
 
-type Messages = BoxStream<'static, Result<GetBranchResponse, Status>>;
+type Messages = MessageStream<GetBranchResponse>;
 
 /// Streams a branch. It is admitted as a query, whose budget the leaves are charged to.
 pub(super) async fn get_branch(

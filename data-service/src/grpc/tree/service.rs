@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::data::v1::get_branch_request::Branch as BranchKey;
 use oxtsdb_proto::data::v1::list_tree_problems_response::Entry;
 use oxtsdb_proto::data::v1::tree_service_server::TreeService;
@@ -14,6 +14,7 @@ use oxtsdb_proto::data::v1::{
     TestTreeResponse, TreeProblem, UpdateTreeRequest, UpdateTreeResponse,
 };
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_resources::Panicked;
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::tree::{BranchId, TreeId};
@@ -34,8 +35,6 @@ use crate::tree::sync::SyncRequest;
 /// Trees of a page if the request does not say, and at most.
 const PAGE_SIZE: usize = 100;
 const MAX_PAGE_SIZE: usize = 1000;
-
-type Stream<M> = BoxStream<'static, Result<M, Status>>;
 
 #[tonic::async_trait]
 impl TreeService for TreeServiceHandler {
@@ -108,12 +107,10 @@ impl TreeService for TreeServiceHandler {
         }))
     }
 
-    type DeleteTreeStream = Stream<DeleteTreeResponse>;
-
     async fn delete_tree(
         &self,
         request: Request<DeleteTreeRequest>,
-    ) -> Result<Response<Self::DeleteTreeStream>, Status> {
+    ) -> Result<Response<MessageStream<DeleteTreeResponse>>, Status> {
         let context = context_of(&request);
         let request = request.into_inner();
         let id = tree_id("tree_id", request.tree_id)?;
@@ -170,12 +167,10 @@ impl TreeService for TreeServiceHandler {
         }))
     }
 
-    type GetBranchStream = Stream<GetBranchResponse>;
-
     async fn get_branch(
         &self,
         request: Request<GetBranchRequest>,
-    ) -> Result<Response<Self::GetBranchStream>, Status> {
+    ) -> Result<Response<MessageStream<GetBranchResponse>>, Status> {
         let context = context_of(&request);
         let id = match request.into_inner().branch {
             None => {
@@ -201,12 +196,10 @@ impl TreeService for TreeServiceHandler {
         Ok(Response::new(test_tree(self, id, request.series).await?))
     }
 
-    type SyncTreesStream = Stream<SyncTreesResponse>;
-
     async fn sync_trees(
         &self,
         request: Request<SyncTreesRequest>,
-    ) -> Result<Response<Self::SyncTreesStream>, Status> {
+    ) -> Result<Response<MessageStream<SyncTreesResponse>>, Status> {
         let context = context_of(&request);
         let request = request.into_inner();
         let id = |(index, number): (usize, &u32)| tree_id(&format!("tree_ids[{index}]"), *number);
@@ -239,12 +232,10 @@ impl TreeService for TreeServiceHandler {
         )))
     }
 
-    type ListTreeProblemsStream = Stream<ListTreeProblemsResponse>;
-
     async fn list_tree_problems(
         &self,
         request: Request<ListTreeProblemsRequest>,
-    ) -> Result<Response<Self::ListTreeProblemsStream>, Status> {
+    ) -> Result<Response<MessageStream<ListTreeProblemsResponse>>, Status> {
         let context = context_of(&request);
         let request = request.into_inner();
         let id = tree_id("tree_id", request.tree_id)?;

@@ -6,7 +6,9 @@ mod encoded;
 mod series;
 
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
-use oxtsdb_proto::data::v1::{self as pb, Columns, DeltaTimestamps, Failures, TimeUnit, WriteColumnsRequest};
+use oxtsdb_proto::data::v1::{
+    self as pb, Columns, DeltaTimestamps, Failures, TimeUnit, WriteColumnsRequest, WriteRequest,
+};
 use oxtsdb_proto::error::reason_of;
 use tonic::Code;
 use uid_service::UidSettings;

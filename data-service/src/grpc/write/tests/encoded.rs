@@ -68,6 +68,17 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// `Write` of a decoded request.
+async fn write_decoded(
+    service: &DataServiceHandler,
+    request: WriteRequest,
+) -> Result<Response<WriteResponse>, Status> {
+    let received = Received::of(request);
+    let known = known(&service.writer, received.points());
+    let caller = caller_of(&Request::new(()));
+    store(service, &caller, received, known, None).await
+}
+
 /// Code, message and details of an error.
 type Outcome = Result<pb::WriteResponse, (Code, String, Vec<u8>)>;
 
@@ -89,10 +100,10 @@ async fn encoded_and_decoded_requests_have_equal_outcomes() {
     for _ in 0..1500 {
         let message: Bytes = message().new_tree(&mut runner).unwrap().current().into();
         let decoded = match decode_request(message.clone()) {
-            Ok(decoded) => write(&one.service.handler, Request::new(decoded)).await,
+            Ok(decoded) => write_decoded(&one.service.handler, decoded).await,
             Err(status) => Err(status),
         };
-        let encoded = write_encoded(&other.service.handler, Request::new(message.clone())).await;
+        let encoded = write(&other.service.handler, Request::new(message.clone())).await;
         let (decoded, encoded) = (outcome(decoded), outcome(encoded));
         assert_eq!(encoded, decoded, "{message:?}");
         match encoded {
@@ -135,7 +146,7 @@ async fn large_requests_are_decoded_in_the_pool() {
     assert_eq!((response.written, response.failures), (100_000, None));
     let cut = request.encode_to_vec();
     let cut = Bytes::copy_from_slice(&cut[..cut.len() - 1]);
-    let status = write_encoded(&stack.service.handler, Request::new(cut))
+    let status = write(&stack.service.handler, Request::new(cut))
         .await
         .unwrap_err();
     assert_eq!(reason_of(&status), Some(ErrorReason::MalformedMessage));

@@ -1,0 +1,337 @@
+//! Serving calls over encoded messages.
+//!
+//! tonic reads a request and writes a response by generic code that is compiled for each type of message. A [`Server`]
+//! gives it one type of request, [`Bytes`], and one of response, [`Outgoing`]; what is left of a method is the decoding of its
+//! request and the call of its handler ([`Call`]). `build/server.rs` generates the [`Methods`] of each service.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use prost::{Message, Name};
+use tonic::body::Body;
+use tonic::codec::{Codec, CompressionEncoding, EnabledCompressionEncodings, EncodeBuf, Encoder};
+use tonic::codegen::tokio_stream::{Stream, StreamExt as _};
+use tonic::codegen::{Service, http};
+use tonic::server::{Grpc, NamedService, ServerStreamingService, StreamingService, UnaryService};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::bounded_codec::{BoundedCodec, EncodedDecoder, decode_request};
+
+/// The messages of a streamed response.
+pub type MessageStream<R> = Pin<Box<dyn Stream<Item = Result<R, Status>> + Send>>;
+
+/// The response to a call.
+pub type Answer = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
+
+/// The methods of a service, by their names.
+pub trait Methods: Send + Sync + 'static {
+    /// What handles the calls.
+    type Handler;
+
+    /// The full name of the service, for example `oxtsdb.uid.v1.UidService`.
+    const SERVICE: &'static str;
+
+    /// The methods of this handler.
+    fn new(handler: Self::Handler) -> Self;
+
+    /// Answers a call of the method.
+    fn call(&self, method: &str, call: Call) -> Answer;
+}
+
+/// A service as tonic serves it.
+pub struct Server<M> {
+    methods: Arc<M>,
+    options: Options,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    max_request_bytes: Option<usize>,
+    accepted: EnabledCompressionEncodings,
+}
+
+impl<M: Methods> Server<M> {
+    /// Serves the methods of a handler, with tonic's limit of 4 MiB for a request.
+    pub fn new(handler: M::Handler) -> Self {
+        Self {
+            methods: Arc::new(M::new(handler)),
+            options: Options::default(),
+        }
+    }
+
+    /// Sets the most bytes of a request's message.
+    #[must_use]
+    pub fn max_decoding_message_size(mut self, bytes: usize) -> Self {
+        self.options.max_request_bytes = Some(bytes);
+        self
+    }
+
+    /// Accepts requests that are compressed in this way. Responses are not compressed: clients that announce gzip by
+    /// default would get every small response compressed, and tonic cannot exempt single messages.
+    #[must_use]
+    pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+        self.options.accepted.enable(encoding);
+        self
+    }
+}
+
+impl<M> Clone for Server<M> {
+    fn clone(&self) -> Self {
+        Self {
+            methods: Arc::clone(&self.methods),
+            options: self.options,
+        }
+    }
+}
+
+impl<M: Methods> fmt::Debug for Server<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut server = f.debug_struct("Server");
+        server
+            .field("service", &M::SERVICE)
+            .field("options", &self.options);
+        server.finish_non_exhaustive()
+    }
+}
+
+impl<M: Methods> NamedService for Server<M> {
+    const NAME: &'static str = M::SERVICE;
+}
+
+impl<M: Methods> Service<http::Request<Body>> for Server<M> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Infallibly;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Infallibly {
+        let uri = request.uri().clone();
+        let (service, method) = uri
+            .path()
+            .trim_start_matches('/')
+            .split_once('/')
+            .unwrap_or_default();
+        let call = Call {
+            request,
+            options: self.options,
+        };
+        Infallibly(if service == M::SERVICE {
+            self.methods.call(method, call)
+        } else {
+            call.unimplemented()
+        })
+    }
+}
+
+/// An [`Answer`] as a service of tower gives it.
+pub struct Infallibly(Answer);
+
+impl fmt::Debug for Infallibly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Infallibly")
+    }
+}
+
+impl Future for Infallibly {
+    type Output = Result<http::Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
+}
+
+/// A call whose request is to be read.
+#[derive(Debug)]
+pub struct Call {
+    request: http::Request<Body>,
+    options: Options,
+}
+
+impl Call {
+    /// Answers with one message to one message.
+    pub fn unary<Q, R, F>(self, handler: impl Fn(Request<Q>) -> F + Send + 'static) -> Answer
+    where
+        Q: Message + Name + Default,
+        R: Message + 'static,
+        F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
+    {
+        self.answer_one(Box::new(move |request| {
+            let response = decoded(request).map(&handler);
+            Box::pin(async move { Ok(response?.await?.map(Outgoing::new)) })
+        }))
+    }
+
+    /// As [`Call::unary`], for a handler that decodes the request.
+    pub fn unary_encoded<R, F>(self, handler: impl Fn(Request<Bytes>) -> F + Send + 'static) -> Answer
+    where
+        R: Message + 'static,
+        F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
+    {
+        self.answer_one(Box::new(move |request| {
+            let response = handler(request);
+            Box::pin(async move { Ok(response.await?.map(Outgoing::new)) })
+        }))
+    }
+
+    /// Answers with a stream of messages to one message.
+    pub fn stream<Q, R, F>(self, handler: impl Fn(Request<Q>) -> F + Send + 'static) -> Answer
+    where
+        Q: Message + Name + Default,
+        R: Message + 'static,
+        F: Future<Output = Result<Response<MessageStream<R>>, Status>> + Send + 'static,
+    {
+        self.answer_many(Box::new(move |request| {
+            let response = decoded(request).map(&handler);
+            Box::pin(async move { Ok(response?.await?.map(outgoing)) })
+        }))
+    }
+
+    /// Answers with a stream of messages to a stream of messages.
+    pub fn stream_both<Q, R, F>(self, handler: impl Fn(Request<Streaming<Q>>) -> F + Send + 'static) -> Answer
+    where
+        Q: Message + Name + Default + 'static,
+        R: Message + 'static,
+        F: Future<Output = Result<Response<MessageStream<R>>, Status>> + Send + 'static,
+    {
+        let mut grpc = self.options.apply(Grpc::new(BoundedCodec::<R, Q>::default()));
+        Box::pin(async move { grpc.streaming(Both(handler), self.request).await })
+    }
+
+    /// Answers that the service has no such method.
+    pub fn unimplemented(self) -> Answer {
+        Box::pin(ready(Status::unimplemented("").into_http()))
+    }
+
+    fn answer_one(self, handler: BoxHandler<Outgoing>) -> Answer {
+        let mut grpc = self.options.apply(Grpc::new(ServerCodec));
+        Box::pin(async move { grpc.unary(One(handler), self.request).await })
+    }
+
+    fn answer_many(self, handler: BoxHandler<MessageStream<Outgoing>>) -> Answer {
+        let mut grpc = self.options.apply(Grpc::new(ServerCodec));
+        Box::pin(async move { grpc.server_streaming(Many(handler), self.request).await })
+    }
+}
+
+impl Options {
+    fn apply<C: Codec>(self, mut grpc: Grpc<C>) -> Grpc<C> {
+        if let Some(bytes) = self.max_request_bytes {
+            grpc = grpc.max_decoding_message_size(bytes);
+        }
+        grpc.apply_compression_config(self.accepted, EnabledCompressionEncodings::default())
+    }
+}
+
+type BoxHandler<R> = Box<dyn Fn(Request<Bytes>) -> BoxFuture<Response<R>> + Send>;
+type BoxFuture<R> = Pin<Box<dyn Future<Output = Result<R, Status>> + Send>>;
+
+/// What answers with one message, as tonic calls it.
+struct One(BoxHandler<Outgoing>);
+
+impl UnaryService<Bytes> for One {
+    type Response = Outgoing;
+    type Future = BoxFuture<Response<Outgoing>>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        self.0(request)
+    }
+}
+
+/// What answers with a stream of messages, as tonic calls it.
+struct Many(BoxHandler<MessageStream<Outgoing>>);
+
+impl ServerStreamingService<Bytes> for Many {
+    type Response = Outgoing;
+    type ResponseStream = MessageStream<Outgoing>;
+    type Future = BoxFuture<Response<MessageStream<Outgoing>>>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        self.0(request)
+    }
+}
+
+/// What answers a stream with a stream of messages, as tonic calls it.
+struct Both<H>(H);
+
+impl<Q, R, F, H> StreamingService<Q> for Both<H>
+where
+    F: Future<Output = Result<Response<MessageStream<R>>, Status>>,
+    H: Fn(Request<Streaming<Q>>) -> F,
+{
+    type Response = R;
+    type ResponseStream = MessageStream<R>;
+    type Future = F;
+
+    fn call(&mut self, request: Request<Streaming<Q>>) -> F {
+        self.0(request)
+    }
+}
+
+fn decoded<Q: Message + Name + Default>(request: Request<Bytes>) -> Result<Request<Q>, Status> {
+    let (metadata, extensions, message) = request.into_parts();
+    Ok(Request::from_parts(
+        metadata,
+        extensions,
+        decode_request(message)?,
+    ))
+}
+
+fn outgoing<R: Message + 'static>(messages: MessageStream<R>) -> MessageStream<Outgoing> {
+    Box::pin(messages.map(|message| message.map(Outgoing::new)))
+}
+
+/// A message of a response, which is encoded into the connection's buffer without a copy before it.
+struct Outgoing(Box<dyn Encode + Send>);
+
+impl Outgoing {
+    fn new(message: impl Message + 'static) -> Self {
+        Self(Box::new(message))
+    }
+}
+
+/// [`Message::encode`] of any message.
+trait Encode {
+    fn encode(&self, buffer: &mut EncodeBuf<'_>) -> Result<(), prost::EncodeError>;
+}
+
+impl<M: Message> Encode for M {
+    fn encode(&self, buffer: &mut EncodeBuf<'_>) -> Result<(), prost::EncodeError> {
+        Message::encode(self, buffer)
+    }
+}
+
+/// Passes requests on as their bytes, encodes [`Outgoing`] messages.
+struct ServerCodec;
+
+impl Codec for ServerCodec {
+    type Encode = Outgoing;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = EncodedDecoder;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> EncodedDecoder {
+        EncodedDecoder(())
+    }
+}
+
+impl Encoder for ServerCodec {
+    type Item = Outgoing;
+    type Error = Status;
+
+    fn encode(&mut self, message: Outgoing, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        let encoded = message.0.encode(buffer);
+        encoded.map_err(|error| Status::internal(error.to_string()))
+    }
+}
