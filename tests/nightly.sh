@@ -20,8 +20,10 @@ part "kills and corruptions" 1800 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUPTIONS=10
 part "dependencies" 900 .ci/deny.sh
 part "clippy of the text search" 1200 cargo clippy --workspace --features tsdb/text-search --all-targets --locked -- -D warnings
 part "text search" 1800 cargo test --workspace --features data-service/text-search --lib --locked search
+part "clippy of Parquet" 1200 cargo clippy --workspace --features tsdb/parquet --all-targets --locked -- -D warnings
+part "Parquet" 1800 cargo test --workspace --features tsdb/parquet --lib --test program --locked parquet
 part "fuzzing" 300 .ci/fuzz.sh
-part "SBOM" 900 deploy/release/sbom.sh "$OXTSDB_CACHE/sbom"
+part "SBOM" 900 deploy/release/sbom.sh "$OXTSDB_CACHE/sbom" --features parquet
 part "stubs in Rust" 120 tests/stubs/generate.sh rust
 part "alerts and dashboard" 120 deploy/alerts/check.sh
 part "container image" 120 deploy/container/check.sh

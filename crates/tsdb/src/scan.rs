@@ -2,6 +2,7 @@
 
 mod names;
 mod output;
+#[cfg_attr(not(feature = "parquet"), path = "scan/no_parquet.rs")]
 mod parquet;
 pub(crate) mod selection;
 
@@ -74,7 +75,7 @@ pub(crate) struct ScanArgs {
     #[arg(long)]
     import: bool,
 
-    /// Write points to a Parquet file, which must not exist
+    /// Write points to a Parquet file, which must not exist. Needs a build with `--features parquet`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "decoded", "full", "import", "no_names"])]
     parquet: Option<PathBuf>,
 

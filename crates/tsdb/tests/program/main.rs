@@ -5,6 +5,7 @@
 mod commands;
 mod harness;
 mod import;
+#[cfg_attr(not(feature = "parquet"), path = "no_parquet_file.rs")]
 mod parquet_file;
 mod serve;
 mod tables;
