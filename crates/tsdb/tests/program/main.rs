@@ -4,6 +4,7 @@
 
 mod commands;
 mod harness;
+mod help;
 mod import;
 #[cfg_attr(not(feature = "parquet"), path = "no_parquet_file.rs")]
 mod parquet_file;

@@ -1,0 +1,26 @@
+//! The help texts that people read first, as snapshots: a change to them is read with the change that causes it.
+//!
+//! `INSTA_UPDATE=always cargo test -p tsdb --test program help` writes the snapshots anew.
+
+use crate::harness::{run, tsdb};
+
+#[track_caller]
+fn snapshot(name: &str, arguments: &[&str]) {
+    // Without a terminal the width is always the same.
+    insta::assert_snapshot!(name, run(&mut tsdb(arguments)).ok());
+}
+
+#[test]
+fn of_the_program() {
+    snapshot("tsdb", &["--help"]);
+}
+
+#[test]
+fn of_serve() {
+    snapshot("serve", &["serve", "--help"]);
+}
+
+#[test]
+fn of_query() {
+    snapshot("query", &["query", "--help"]);
+}
