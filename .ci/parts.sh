@@ -6,19 +6,24 @@ export CI=true CARGO_TERM_COLOR=never
 
 passed=0
 failed=0
-running=
 times=
+# The process groups of the part and of the one beside it, while they run.
+running=
+beside=
 
 # Stops what is still running: each part runs in a process group of its own.
 finish_parts() {
-  [ -z "$running" ] || kill -TERM -- "-$running" 2>/dev/null || true
+  local group
+  for group in $running $beside; do
+    kill -TERM -- "-$group" 2>/dev/null || true
+  done
 }
 trap finish_parts EXIT
 trap 'exit 130' INT TERM
 
 # part NAME SECONDS COMMAND...: a failed part stops nothing, so that one run shows all that is wrong.
 part() {
-  local name="$1" limit="$2" began=$SECONDS status=0 result=ok
+  local name="$1" limit="$2" began=$SECONDS status=0
   shift 2
   echo "=== $name"
   setsid timeout --kill-after=30 "$limit" "$@" &
@@ -27,13 +32,47 @@ part() {
   # A part that was stopped may have left programs behind.
   kill -KILL -- "-$running" 2>/dev/null || true
   running=
-  if [ "$status" = 0 ]; then
+  count_part "$name" $((SECONDS - began)) "$status"
+}
+
+# part_beside NAME SECONDS COMMAND...: begins a part that runs beside the next ones, with what they leave of the processors, until
+# `join_part`, which prints its output.
+part_beside() {
+  local limit="$2"
+  beside_name="$1" beside_files=$(mktemp -d)
+  shift 2
+  echo "=== $beside_name: begins, beside the next parts"
+  setsid nice timeout --kill-after=30 "$limit" bash -c '
+    began=$SECONDS status=0
+    files=$1
+    shift
+    "$@" || status=$?
+    echo $((SECONDS - began)) >"$files/seconds"
+    exit "$status"' - "$beside_files" "$@" >"$beside_files/output" 2>&1 &
+  beside=$!
+}
+
+join_part() {
+  local status=0
+  wait "$beside" || status=$?
+  kill -KILL -- "-$beside" 2>/dev/null || true
+  beside=
+  echo "=== $beside_name"
+  cat "$beside_files/output"
+  count_part "$beside_name, beside others" "$(cat "$beside_files/seconds" 2>/dev/null || echo 0)" "$status"
+  rm -rf "$beside_files"
+}
+
+# count_part NAME SECONDS STATUS
+count_part() {
+  local result=ok
+  if [ "$3" = 0 ]; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
-    result="FAILED with $status"
+    result="FAILED with $3"
   fi
-  printf -v result '%5d s  %s: %s' $((SECONDS - began)) "$name" "$result"
+  printf -v result '%5d s  %s: %s' "$2" "$1" "$result"
   times+="$result"$'\n'
   echo "=== $result"
 }
