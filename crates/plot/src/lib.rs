@@ -1,0 +1,48 @@
+//! Pictures of query results: time series and histograms as SVG and PNG.
+//!
+//! ```text
+//! Plot -> reduce (4 points for each pixel column) -> scales, ticks, layout -> Canvas: SVG text, or pixels -> PNG
+//! ```
+//!
+//! One drawing serves both formats: `chart` draws on the trait `Canvas`, and `svg` and `raster` implement it, so a
+//! picture has the same layout in both. The crate has its own scan converter and PNG encoder. Lines of time series are
+//! simple shapes, and a general 2D library takes longer to compile than the rest of the crate together.
+//!
+//! The font (`fonts/`) is compiled in: widths of texts, and so the layout, do not depend on the machine. SVG names
+//! common fonts of about the same widths and embeds none.
+//!
+//! All texts may come from strangers. `text::clean` removes characters that XML does not allow or that reorder text,
+//! `svg` escapes the rest, and `chart` cuts texts to their space.
+
+mod canvas;
+mod chart;
+mod color;
+mod error;
+mod font;
+mod format;
+mod geometry;
+mod heat_map;
+mod layout;
+mod legend;
+mod message;
+mod plot;
+mod png;
+mod raster;
+mod reduce;
+mod scale;
+mod series;
+mod size;
+mod stack;
+mod svg;
+mod text;
+mod time_ticks;
+mod trace_path;
+mod value_ticks;
+
+pub use color::{Color, Theme};
+pub use error::PlotError;
+pub use format::NumberFormat;
+pub use message::Message;
+pub use plot::{Axis, AxisSide, Legend, LegendPlace, Mark, Plot, Position, TimeRange, ValueScale};
+pub use series::{Bucket, Gaps, Histogram, Point, PointSource, Points, Series, Style};
+pub use size::Size;

@@ -1,0 +1,225 @@
+//! Pictures: PNG files are compared with stored ones, and SVG is valid and harmless.
+
+#![expect(clippy::unwrap_used, reason = "functions that tests share")]
+
+mod plots;
+
+use std::path::{Path, PathBuf};
+
+use oxtsdb_plot::{Message, Size, Theme};
+
+use crate::plots::gallery;
+
+/// The size of the stored pictures.
+const SMALL: (u32, u32) = (320, 200);
+
+/// A channel of a pixel may differ by this: floating point functions differ between machines.
+const TOLERANCE: u8 = 6;
+
+fn decode(file: &[u8]) -> (u32, u32, Vec<u8>) {
+    let mut decoder = png::Decoder::new(std::io::Cursor::new(file));
+    decoder.set_transformations(png::Transformations::EXPAND);
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    (info.width, info.height, pixels)
+}
+
+fn message(size: Size) -> Message {
+    Message {
+        size,
+        theme: Theme::light(),
+        title: "400 Bad Request".to_owned(),
+        text: "No such name for 'metrics': `sys.cpu.usr`. Did you mean sys.cpu.user?\n\nThe query was \
+               start=1h-ago&m=sum:sys.cpu.usr{host=*,datacenter=eu-central-1,environment=production}"
+            .to_owned(),
+    }
+}
+
+#[test]
+fn pictures_match_the_references() {
+    let size = Size::new(SMALL.0, SMALL.1).unwrap();
+    let mut pictures: Vec<(&str, Vec<u8>)> = gallery(size)
+        .into_iter()
+        .map(|(name, plot)| (name, plot.png()))
+        .collect();
+    pictures.push(("message", message(size).png()));
+    let references = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references");
+    let writes = std::env::var_os("OXTSDB_WRITE_REFERENCES").is_some_and(|value| value == "1");
+    let actual = std::env::temp_dir().join("oxtsdb-plot-pictures");
+    let mut differing = Vec::new();
+    for (name, picture) in pictures {
+        let reference = references.join(format!("{name}.png"));
+        if writes {
+            std::fs::write(&reference, picture).unwrap();
+        } else if let Err(difference) = compare(&picture, &reference) {
+            std::fs::create_dir_all(&actual).unwrap();
+            let file = actual.join(format!("{name}.png"));
+            std::fs::write(&file, picture).unwrap();
+            differing.push(format!(
+                "{name}: {difference}; the actual picture is {}",
+                file.display()
+            ));
+        }
+    }
+    let differing = differing.join("\n");
+    assert!(
+        differing.is_empty(),
+        "{differing}\nLook at the pictures. If they are right, run this test with OXTSDB_WRITE_REFERENCES=1, which \
+         writes all references."
+    );
+}
+
+fn compare(picture: &[u8], reference: &Path) -> Result<(), String> {
+    let stored = std::fs::read(reference).map_err(|error| format!("{}: {error}", reference.display()))?;
+    let (actual, expected) = (decode(picture), decode(&stored));
+    if (actual.0, actual.1) != (expected.0, expected.1) {
+        return Err(format!(
+            "is {}x{}, expected {}x{}",
+            actual.0, actual.1, expected.0, expected.1
+        ));
+    }
+    let differing = actual
+        .2
+        .iter()
+        .zip(&expected.2)
+        .filter(|(a, b)| a.abs_diff(**b) > TOLERANCE)
+        .count();
+    // A shape that moves by a pixel changes more.
+    if differing > actual.2.len() / 2000 {
+        return Err(format!(
+            "{differing} of {} bytes differ by more than {TOLERANCE}",
+            actual.2.len()
+        ));
+    }
+    Ok(())
+}
+
+#[test]
+fn svg_is_valid_and_has_a_title() {
+    let size = Size::new(800, 400).unwrap();
+    for (name, plot) in gallery(size) {
+        let svg = plot.svg();
+        let document = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let root = document.root_element();
+        assert_eq!(root.tag_name().name(), "svg");
+        assert_eq!(root.attribute("role"), Some("img"));
+        let title = root.first_element_child().unwrap();
+        assert_eq!(title.tag_name().name(), "title");
+        assert!(!title.text().unwrap_or_default().is_empty(), "{name}");
+        assert_harmless(&document, name);
+        assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{name}");
+    }
+    roxmltree::Document::parse(&message(size).svg()).unwrap();
+}
+
+/// Only known elements and attributes, no references to other documents.
+fn assert_harmless(document: &roxmltree::Document<'_>, name: &str) {
+    let elements = ["svg", "title", "rect", "path", "text"];
+    for element in document.descendants().filter(roxmltree::Node::is_element) {
+        assert!(
+            elements.contains(&element.tag_name().name()),
+            "{name}: {}",
+            element.tag_name().name()
+        );
+        for attribute in element.attributes() {
+            let known = [
+                "width",
+                "height",
+                "viewBox",
+                "role",
+                "font-family",
+                "x",
+                "y",
+                "d",
+                "fill",
+                "fill-opacity",
+                "stroke",
+                "stroke-width",
+                "stroke-opacity",
+                "stroke-dasharray",
+                "stroke-linejoin",
+                "stroke-linecap",
+                "font-size",
+                "text-anchor",
+                "transform",
+                "overflow",
+            ];
+            assert!(known.contains(&attribute.name()), "{name}: {}", attribute.name());
+            assert!(
+                !attribute.value().contains("url"),
+                "{name}: {}",
+                attribute.value()
+            );
+        }
+    }
+}
+
+#[test]
+fn hostile_texts_are_escaped() {
+    let hostile =
+        "<script>alert(1)</script>]]>&amp;\"' onload=\"x\u{0}\u{8}\u{b}\u{1b}\u{ffff}\u{fffe}\u{202e}<!--";
+    let size = Size::new(800, 400).unwrap();
+    let mut plot = gallery(size).remove(7).1;
+    plot.title = hostile.to_owned();
+    plot.series
+        .iter_mut()
+        .for_each(|series| series.label = hostile.to_owned());
+    plot.axes
+        .iter_mut()
+        .for_each(|axis| axis.label = hostile.to_owned());
+    plot.marks
+        .iter_mut()
+        .for_each(|mark| mark.text = hostile.to_owned());
+    plot.axes[0].format = "<b>\u{1}%g</b>&".parse().ok();
+    let svg = plot.svg();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    assert_harmless(&document, "hostile");
+    assert!(
+        svg.chars()
+            .all(|character| character == '\n' || !character.is_control())
+    );
+    for forbidden in ['\u{ffff}', '\u{fffe}', '\u{202e}'] {
+        assert!(!svg.contains(forbidden));
+    }
+    let title = document.root_element().first_element_child().unwrap();
+    assert!(
+        title
+            .text()
+            .unwrap()
+            .starts_with("<script>alert(1)</script>]]>&amp;\"'")
+    );
+    let message = Message {
+        size,
+        theme: Theme::dark(),
+        title: hostile.to_owned(),
+        text: hostile.to_owned(),
+    };
+    assert_harmless(&roxmltree::Document::parse(&message.svg()).unwrap(), "message");
+}
+
+#[test]
+fn no_data_is_said() {
+    let size = Size::new(800, 400).unwrap();
+    for (name, plot) in gallery(size) {
+        assert_eq!(plot.svg().contains(">no data<"), name == "empty", "{name}");
+    }
+}
+
+/// Writes the gallery to a folder, to look at: `OXTSDB_PLOT_GALLERY=FOLDER cargo test -p oxtsdb-plot -- --ignored`.
+#[test]
+#[ignore = "writes files to look at"]
+fn write_the_gallery() {
+    let Some(folder) = std::env::var_os("OXTSDB_PLOT_GALLERY").map(PathBuf::from) else {
+        return;
+    };
+    for (width, height) in [(320, 200), (800, 400), (1600, 900), (120, 80)] {
+        let size = Size::new(width, height).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, plot) in gallery(size) {
+            std::fs::write(folder.join(format!("{name}-{size}.png")), plot.png()).unwrap();
+            std::fs::write(folder.join(format!("{name}-{size}.svg")), plot.svg()).unwrap();
+        }
+        std::fs::write(folder.join(format!("message-{size}.png")), message(size).png()).unwrap();
+    }
+}
