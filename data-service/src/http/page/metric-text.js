@@ -88,7 +88,7 @@ export function parseSeries(text) {
 }
 
 const OPTIONS = [
-  [/^\d+(ms|[smhdwny])c?-|^\d*all-/i, (sub, text) => {
+  [/^\d+[a-z]*-[a-z]/i, (sub, text) => {
     const [interval, fn, fill] = text.split('-');
     Object.assign(sub, { ds: true, interval, fn, fill: (fill ?? 'none').toLowerCase() });
   }],
