@@ -1,7 +1,6 @@
 // The legend: a row for each series, with its values in the range. A row hides its series, or all others.
 
 import { button, h } from './dom.js';
-import { seriesName } from './query-run.js';
 import { summary } from './reduce.js';
 import { shortNumber } from './ticks.js';
 
@@ -14,6 +13,7 @@ export function legend({ changed, hover }) {
   let series = [], range = [0, 1], order = null, descending = true, all = false;
 
   function draw() {
+    const focused = [...element.querySelectorAll('button')].indexOf(document.activeElement);
     const rows = series.map((one) => ({ one, name: one.name, ...summary(one.times, one.values, ...range) }));
     if (order) {
       const compare = order === 'name' ? (a, b) => a.name.localeCompare(b.name) : (a, b) => (a[order] || 0) - (b[order] || 0);
@@ -30,6 +30,7 @@ export function legend({ changed, hover }) {
     element.replaceChildren(h('table', {}, h('caption', { class: 'hidden' }, 'Series'),
       h('thead', {}, h('tr', {}, head('name'), ...COLUMNS.map(head))),
       h('tbody', {}, ...shown.map(({ one, ...values }) => row(one, values)))), ...more);
+    if (focused >= 0) element.querySelectorAll('button')[focused]?.focus({ preventScroll: true });
   }
 
   function row(one, values) {
@@ -45,7 +46,7 @@ export function legend({ changed, hover }) {
       redraw();
       changed();
     }, { class: 'series', title: 'Click: show alone, or all. Ctrl-click: hide or show.', 'aria-pressed': String(!one.hidden) });
-    toggle.append(swatch, h('span', {}, one.metric), ...Object.keys(one.tags).sort().map((key) =>
+    toggle.append(swatch, ...(one.expression ? [h('b', {}, one.expression)] : []), h('span', {}, one.metric), ...Object.keys(one.tags).sort().map((key) =>
       h('span', { class: 'pair' }, h('small', {}, key + '='), one.tags[key])));
     if (one.right) toggle.append(h('small', { class: 'axis' }, ' right'));
     const item = h('tr', { onpointerenter: () => hover(one), onpointerleave: () => hover(null), class: one.hidden ? 'off' : undefined },
@@ -75,4 +76,4 @@ export function legend({ changed, hover }) {
 }
 
 /** Texts of a legend. */
-export const legendTexts = (series) => series.filter((one) => !one.hidden).map(seriesName);
+export const legendTexts = (series) => series.filter((one) => !one.hidden).map((one) => one.name);

@@ -66,8 +66,10 @@ function route() {
     document.title = `${views[current].title} – OxTSDB`;
   }
   tabs.forEach((tab, place) => {
-    if (Object.keys(views)[place] === current) tab.setAttribute('aria-current', 'page');
-    else tab.removeAttribute('aria-current');
+    if (Object.keys(views)[place] === current) {
+      tab.setAttribute('aria-current', 'page');
+      tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    } else tab.removeAttribute('aria-current');
   });
   views[current].show(!isView && isQuery(hash) ? hash : undefined);
 }

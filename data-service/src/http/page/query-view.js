@@ -17,6 +17,7 @@ import { formatTime, LOCAL_ZONE, niceInterval, parseRange } from './time.js';
 import { valueTable } from './value-table.js';
 
 const NOTES = 1000; // Annotations that are drawn, at most.
+const NARROW = matchMedia('(max-width: 860px)');
 
 /** @param {{isDark: () => boolean}} options */
 export function queryView({ isDark }) {
@@ -41,18 +42,18 @@ export function queryView({ isDark }) {
   const empty = h('p', { class: 'empty' }, 'Type a metric to plot it.');
   const otherError = errorSlot();
   const tableToggle = h('span');
+  const main = h('div', { class: 'main' }, bar.element,
+    h('div', { class: 'bar' }, runButton, bar.refresh, status, tableToggle,
+      h('div', { class: 'buttons', role: 'group', 'aria-label': 'Export' },
+        button('Link', copyLink, { title: 'Copies the link of this query' }), button('CSV', exportCsv), button('JSON', exportJson), button('PNG', exportPng))),
+    otherError.slot, h('div', { class: 'stage' }, plot.element, empty), names.element, tableHolder);
   const element = h('div', { class: 'query' },
-    h('aside', { 'aria-label': 'Query' },
-      queries, expressions,
+    h('aside', { 'aria-label': 'Query' }, queries, expressions,
       h('div', { class: 'buttons add' },
         button('+ sub-query', () => { state.subs.push(newSubQuery()); restructure(); forms.at(-1).focus(); }),
         button('+ expression', () => { state.exprs.push({ text: '', right: false, off: false }); drawForms(); expressions.lastChild.querySelector('input[type=text]').focus(); })),
       options),
-    h('div', { class: 'main' }, bar.element,
-      h('div', { class: 'bar' }, runButton, bar.refresh, status, tableToggle,
-        h('div', { class: 'buttons', role: 'group', 'aria-label': 'Export' },
-          button('Link', copyLink, { title: 'Copies the link of this query' }), button('CSV', exportCsv), button('JSON', exportJson), button('PNG', exportPng))),
-      otherError.slot, h('div', { class: 'stage' }, plot.element, empty), names.element, tableHolder));
+    main);
 
   // ---- forms
 
@@ -261,7 +262,10 @@ export function queryView({ isDark }) {
   function present(arrived, { from, to }) {
     const hidden = new Set(results.series.filter((series) => series.hidden).map((series) => series.place + series.name));
     const items = [...state.subs, ...state.exprs];
-    const series = arrived.map((one) => ({ ...one, name: seriesName(one) }));
+    const series = arrived.map((one) => {
+      const expression = state.exprs[one.place - state.subs.length]?.text;
+      return { ...one, expression, name: (expression ? `${expression}: ` : '') + seriesName(one) };
+    });
     series.sort((a, b) => a.place - b.place || a.name.localeCompare(b.name));
     series.forEach((one, index) => {
       one.right = items[one.place]?.right ?? false;
@@ -346,11 +350,15 @@ export function queryView({ isDark }) {
         state = parseLink(hash);
         zooms = [];
       }
+      // On a phone a link shows its plot first, an empty page its form.
+      const isEmpty = !state.subs[0].metric && !state.subs[0].tsuids;
+      if (!isEmpty && NARROW.matches) element.prepend(main);
+      else element.append(main);
       drawForms();
       bar.show(state, zooms.length);
       history.replaceState(null, '', '#' + formatLink(state, currentInterval()));
       execute();
-      if (!state.subs[0].metric && !state.subs[0].tsuids) forms[0].focus();
+      if (isEmpty) forms[0].focus();
     },
     hide() {
       isVisible = false;

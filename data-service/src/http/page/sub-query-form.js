@@ -63,16 +63,14 @@ export function subQueryForm(sub, place, { changed, restructured, remove, duplic
 
   const interval = textField('Interval', sub.interval, set('interval'), INTERVALS);
   const downsampleError = errorSlot(interval.input);
-  const downsample = h('div', { class: 'line tight' },
-    checkBox('downsample', sub.ds, setAndShow('ds')),
-    sub.ds && interval.element,
-    sub.ds && select(known.aggregators.filter((name) => name !== 'none'), sub.fn, set('fn'), 'Downsampling function'),
-    sub.ds && select(FILLS, sub.fill, set('fill'), 'Fill policy'));
-
   const max = textField('Largest value of the counter', sub.max, set('max'), null, 'max');
   const reset = textField('Reset value of the counter', sub.reset, set('reset'), null, 'reset');
   const rateError = errorSlot(max.input, reset.input);
-  const rate = h('div', { class: 'line' },
+  const functions = h('div', { class: 'line tight' },
+    checkBox('downsample', sub.ds, setAndShow('ds')),
+    sub.ds && interval.element,
+    sub.ds && select(known.aggregators.filter((name) => name !== 'none'), sub.fn, set('fn'), 'Downsampling function'),
+    sub.ds && select(FILLS, sub.fill, set('fill'), 'Fill policy'),
     checkBox('rate', sub.rate, setAndShow('rate'), 'Change per second'),
     sub.rate && checkBox('counter', sub.counter, setAndShow('counter'), 'The values are those of a counter that may overflow'),
     sub.rate && sub.counter && max.element, sub.rate && sub.counter && reset.element,
@@ -92,7 +90,7 @@ export function subQueryForm(sub, place, { changed, restructured, remove, duplic
       button('×', remove, { class: 'icon', 'aria-label': `Remove sub-query ${letter(place)}`, title: 'Remove' })),
     metricError.slot,
     h('div', { class: 'line' }, labelled('aggregator', aggregator), checkBox('right axis', sub.right, set('right'))), aggregatorError.slot,
-    tagRows, tagError.slot, downsample, downsampleError.slot, rate, rateError.slot, more, generalError.slot);
+    tagRows, tagError.slot, functions, downsampleError.slot, rateError.slot, more, generalError.slot);
 
   const slots = [metricError, aggregatorError, tagError, downsampleError, rateError, generalError];
   return {

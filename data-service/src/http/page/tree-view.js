@@ -16,14 +16,15 @@ export function treeView() {
       error.show('');
       content.replaceChildren(...draw(loaded));
     } catch (failure) {
-      error.show(failure.message);
+      // The root of an empty tree does not exist.
+      error.show(failure.status === 404 && path.includes('treeid') ? 'The tree has no branches. “tsdb uid treesync --all-series” places all series in it.' : failure.message);
     }
   }
 
   const list = () => load('/api/tree', (trees) => (trees.length === 0
     ? [h('p', { class: 'hint' }, 'The server has no trees. “tsdb tree” and POST /api/tree create them.')]
     : trees.map((tree) => h('div', { class: 'card' }, button(tree.name || `Tree ${tree.treeId}`, () => branch({ treeid: tree.treeId }), { class: 'link' }),
-      h('div', {}, tree.description || ''), h('small', {}, `${tree.enabled ? 'enabled' : 'disabled'}, ${(tree.rules ?? []).length} rules`)))));
+      h('div', {}, tree.description || ''), h('small', {}, tree.enabled ? 'New series are placed in it.' : 'New series are not placed in it.')))));
 
   const branch = (key) => load(withParameters('/api/tree/branch', key), (found) => {
     const path = Object.entries(found.path ?? {}).sort(([a], [b]) => a - b).map(([, name]) => name);

@@ -50,20 +50,26 @@ export function uidView() {
   }
   drawField();
 
-  async function open(text) {
+  async function attempt(action) {
+    error.show('');
+    try {
+      await action();
+    } catch (failure) {
+      error.show(failure.message);
+    }
+  }
+
+  function open(text) {
     const mine = ++version;
     result.replaceChildren();
-    error.show('');
-    if (!text.trim()) return;
-    try {
-      if (kind === 'series') return await openSeries(text.trim(), mine);
-      const type = { metrics: 'metric' }[kind] ?? kind;
-      const meta = await request(withParameters('/api/uid/uidmeta', { uid: await uidOf(kind, text), type }));
-      if (meta.name !== text) throw new Error(`The UID of “${text}” was not found: ${meta.uid} is “${meta.name}”.`);
-      if (mine === version) show(meta, FIELDS, '/api/uid/uidmeta', { uid: meta.uid, type });
-    } catch (failure) {
-      if (mine === version) error.show(failure.message);
-    }
+    return attempt(() => text.trim() && (kind === 'series' ? openSeries(text.trim(), mine) : openName(text, mine)));
+  }
+
+  async function openName(text, mine) {
+    const type = kind === 'metrics' ? 'metric' : kind;
+    const meta = await request(withParameters('/api/uid/uidmeta', { uid: await uidOf(kind, text), type }));
+    if (meta.name !== text) throw new Error(`The UID of “${text}” was not found: ${meta.uid} is “${meta.name}”.`);
+    if (mine === version) show(meta, FIELDS, '/api/uid/uidmeta', { uid: meta.uid, type });
   }
 
   async function openSeries(text, mine) {
@@ -73,17 +79,21 @@ export function uidView() {
     if (found.length === 0) throw new Error('No series matches.');
     if (found.length > 1) {
       return result.replaceChildren(h('h2', {}, `${found.length === 50 ? 'The first 50' : found.length} series`), ...found.map(({ tsuid, metric, tags }) =>
-        h('div', {}, button(`${metric}{${Object.entries(tags).map(([key, value]) => `${key}=${value}`).join(',')}}`, () => open(tsuid), { class: 'link' }))));
+        h('div', {}, button(`${metric}{${Object.entries(tags).map(([key, value]) => `${key}=${value}`).join(',')}}`, () => attempt(() => openOne({ tsuid, metric, tags }, ++version)), { class: 'link' }))));
     }
-    const { tsuid } = found[0];
+    await openOne(found[0], mine);
+  }
+
+  async function openOne({ tsuid, metric, tags }, mine) {
     const meta = await request(withParameters('/api/uid/tsmeta', { tsuid })).catch((failure) => {
       if (failure.status === 404) return { tsuid };
       throw failure;
     });
-    if (mine === version) show(meta, SERIES_FIELDS, '/api/uid/tsmeta', { tsuid });
+    const pairs = Object.entries(tags ?? {}).map(([key, value]) => `${key}=${value}`).join(',');
+    if (mine === version) show(meta, SERIES_FIELDS, '/api/uid/tsmeta', { tsuid }, metric && `${metric}{${pairs}}`);
   }
 
-  function show(meta, fields, path, key) {
+  function show(meta, fields, path, key, series) {
     const inputs = fields.map(([name, text]) => [name, text, h(name === 'notes' ? 'textarea' : 'input', { value: String(meta[name] ?? ''), 'aria-label': text, rows: 3 })]);
     const custom = h('textarea', { value: Object.entries(meta.custom ?? {}).map(([name, value]) => `${name}=${value}`).join('\n'), rows: 3, 'aria-label': 'Custom fields' });
     const said = h('span', { role: 'status' });
@@ -96,7 +106,10 @@ export function uidView() {
       const pairs = custom.value.split('\n').filter((line) => line.includes('=')).map((line) => [line.slice(0, line.indexOf('=')).trim(), line.slice(line.indexOf('=') + 1).trim()]);
       if (pairs.length || meta.custom) body.custom = Object.fromEntries(pairs);
       try {
-        meta = (await request(meta.created === undefined && key.tsuid ? `${path}?create=true` : path, { body })) ?? meta;
+        // Metadata of a series is created by its names, and changed by its TSUID.
+        const creates = meta.created === undefined && series;
+        if (creates) delete body.tsuid;
+        meta = (await request(creates ? withParameters(path, { m: series, create: true }) : path, { body })) ?? meta;
         failed.show('');
         said.textContent = 'Saved.';
       } catch (failure) {
@@ -106,7 +119,7 @@ export function uidView() {
     };
     result.replaceChildren(h('form', { class: 'form', onsubmit: (event) => { event.preventDefault(); save(); } },
       h('label', {}, key.tsuid ? 'TSUID' : 'UID'), h('code', {}, meta.uid ?? meta.tsuid),
-      h('label', {}, 'name'), h('span', {}, meta.name ?? [meta.metric?.name, ...(meta.tags ?? []).map((tag) => tag.name)].filter(Boolean).join(' ')),
+      h('label', {}, 'name'), h('span', {}, meta.name ?? series ?? [meta.metric?.name, ...(meta.tags ?? []).map((tag) => tag.name)].filter(Boolean).join(' ')),
       h('label', {}, 'created'), h('span', {}, meta.created ? new Date(meta.created * 1000).toISOString().slice(0, 19) + 'Z' : 'not known'),
       ...inputs.flatMap(([, text, input]) => [h('label', {}, text), input]),
       h('label', {}, 'custom, a name=value on each line'), custom,
