@@ -2,7 +2,7 @@
 
 import { request, withParameters } from './api.js';
 import { button, errorSlot, h, labelled, table } from './dom.js';
-import { formatTime, parseTime, showTime } from './time.js';
+import { annotationMs, formatTime, parseTime, showTime } from './time.js';
 import { lookup } from './uid-view.js';
 
 /** @param {{range: () => {from: number, to: number, zone: string}}} options the range of the query */
@@ -45,8 +45,7 @@ export function annotationView({ range }) {
       } else found = await request(withParameters('/api/annotations', { start_time, end_time }));
       if (mine !== version) return;
       listError.show('');
-      const ms = (time) => (time > 1e11 ? time : time * 1000);
-      const rows = found.sort((a, b) => b.startTime - a.startTime).map((one) => [showTime(ms(one.startTime), range().zone), one.endTime ? showTime(ms(one.endTime), range().zone) : '',
+      const rows = found.sort((a, b) => b.startTime - a.startTime).map((one) => [showTime(annotationMs(one.startTime), range().zone), one.endTime ? showTime(annotationMs(one.endTime), range().zone) : '',
         one.description ?? '', one.notes ?? '', h('span', { class: 'code' }, one.tsuid || 'global'),
         h('div', { class: 'line' }, button('Edit', () => edit(one)), button('Delete', (event) => remove(one, event.target)))]);
       result.replaceChildren(rows.length ? table(['start', 'end', 'description', 'notes', 'series', ''], rows, 'Annotations') : h('p', { class: 'hint' }, 'No annotations in this range.'));
@@ -58,7 +57,7 @@ export function annotationView({ range }) {
   function edit(annotation) {
     edited = annotation;
     const { zone: current } = range();
-    const show = (time) => (time ? formatTime(time > 1e11 ? time : time * 1000, current) : '');
+    const show = (time) => (time ? formatTime(annotationMs(time), current) : '');
     heading.textContent = annotation ? 'Edit the annotation' : 'Write an annotation';
     [start.value, end.value, of.value] = [show(annotation?.startTime), show(annotation?.endTime), annotation?.tsuid ?? ''];
     [description.value, notes.value] = [annotation?.description ?? '', annotation?.notes ?? ''];

@@ -1,7 +1,7 @@
 // Elements. Text goes into text nodes only, so data of the server can never become markup.
 
 /**
- * Makes an element. `on…` properties are listeners, `class`, `for`, `aria-…`, `data-…` and `role` attributes; others are
+ * Makes an element. `on…` properties are listeners, `class`, `for`, `role` and `aria-…` attributes; others are
  * set as properties.
  * @param {string} tag @param {Record<string, any>} [properties] @param {...(Node | string | null | false)} children
  */
@@ -10,7 +10,7 @@ export function h(tag, properties = {}, ...children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null) continue;
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
-    else if (/^(class|for|role|list|aria-|data-)/.test(name)) element.setAttribute(name, value);
+    else if (/^(class|for|role|aria-)/.test(name)) element.setAttribute(name, value);
     else element[name] = value;
   }
   element.append(...children.filter((child) => child !== null && child !== false));

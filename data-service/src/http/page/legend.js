@@ -74,6 +74,3 @@ export function legend({ changed, hover }) {
     },
   };
 }
-
-/** Texts of a legend. */
-export const legendTexts = (series) => series.filter((one) => !one.hidden).map((one) => one.name);

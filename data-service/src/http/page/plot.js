@@ -41,9 +41,7 @@ export class Plot {
     this.onback = onback;
     this.onout = onout;
     this.base = h('canvas', { 'aria-hidden': 'true' });
-    this.overlay = h('canvas', {
-      tabIndex: 0, role: 'application', 'aria-roledescription': 'plot', 'aria-label': 'Plot',
-    });
+    this.overlay = h('canvas', { tabIndex: 0, role: 'application', 'aria-roledescription': 'plot', 'aria-label': 'Plot' });
     this.tip = h('div', { class: 'tip', hidden: true });
     this.spoken = h('div', { class: 'hidden', 'aria-live': 'polite' });
     this.element = h('div', { class: 'plot' }, this.base, this.overlay, this.tip, this.spoken);
@@ -421,8 +419,8 @@ export class Plot {
     this.spoken.textContent = [...this.tip.children].map((row) => row.textContent).join(', ');
   }
 
-  /** The plot with its title and names of its series as a PNG. @param {string[]} legend */
-  toPng(title, legend) {
+  /** The plot with its title and names of its series as a PNG. */
+  toPng(title) {
     const ratio = window.devicePixelRatio || 1;
     const colors = plotColors(this.dark);
     const visible = this.series.filter((series) => !series.hidden).slice(0, 40);
@@ -448,7 +446,7 @@ export class Plot {
       context.moveTo(12, y);
       context.lineTo(34, y);
       context.stroke();
-      context.fillText(legend[index] ?? series.name, 40, y + 4);
+      context.fillText(series.name, 40, y + 4);
     });
     return new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
   }

@@ -5,7 +5,7 @@ import { lineStyle } from './colors.js';
 import { toCsv } from './csv.js';
 import { button, checkBox, errorSlot, h, labelled, save, select } from './dom.js';
 import { FUNCTIONS } from './expression.js';
-import { legend, legendTexts } from './legend.js';
+import { legend } from './legend.js';
 import { formatLink, newState, parseBounds, parseLink } from './link.js';
 import { newSubQuery } from './metric-text.js';
 import { Plot } from './plot.js';
@@ -13,7 +13,7 @@ import { run, seriesName } from './query-run.js';
 import { rangeBar } from './range-bar.js';
 import { subQueryForm, textField } from './sub-query-form.js';
 import { shortNumber } from './ticks.js';
-import { formatTime, LOCAL_ZONE, niceInterval, parseRange } from './time.js';
+import { annotationMs, formatTime, LOCAL_ZONE, niceInterval, parseRange } from './time.js';
 import { valueTable } from './value-table.js';
 
 const NOTES = 1000; // Annotations that are drawn, at most.
@@ -45,7 +45,7 @@ export function queryView({ isDark }) {
   const main = h('div', { class: 'main' }, bar.element,
     h('div', { class: 'bar' }, runButton, bar.refresh, status, tableToggle,
       h('div', { class: 'buttons', role: 'group', 'aria-label': 'Export' },
-        button('Link', copyLink, { title: 'Copies the link of this query' }), button('CSV', exportCsv), button('JSON', exportJson), button('PNG', exportPng))),
+        button('CSV', exportCsv), button('JSON', exportJson), button('PNG', exportPng))),
     otherError.slot, h('div', { class: 'stage' }, plot.element, empty), names.element, tableHolder);
   const element = h('div', { class: 'query' },
     h('aside', { 'aria-label': 'Query' }, queries, expressions,
@@ -85,8 +85,7 @@ export function queryView({ isDark }) {
 
   function expressionForm(expression, place) {
     const name = `Expression ${place + 1}`;
-    const suggestions = () => FUNCTIONS;
-    const text = textField(name, expression.text, (value) => { expression.text = value; changed(); }, suggestions(), 'a / b * 100');
+    const text = textField(name, expression.text, (value) => { expression.text = value; changed(); }, FUNCTIONS, 'a / b * 100');
     text.input.title = `Sub-queries are a, b, …; functions: ${FUNCTIONS.join(', ')}`;
     const error = errorSlot(text.input);
     expressionErrors.push(error);
@@ -134,8 +133,12 @@ export function queryView({ isDark }) {
     drawPlot();
   }
 
+  function remember() {
+    const { start, end, tz, reload } = state;
+    zooms.push({ start, end, tz, reload });
+  }
   function zoom(from, to) {
-    zooms.push({ start: state.start, end: state.end, tz: state.tz, reload: state.reload });
+    remember();
     setRange(from, to);
   }
   function setRange(from, to) {
@@ -160,12 +163,12 @@ export function queryView({ isDark }) {
   }
   function shift(forward) {
     const { from, to } = currentRange();
-    zooms.push({ start: state.start, end: state.end, tz: state.tz, reload: state.reload });
+    remember();
     setRange(from + (forward * (to - from)) / 2, to + (forward * (to - from)) / 2);
   }
   function zoomOut() {
     const { from, to } = currentRange();
-    zooms.push({ start: state.start, end: state.end, tz: state.tz, reload: state.reload });
+    remember();
     setRange(Math.max(0, from - (to - from) / 2), to + (to - from) / 2);
   }
   function currentInterval() {
@@ -280,9 +283,8 @@ export function queryView({ isDark }) {
   function notes() {
     const all = new Map();
     const add = (annotation, of) => {
-      const ms = (time) => (time > 1e11 ? time : time * 1000);
       const text = `${annotation.description || annotation.notes || 'annotation'}${of ? ` (${of})` : ''}`;
-      all.set(`${annotation.startTime} ${annotation.tsuid} ${text}`, { at: ms(annotation.startTime), end: ms(annotation.endTime || 0), text });
+      all.set(`${annotation.startTime} ${annotation.tsuid} ${text}`, { at: annotationMs(annotation.startTime), end: annotationMs(annotation.endTime || 0), text });
     };
     for (const series of results.series) {
       for (const annotation of series.annotations ?? []) add(annotation, series.name);
@@ -330,17 +332,8 @@ export function queryView({ isDark }) {
     save(fileName('json'), new Blob([JSON.stringify(plain)], { type: 'application/json' }));
   }
   async function exportPng() {
-    save(fileName('png'), await plot.toPng(state.title, legendTexts(results.series)));
+    save(fileName('png'), await plot.toPng(state.title));
   }
-  async function copyLink() {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      status.textContent = 'The link is copied.';
-    } catch {
-      status.textContent = 'The link is in the address bar; the browser allows no copy here.';
-    }
-  }
-
   return {
     element,
     /** Shows a link, or the last state if it has none. @param {string} [hash] */

@@ -1,9 +1,16 @@
 // The range of a query: texts, usual ranges, date pickers, steps, refresh.
 
 import { button, errorSlot, h, labelled, select } from './dom.js';
-import { formatDuration, formatTime, LOCAL_ZONE, parseTime, wall } from './time.js';
+import { formatTime, LOCAL_ZONE, parseTime, wall } from './time.js';
 
 const USUAL = ['15m', '1h', '6h', '1d', '7d', '30d'];
+/** Replaces a selection and keeps the focus on it. */
+function replace(holder, selection) {
+  const hadFocus = holder.contains(document.activeElement);
+  holder.replaceChildren(selection);
+  if (hadFocus) selection.focus();
+}
+
 const REFRESH = [[0, 'no refresh'], [5, '5 s'], [15, '15 s'], [60, '1 min'], [300, '5 min']];
 
 /**
@@ -65,7 +72,7 @@ export function rangeBar({ changed, back, shift, out, execute }) {
       backButton.disabled = zooms === 0;
       usual.forEach((item, place) => item.setAttribute('aria-pressed', String(state.start === `${USUAL[place]}-ago` && !state.end)));
       const zones = [...new Set([LOCAL_ZONE, 'UTC', zone()])];
-      zoneHolder.replaceChildren(select(zones, zone(), (value) => {
+      replace(zoneHolder, select(zones, zone(), (value) => {
         // Absolute times stay the same instants.
         for (const name of ['start', 'end']) {
           if (/^\d{4}[/-]/.test(state[name])) {
@@ -75,13 +82,13 @@ export function rangeBar({ changed, back, shift, out, execute }) {
         state.tz = value;
         changed();
       }, 'Time zone'));
-      const refresh = select(REFRESH.map(([seconds, text]) => [String(seconds), text]), String(state.reload), (value) => {
+      const intervals = REFRESH.some(([seconds]) => seconds === state.reload) ? REFRESH : [...REFRESH, [state.reload, `${state.reload} s`]];
+      const refresh = select(intervals.map(([seconds, text]) => [String(seconds), text]), String(state.reload), (value) => {
         state.reload = Number(value);
         if (state.reload) state.end = '';
         changed();
       }, 'Refresh');
-      if (!REFRESH.some(([seconds]) => seconds === state.reload)) refresh.options[0].textContent = formatDuration(state.reload * 1000);
-      refreshHolder.replaceChildren(refresh);
+      replace(refreshHolder, refresh);
     },
     error(field, text) {
       startError.show(field === 'start' ? text : '');

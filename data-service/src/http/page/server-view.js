@@ -2,7 +2,7 @@
 
 import { request } from './api.js';
 import { lineStyle } from './colors.js';
-import { button, errorSlot, h, table } from './dom.js';
+import { errorSlot, h, table } from './dom.js';
 import { bytes, shortNumber } from './ticks.js';
 import { LOCAL_ZONE, showTime } from './time.js';
 
@@ -31,8 +31,7 @@ export function serverView({ isDark }) {
   const element = h('div', { class: 'view' }, title, error.slot, tiles,
     h('h2', {}, 'Running queries'), running, h('h2', {}, 'Slowest of the last queries'), ended,
     h('p', { class: 'hint' }, 'A query of this page ends with its Cancel button. “tsdb queries --end NUMBER” cancels any query.'),
-    h('details', {}, h('summary', {}, 'All statistics'), raw),
-    h('p', {}, button('Drop caches', dropCaches, { title: 'Empties the caches of names' })));
+    h('details', {}, h('summary', {}, 'All statistics'), raw));
 
   const tile = (what, value, note = '', name = '') => h('div', { class: 'tile' }, h('div', { class: 'what' }, what), h('div', { class: `value ${name}` }, value), h('small', {}, note));
 
@@ -103,15 +102,6 @@ export function serverView({ isDark }) {
       if (failure.status === 401 || failure.status === 403) return;
     }
     if (visible) timer = setTimeout(refresh, document.hidden ? EVERY * 5 : EVERY);
-  }
-
-  async function dropCaches() {
-    try {
-      await request('/api/dropcaches');
-      error.show('');
-    } catch (failure) {
-      error.show(failure.message);
-    }
   }
 
   return { element, refresh, redraw: drawRates, show: () => { visible = true; refresh(); }, hide: () => { visible = false; clearTimeout(timer); last = null; } };

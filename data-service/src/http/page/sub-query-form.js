@@ -5,7 +5,7 @@ import { combobox } from './combobox.js';
 import { names, tagKeys, tagValues } from './suggest.js';
 
 /** Functions that aggregate and filter types of the server; loaded once. */
-export const known = { aggregators: ['avg', 'count', 'dev', 'max', 'min', 'none', 'sum', 'zimsum'], filters: ['iliteral_or', 'iwildcard', 'literal_or', 'not_literal_or', 'regexp', 'wildcard'], examples: {} };
+export const known = { aggregators: ['avg', 'max', 'min', 'none', 'sum'], filters: ['literal_or', 'regexp', 'wildcard'], examples: {} };
 
 const INTERVALS = ['auto', '10s', '1m', '5m', '10m', '30m', '1h', '6h', '1d', '1dc', '1w', '0all'];
 const FILLS = [['none', 'no fill'], ['nan', 'NaN'], ['zero', 'zero'], ['null', 'null']];
@@ -32,6 +32,8 @@ export function subQueryForm(sub, place, { changed, restructured, remove, duplic
   function drawTags() {
     const blank = { key: '', type: sub.tags.at(-1)?.type ?? 'literal_or', value: '', group: true };
     tagInputs = [];
+    const controls = () => [...tagRows.querySelectorAll('input, select, button')];
+    const focused = controls().indexOf(document.activeElement);
     tagRows.replaceChildren(...[...sub.tags, blank].map((tag, index) => {
       const isNew = index === sub.tags.length;
       const commit = (field) => (text) => {
@@ -40,9 +42,12 @@ export function subQueryForm(sub, place, { changed, restructured, remove, duplic
         if (field === 'value' && tag.type === 'literal_or' && tag.value.includes('*')) tag.type = 'wildcard';
         if (isNew && !sub.tags.includes(tag)) sub.tags.push(tag);
         if (!tag.key && !tag.value) sub.tags.splice(sub.tags.indexOf(tag), 1);
-        drawTags();
-        if (field === 'key' && tag.key) tagInputs[sub.tags.indexOf(tag)]?.value.focus();
-        if (tag.key && tag.value || !tag.key && !tag.value) changed();
+        // Later, so that the field that Tab goes to has the focus and keeps it.
+        setTimeout(() => {
+          drawTags();
+          if (isNew && tag.key) tagInputs[sub.tags.indexOf(tag)]?.value.focus();
+          if (Boolean(tag.key) === Boolean(tag.value)) changed();
+        });
       };
       const key = combobox({ value: tag.key, name: 'Tag key', placeholder: isNew ? 'tag' : 'key', className: 'key', suggest: (text, signal) => tagKeys(sub.metric, text, signal), commit: commit('key') });
       const type = select(known.filters, tag.type, (value) => { tag.type = value; if (tag.value) changed(); }, 'Filter type');
@@ -54,6 +59,7 @@ export function subQueryForm(sub, place, { changed, restructured, remove, duplic
       const drop = button('×', () => { sub.tags.splice(index, 1); drawTags(); changed(); }, { class: 'icon', 'aria-label': `Remove the filter of ${tag.key}` });
       return h('div', { class: 'tag' }, key.element, type, value.element, group, drop);
     }));
+    if (focused >= 0) controls()[focused]?.focus({ preventScroll: true });
   }
   drawTags();
   const tagError = errorSlot();

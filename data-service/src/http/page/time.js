@@ -25,14 +25,6 @@ export function parseDuration(text) {
   return ms > 0 && Number.isSafeInteger(ms) ? ms : null;
 }
 
-/** The shortest duration with a whole number: `90m`, `2h`. @param {number} ms */
-export function formatDuration(ms) {
-  for (const unit of ['w', 'd', 'h', 'm', 's']) {
-    if (ms >= UNIT_MS[unit] && ms % UNIT_MS[unit] === 0) return ms / UNIT_MS[unit] + unit;
-  }
-  return Math.max(1, Math.round(ms)) + 'ms';
-}
-
 /** @type {Map<string, {format: Intl.DateTimeFormat, offsets: Map<number, number>}>} */
 const zones = new Map();
 
@@ -86,6 +78,9 @@ export function showTime(ms, zone) {
   const millis = Math.floor(ms) % 1000;
   return formatTime(ms, zone).replace('-', ' ').replaceAll('/', '-') + (millis ? '.' + String(millis).padStart(3, '0') : '');
 }
+
+/** Milliseconds of an annotation's time, which may be in seconds. @param {number} time */
+export const annotationMs = (time) => (time > 1e11 ? time : time * 1000);
 
 /** Whether a text is relative to the current time. @param {string} text */
 export const isRelative = (text) => /^(now|)$|[- ]ago$/i.test(text.trim());

@@ -10,6 +10,8 @@ const KINDS = [['metrics', 'Metric'], ['tagk', 'Tag key'], ['tagv', 'Tag value']
 const FIELDS = [['displayName', 'display name'], ['description', 'description'], ['notes', 'notes']];
 const SERIES_FIELDS = [...FIELDS, ['units', 'units'], ['dataType', 'data type'], ['retention', 'retention (days)'], ['max', 'max'], ['min', 'min']];
 
+const seriesText = ({ metric, tags }) => `${metric}{${Object.entries(tags).map(([key, value]) => `${key}=${value}`).join(',')}}`;
+
 /** The series of `metric{tag=value}`, at most `limit`. */
 export async function lookup(text, limit) {
   const { metric, tags } = parseSeries(text);
@@ -78,19 +80,18 @@ export function uidView() {
     if (mine !== version) return;
     if (found.length === 0) throw new Error('No series matches.');
     if (found.length > 1) {
-      return result.replaceChildren(h('h2', {}, `${found.length === 50 ? 'The first 50' : found.length} series`), ...found.map(({ tsuid, metric, tags }) =>
-        h('div', {}, button(`${metric}{${Object.entries(tags).map(([key, value]) => `${key}=${value}`).join(',')}}`, () => attempt(() => openOne({ tsuid, metric, tags }, ++version)), { class: 'link' }))));
+      return result.replaceChildren(h('h2', {}, `${found.length === 50 ? 'The first 50' : found.length} series`), ...found.map((one) =>
+        h('div', {}, button(seriesText(one), () => attempt(() => openOne(one, ++version)), { class: 'link' }))));
     }
     await openOne(found[0], mine);
   }
 
-  async function openOne({ tsuid, metric, tags }, mine) {
+  async function openOne({ tsuid, ...one }, mine) {
     const meta = await request(withParameters('/api/uid/tsmeta', { tsuid })).catch((failure) => {
       if (failure.status === 404) return { tsuid };
       throw failure;
     });
-    const pairs = Object.entries(tags ?? {}).map(([key, value]) => `${key}=${value}`).join(',');
-    if (mine === version) show(meta, SERIES_FIELDS, '/api/uid/tsmeta', { tsuid }, metric && `${metric}{${pairs}}`);
+    if (mine === version) show(meta, SERIES_FIELDS, '/api/uid/tsmeta', { tsuid }, one.metric && seriesText(one));
   }
 
   function show(meta, fields, path, key, series) {
