@@ -105,7 +105,7 @@ pub(crate) fn draw(plot: &Plot<'_>, canvas: &mut dyn Canvas) {
         _ => {}
     }
     if let LegendPlace::Inside(position) = plot.legend.place {
-        let space = (area.width() * 0.6, area.height() * 0.7);
+        let space = (area.width() * 0.7, area.height() * 0.7);
         if let Some(block) = LegendBlock::fit(entries(plot, &drawn, &fonts), fonts.small, space, false) {
             let corner = inside(area, position, (block.width, block.height));
             draw_legend(plot, canvas, &block, corner, Some(0.88));
@@ -199,7 +199,7 @@ fn entries(plot: &Plot<'_>, drawn: &Drawn, fonts: &Fonts) -> Vec<Entry> {
             (_, Style::StackedArea) => Sample::Area,
         };
         let label = match drawn.largest_count(index) {
-            Some(count) => format!("{} (up to {})", series.label, short(count, count / 100.0, count)),
+            Some(count) => format!("{} (max {})", series.label, short(count, count / 100.0, count)),
             None => series.label.clone(),
         };
         Entry {

@@ -18,7 +18,7 @@ use crate::size::Size;
 
 /// Shares of pixels are rounded to a multiple of 1 / 16: more are invisible, and most pictures then have at most 256 colours,
 /// which halves their files.
-const COVERAGES: f64 = 16.0;
+const COVERAGES: usize = 16;
 
 /// A picture that is being drawn.
 pub(crate) struct RasterCanvas {
@@ -47,27 +47,63 @@ impl RasterCanvas {
     /// Colours the pixels of the mask and clears it.
     fn paint(&mut self, paint: Paint) {
         let width = self.size.width() as usize;
-        let colors = [paint.color.red, paint.color.green, paint.color.blue];
-        let pixels = &mut self.pixels;
+        let colors = [paint.color.red, paint.color.green, paint.color.blue].map(i32::from);
+        let opacities: [i32; COVERAGES + 1] =
+            std::array::from_fn(|coverage| opacity(coverage, paint.opacity));
+        let pixels = self.pixels.as_chunks_mut::<3>().0;
         self.mask.drain(|x, y, coverage| {
-            let at = (y * width + x) * 3;
-            if let Some(pixel) = pixels.get_mut(at..at + 3) {
-                let coverage = (f64::from(coverage) * COVERAGES).round() / COVERAGES;
-                blend(pixel, colors, coverage * paint.opacity);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 to COVERAGES"
+            )]
+            let opacity = opacities[((coverage * COVERAGES as f32 + 0.5) as usize).min(COVERAGES)];
+            if let Some(pixel) = pixels.get_mut(y * width + x) {
+                blend(pixel, colors, opacity);
             }
         });
     }
+
+    /// Fills a rectangle of whole coordinates within the clip: most are, and need no mask.
+    fn fill_whole(&mut self, rect: Rect, paint: Paint) {
+        let width = self.size.width() as usize;
+        let colors = [paint.color.red, paint.color.green, paint.color.blue].map(i32::from);
+        let opacity = opacity(COVERAGES, paint.opacity);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within the picture"
+        )]
+        let [left, right, top, bottom] =
+            [rect.left, rect.right, rect.top, rect.bottom].map(|side| side as usize);
+        let rows = self.pixels.as_chunks_mut::<3>().0.chunks_exact_mut(width);
+        for row in rows.take(bottom).skip(top) {
+            row.iter_mut()
+                .take(right)
+                .skip(left)
+                .for_each(|pixel| blend(pixel, colors, opacity));
+        }
+    }
+}
+
+/// Returns the opacity of a share of a pixel: 256 is opaque.
+fn opacity(coverage: usize, opacity: f64) -> i32 {
+    #[expect(clippy::cast_possible_truncation, reason = "at most 256")]
+    let opacity = (coverage as f64 / COVERAGES as f64 * opacity.clamp(0.0, 1.0) * 256.0).round() as i32;
+    opacity
 }
 
 /// Mixes a colour into a pixel. In sRGB, as browsers do.
-fn blend(pixel: &mut [u8], color: [u8; 3], opacity: f64) {
-    // 256 is opaque, so that no division is needed.
-    #[expect(clippy::cast_possible_truncation, reason = "at most 256")]
-    let opacity = (opacity * 256.0).round() as i32;
+fn blend(pixel: &mut [u8; 3], color: [i32; 3], opacity: i32) {
     for (part, color) in pixel.iter_mut().zip(color) {
         let old = i32::from(*part);
-        let new = old + ((i32::from(color) - old) * opacity + 128) / 256;
-        *part = u8::try_from(new).unwrap_or(if new < 0 { 0 } else { 255 });
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between two bytes"
+        )]
+        let new = (old + ((color - old) * opacity + 128).div_euclid(256)) as u8;
+        *part = new;
     }
 }
 
@@ -79,6 +115,9 @@ impl Canvas for RasterCanvas {
             right,
             bottom,
         } = rect;
+        if [left, top, right, bottom].iter().all(|side| side.fract() == 0.0) {
+            return self.fill_whole(self.mask.clipped(rect), paint);
+        }
         let corners = [(left, top), (right, top), (right, bottom), (left, bottom)];
         self.mask.polygon(&corners.map(|(x, y)| Spot::new(x, y)));
         self.paint(paint);

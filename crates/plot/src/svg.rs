@@ -6,10 +6,14 @@
 use std::fmt::Write;
 
 use crate::canvas::{Anchor, Canvas, Paint, Stroke, Text};
+use crate::font;
 use crate::geometry::{Path, Rect};
 use crate::size::Size;
 
 const FONTS: &str = "'Noto Sans','Open Sans','Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif";
+
+/// Texts of this number of characters have the width of the layout, in whatever font the viewer has.
+const FITTED_CHARS: usize = 10;
 
 /// A document that is being written.
 pub(crate) struct SvgCanvas {
@@ -169,6 +173,12 @@ impl Canvas for SvgCanvas {
             Anchor::Start => {}
             Anchor::Middle => self.document.push_str(r#" text-anchor="middle""#),
             Anchor::End => self.document.push_str(r#" text-anchor="end""#),
+        }
+        if text.text.chars().nth(FITTED_CHARS - 1).is_some() {
+            let width = decimal(font::width(text.text, text.size));
+            self.push(format_args!(
+                r#" textLength="{width}" lengthAdjust="spacingAndGlyphs""#
+            ));
         }
         if text.upright {
             self.push(format_args!(r#" transform="rotate(-90 {x} {y})""#));

@@ -144,6 +144,8 @@ fn assert_harmless(document: &roxmltree::Document<'_>, name: &str) {
                 "text-anchor",
                 "transform",
                 "overflow",
+                "textLength",
+                "lengthAdjust",
             ];
             assert!(known.contains(&attribute.name()), "{name}: {}", attribute.name());
             assert!(

@@ -30,6 +30,9 @@ pub(super) struct Drawn {
     heat_maps: Vec<Option<HeatMap>>,
 }
 
+/// With more series, looks repeat: no lines are dashed, which takes longer to draw.
+const DASHED_SERIES: usize = 42;
+
 fn side(axis: AxisSide) -> usize {
     match axis {
         AxisSide::Left => 0,
@@ -42,6 +45,7 @@ pub(super) fn look(plot: &Plot<'_>, index: usize) -> (Color, &'static [f64]) {
     let (color, dashes) = plot.theme.series(index);
     match plot.series.get(index).and_then(|series| series.color) {
         Some(color) => (color, &[]),
+        None if plot.series.len() > DASHED_SERIES => (color, &[]),
         None => (color, dashes),
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! Source: the idea is Raph Levien's, of font-rs.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use crate::geometry::{Rect, Spot};
 
 /// Changes of coverage smaller than this are errors of rounding.
@@ -53,27 +55,68 @@ impl Mask {
         );
     }
 
+    /// Returns the part of a rectangle within the clip.
+    pub(super) fn clipped(&self, rect: Rect) -> Rect {
+        let Rect {
+            left,
+            top,
+            right,
+            bottom,
+        } = self.clip;
+        Rect::new(
+            rect.left.clamp(left, right),
+            rect.top.clamp(top, bottom),
+            rect.right.clamp(left, right),
+            rect.bottom.clamp(top, bottom),
+        )
+    }
+
     /// Adds a polygon. Its direction does not matter.
     pub(super) fn polygon(&mut self, spots: &[Spot]) {
-        let following = || spots.iter().zip(spots.iter().cycle().skip(1));
-        let doubled_area: f64 = following().map(|(a, b)| a.x * b.y - b.x * a.y).sum();
-        for (from, to) in following() {
+        let (Some(first), Some(last)) = (spots.first(), spots.last()) else {
+            return;
+        };
+        let inner = || spots.windows(2).map(|pair| (pair[0], pair[1]));
+        let cross = |(a, b): (Spot, Spot)| a.x * b.y - b.x * a.y;
+        let doubled_area = inner().map(cross).sum::<f64>() + cross((*last, *first));
+        for (from, to) in inner().chain([(*last, *first)]) {
             if doubled_area < 0.0 {
-                self.edge(*to, *from)
+                self.edge(to, from)
             } else {
-                self.edge(*from, *to)
+                self.edge(from, to)
             }
         }
     }
 
     /// Adds a disc.
     pub(super) fn disc(&mut self, center: Spot, radius: f64) {
-        let corners = if radius < 1.2 { 8 } else { 16 };
-        let spots: [Spot; 16] = std::array::from_fn(|corner| {
-            let angle = std::f64::consts::TAU * corner as f64 / f64::from(corners);
-            Spot::new(center.x + radius * angle.cos(), center.y + radius * angle.sin())
-        });
-        self.polygon(spots.get(..corners as usize).unwrap_or(&spots));
+        // Corners of an eighth of the circle, by sines: 22.5 and 45 degrees.
+        let (near, middle, far) = (radius * 0.382_683, radius * FRAC_1_SQRT_2, radius * 0.923_880);
+        let spots = [
+            (radius, 0.0),
+            (far, near),
+            (middle, middle),
+            (near, far),
+            (0.0, radius),
+            (-near, far),
+            (-middle, middle),
+            (-far, near),
+            (-radius, 0.0),
+            (-far, -near),
+            (-middle, -middle),
+            (-near, -far),
+            (0.0, -radius),
+            (near, -far),
+            (middle, -middle),
+            (far, -near),
+        ];
+        let spots = spots.map(|(x, y)| Spot::new(center.x + x, center.y + y));
+        if radius < 1.5 {
+            // Every other corner.
+            self.polygon(&std::array::from_fn::<Spot, 8, _>(|corner| spots[corner * 2]));
+        } else {
+            self.polygon(&spots);
+        }
     }
 
     /// Adds an edge of a polygon. The edges of a polygon must close.
@@ -93,76 +136,31 @@ impl Mask {
             return;
         }
         let slope = (lower.x - upper.x) / (lower.y - upper.y);
-        let x_at = |y: f64| upper.x + (y - upper.y) * slope;
-        let mut y = top;
-        let mut x = x_at(top);
+        let x_at = |y: f64| (upper.x + (y - upper.y) * slope).clamp(left, right);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "within the clip"
         )]
-        let mut row = top.floor() as usize;
-        while y < bottom {
+        let first_row = top as usize;
+        let stride = self.width + 2;
+        let rows = self
+            .cells
+            .chunks_exact_mut(stride)
+            .zip(&mut self.touched)
+            .enumerate()
+            .skip(first_row);
+        let (mut y, mut x) = (top, x_at(top));
+        for (row, (cells, touched)) in rows {
+            if y >= bottom {
+                break;
+            }
             let next_y = (row as f64 + 1.0).min(bottom);
             let next_x = x_at(next_y);
-            self.edge_in_row(
-                row,
-                direction * (next_y - y),
-                x.clamp(left, right),
-                next_x.clamp(left, right),
-            );
+            let (first, last) = edge_in_row(cells, direction * (next_y - y), x.min(next_x), x.max(next_x));
+            *touched = (touched.0.min(first), touched.1.max(last));
             (x, y) = (next_x, next_y);
-            row += 1;
         }
-    }
-
-    /// Adds the part of an edge in one row: `height` is its share of the row, with the sign of its direction.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "within the clip; f32 suffices"
-    )]
-    fn edge_in_row(&mut self, row: usize, height: f64, x0: f64, x1: f64) {
-        let (x0, x1) = if x0 < x1 { (x0, x1) } else { (x1, x0) };
-        let first = x0.floor();
-        let (first_cell, end_cell) = (first as usize, x1.ceil() as usize);
-        let last_cell = end_cell.max(first_cell + 1).min(self.width + 1);
-        let stride = self.width + 2;
-        let Some(cells) = self.cells.get_mut(row * stride..(row + 1) * stride) else {
-            return;
-        };
-        let Some(touched) = self.touched.get_mut(row) else {
-            return;
-        };
-        *touched = (touched.0.min(first_cell as u32), touched.1.max(last_cell as u32));
-        let mut add = |cell: usize, share: f64| {
-            if let Some(cell) = cells.get_mut(cell) {
-                *cell += share as f32;
-            }
-        };
-        if end_cell <= first_cell + 1 {
-            // Within one pixel: the middle of the edge divides it.
-            let right_share = (x0 + x1) / 2.0 - first;
-            add(first_cell, height * (1.0 - right_share));
-            add(first_cell + 1, height * right_share);
-            return;
-        }
-        // Across several pixels: the covered share grows as a square in the first and the last one, evenly between.
-        let per_pixel = 1.0 / (x1 - x0);
-        let in_first = first + 1.0 - x0;
-        let mut before = 0.5 * per_pixel * in_first * in_first;
-        add(first_cell, height * before);
-        for cell in first_cell + 1..end_cell {
-            let left = cell as f64;
-            let covered = if cell + 1 == end_cell {
-                1.0 - 0.5 * per_pixel * (x1 - left) * (x1 - left)
-            } else {
-                (left + 0.5 - x0) * per_pixel
-            };
-            add(cell, height * (covered - before));
-            before = covered;
-        }
-        add(end_cell, height * (1.0 - before));
     }
 
     /// Calls `paint` with the place and the coverage of each covered pixel, and clears the mask.
@@ -189,6 +187,54 @@ impl Mask {
             }
         }
     }
+}
+
+/// Adds the part of an edge in one row, and returns the first and the last cell that it touches. `height` is its share of
+/// the row, with the sign of its direction; `x0 <= x1`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within the clip; f32 suffices"
+)]
+fn edge_in_row(cells: &mut [f32], height: f64, x0: f64, x1: f64) -> (u32, u32) {
+    // Coordinates are not negative: a cast rounds down, and is faster than `floor`.
+    let first = x0 as u32;
+    let mut add = |cell: u32, share: f64| {
+        if let Some(cell) = cells.get_mut(cell as usize) {
+            *cell += share as f32;
+        }
+    };
+    let left = f64::from(first);
+    if x1 <= left + 1.0 {
+        // Within one pixel: the middle of the edge divides it.
+        let right_share = (x0 + x1) * 0.5 - left;
+        add(first, height * (1.0 - right_share));
+        add(first + 1, height * right_share);
+        return (first, first + 1);
+    }
+    // Across several pixels: the covered share grows as a square in the first and the last one, evenly between.
+    let truncated = x1 as u32;
+    let end = if f64::from(truncated) < x1 {
+        truncated + 1
+    } else {
+        truncated
+    };
+    let per_pixel = 1.0 / (x1 - x0);
+    let in_first = left + 1.0 - x0;
+    let mut before = 0.5 * per_pixel * in_first * in_first;
+    add(first, height * before);
+    for cell in first + 1..end {
+        let left = f64::from(cell);
+        let covered = if cell + 1 == end {
+            1.0 - 0.5 * per_pixel * (x1 - left) * (x1 - left)
+        } else {
+            (left + 0.5 - x0) * per_pixel
+        };
+        add(cell, height * (covered - before));
+        before = covered;
+    }
+    add(end, height * (1.0 - before));
+    (first, end)
 }
 
 #[cfg(test)]
