@@ -184,7 +184,7 @@ static DASHES: &[&[f64]] = &[
     &[3.0, 1.5, 1.5, 1.5, 1.5, 1.5],
 ];
 
-/// Nine stops of matplotlib's viridis, whose lightness grows evenly (CC0).
+/// Nine stops of matplotlib's viridis (CC0). Its lightness grows evenly.
 static VIRIDIS: [Color; 9] = [
     Color::rgb(0x44, 0x01, 0x54),
     Color::rgb(0x47, 0x2d, 0x7b),

@@ -13,6 +13,20 @@
 //!
 //! All texts may come from strangers. `text::clean` removes characters that XML does not allow or that reorder text,
 //! `svg` escapes the rest, and `chart` cuts texts to their space.
+//!
+//! ```
+//! use oxtsdb_plot::{Plot, Point, Series, Size, TimeRange};
+//!
+//! let range = TimeRange { start_ms: 1_767_571_200_000, end_ms: 1_767_574_800_000 };
+//! let mut plot = Plot::new(Size::new(800, 400)?, range);
+//! plot.title = "CPU usage".to_owned();
+//! let points = [(0, 0.5), (60_000, 0.75)];
+//! let points = points.map(|(after_ms, value)| Point { timestamp_ms: range.start_ms + after_ms, value });
+//! plot.series.push(Series::new("sys.cpu.user{host=web01}", points.to_vec()));
+//! assert!(plot.svg().starts_with("<svg"));
+//! assert!(plot.png().starts_with(b"\x89PNG"));
+//! # Ok::<(), oxtsdb_plot::PlotError>(())
+//! ```
 
 mod canvas;
 mod chart;

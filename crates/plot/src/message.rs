@@ -1,4 +1,4 @@
-//! A text as a picture, for errors of requests whose response is a picture.
+//! A text as a picture: the error of a request for a picture.
 
 use crate::canvas::{Anchor, Canvas, Text};
 use crate::color::Theme;

@@ -161,3 +161,47 @@ impl<'a> Series<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::{Plot, TimeRange};
+    use crate::size::Size;
+
+    struct Squares;
+
+    impl PointSource for Squares {
+        fn visit(&self, visit: &mut dyn FnMut(i64, f64) -> ControlFlow<()>) {
+            for time in 0..100 {
+                if visit(time, (time * time) as f64).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_source_draws_as_its_points_do() {
+        let points: Vec<Point> = (0..100)
+            .map(|time| Point {
+                timestamp_ms: time,
+                value: (time * time) as f64,
+            })
+            .collect();
+        let svg = |points: Points<'_>| {
+            let mut plot = Plot::new(
+                Size::new(300, 200).unwrap(),
+                TimeRange {
+                    start_ms: 10,
+                    end_ms: 80,
+                },
+            );
+            plot.series = vec![Series {
+                points,
+                ..Series::new("squares", Vec::new() as Vec<Point>)
+            }];
+            plot.svg()
+        };
+        assert_eq!(svg(Points::Source(&Squares)), svg(points.as_slice().into()));
+    }
+}

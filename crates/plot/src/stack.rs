@@ -1,6 +1,6 @@
 //! Stacked areas: the values of all series at common times, added up.
 //!
-//! The common times are those of all series' points, if they are few enough. Else they are the middles of the pixel
+//! The common times are the times of all series' points, if they are few enough. Else they are the middles of the pixel
 //! columns, where each series has its value farthest from 0 in the column: the sum may then be above the largest real
 //! one, but no spike is lost. Between points a series has the value on the straight line, before its first point, after
 //! its last one and in gaps 0.

@@ -107,7 +107,12 @@ pub(super) fn draw_grid(
         for (x, date) in dates {
             dates_end = label(date, x, layout.date_base, plot.theme.quiet_text()).1;
         }
-        let zone = plot.zone.iana_name().map_or_else(String::new, text::clean);
+        let offset = || {
+            plot.zone
+                .to_fixed_offset()
+                .map_or_else(|_| String::new(), |offset| offset.to_string())
+        };
+        let zone = plot.zone.iana_name().map_or_else(offset, text::clean);
         if area.right - measure(&zone) > dates_end + gap * 2.0 {
             label(
                 &zone,
