@@ -15,6 +15,7 @@ export RUST_LIB_BACKTRACE=0
 part "fault histories of cells" 900 env OXTSDB_HISTORIES=2000 cargo test --workspace --lib --locked cells::histories
 part "fault histories of points" 900 env OXTSDB_FAULTS=2000 cargo test --workspace --locked --test parts faults
 part "limits" 1800 cargo test --workspace --locked --test limits --no-fail-fast -- --include-ignored
+part "slow end-to-end tests" 900 cargo test --workspace --locked --test end_to_end --no-fail-fast -- --ignored
 part "kills and corruptions" 1800 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUPTIONS=10000 \
   cargo test --workspace --locked --test end_to_end --no-fail-fast -- durability fsck
 part "dependencies" 900 .ci/deny.sh

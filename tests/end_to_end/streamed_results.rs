@@ -130,6 +130,7 @@ async fn an_error_after_the_first_part_ends_the_connection() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_result_larger_than_the_memory_of_a_query_is_streamed() -> anyhow::Result<()> {
     // Twice 61 MiB of points, which are 83 MiB of JSON.
     let load = Load::new("larger", SERIES, 40_000);
