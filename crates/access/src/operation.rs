@@ -50,6 +50,8 @@ pub struct Operation {
     pub modes: Modes,
     /// Whether it checks the metrics of a request. Rules with `metrics` grant only operations that do.
     pub checks_metrics: bool,
+    /// Whether every caller may request it: it returns nothing that is stored.
+    pub is_open: bool,
 }
 
 /// A path of HTTP, and what its methods do.
@@ -62,6 +64,7 @@ pub struct HttpEndpoint {
     delete: Action,
     modes: Modes,
     checks_metrics: bool,
+    is_open: bool,
 }
 
 impl HttpEndpoint {
@@ -77,6 +80,7 @@ impl HttpEndpoint {
             action,
             modes: self.modes,
             checks_metrics: self.checks_metrics,
+            is_open: self.is_open,
         }
     }
 
@@ -92,6 +96,7 @@ const fn row(name: &'static str, action: Action, modes: Modes, checks_metrics: b
         action,
         modes,
         checks_metrics,
+        is_open: false,
     }
 }
 
@@ -221,6 +226,15 @@ const fn http(path: &'static str, [read, change, delete]: [Action; 3], modes: Mo
         delete,
         modes,
         checks_metrics: false,
+        is_open: false,
+    }
+}
+
+/// The page and its files, on which callers enter their tokens.
+const fn http_open(path: &'static str) -> HttpEndpoint {
+    HttpEndpoint {
+        is_open: true,
+        ..http(path, READS, Modes::Reading)
     }
 }
 
@@ -277,9 +291,9 @@ pub static HTTP: &[HttpEndpoint] = &[
     http("/version", READS, Modes::All),
     http("/stats", READS, Modes::All),
     http("/logs", READS, Modes::All),
-    http("/favicon.ico", READS, Modes::Reading),
-    http("/s", READS, Modes::Reading),
-    http("/", READS, Modes::Reading),
+    http_open("/favicon.ico"),
+    http_open("/s"),
+    http_open("/"),
 ];
 
 /// The commands of telnet that need a right; `version`, `help` and `exit` need none.

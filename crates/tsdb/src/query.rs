@@ -3,10 +3,12 @@
 mod explain;
 mod expression;
 mod output;
+mod picture;
 mod plot;
 mod request;
 mod result;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use jiff::tz::TimeZone;
 use oxtsdb_client::DataClient;
+use oxtsdb_plot::Size;
 use oxtsdb_query::expression::function::NamedFunction;
 use oxtsdb_query::{Aggregator, FilterType};
 
@@ -59,11 +62,20 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     ms: bool,
 
-    /// Draw a chart of each series instead of a table
-    #[arg(long, conflicts_with_all = ["format", "ms"])]
-    plot: bool,
+    /// Draw a chart of each series instead of a table, or a picture of all series into a file .svg or .png
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["format", "ms"])]
+    plot: Option<PathBuf>,
 
-    /// Maximum number of series to draw
+    /// Width and height of the picture, in pixels
+    #[arg(
+        long,
+        value_name = "WIDTHxHEIGHT",
+        default_value = "1024x512",
+        requires = "plot"
+    )]
+    plot_size: Size,
+
+    /// Maximum number of charts
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     plot_series: usize,
 
@@ -117,6 +129,10 @@ enum Format {
 /// If the arguments are not a query, or the query fails.
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
     let zone = args.time_zone.zone()?;
+    if let Some(file) = picture_of(&args) {
+        // Before the query.
+        picture::Form::of(file)?;
+    }
     if args.expr.is_empty() && args.words.len() < 2 {
         let message = "missing expression, for example `sum:1m-avg:sys.cpu.nice{host=*}`\n";
         clap::Error::raw(ErrorKind::TooFewValues, message).exit();
@@ -174,14 +190,23 @@ async fn query_expressions(
 
 /// Prints a result.
 fn show(args: &QueryArgs, result: &QueryOutput, zone: &TimeZone) -> anyhow::Result<ExitCode> {
+    if let Some(file) = picture_of(args) {
+        picture::write(file, args.plot_size, result, zone)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = match args.format {
-        _ if args.plot => plot::plots(result, args.plot_series, zone),
+        _ if args.plot.is_some() => plot::plots(result, args.plot_series, zone),
         Format::Table => output::table(result, zone),
         Format::Json => output::json(result, args.ms),
         Format::Csv => output::csv(&result.series, zone)?,
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file of a picture; `None` for charts in the terminal.
+fn picture_of(args: &QueryArgs) -> Option<&Path> {
+    args.plot.as_deref().filter(|path| !path.as_os_str().is_empty())
 }
 
 /// The aggregators, filter types and functions, from the tables that parse them.

@@ -7,6 +7,7 @@ use oxtsdb_access::MetricScope;
 
 use crate::front::counters::Counters;
 use crate::http::config::Config;
+use crate::http::graph::PictureCache;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
@@ -31,6 +32,7 @@ pub(crate) struct ApiParts {
     pub(crate) text_search: Option<TextSearch>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) config: Arc<Config>,
+    pub(crate) pictures: PictureCache,
 }
 
 impl ApiParts {
@@ -42,6 +44,7 @@ impl ApiParts {
             rollups: RollupWriter::of(&engine, &writer),
             writer,
             engine,
+            pictures: PictureCache::none(),
             ..self.clone()
         }
     }
@@ -55,6 +58,8 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) method: &'a Method,
     /// The path as it was sent.
     pub(crate) path: &'a str,
+    /// The query string as it was sent.
+    pub(crate) query: &'a str,
     /// The query string.
     pub(crate) parameters: &'a Parameters,
     /// The caller, for points that are rejected.

@@ -175,13 +175,19 @@ impl ReplyBody {
     }
 }
 
-impl From<Vec<u8>> for ReplyBody {
-    fn from(bytes: Vec<u8>) -> Self {
+impl From<Bytes> for ReplyBody {
+    fn from(bytes: Bytes) -> Self {
         let mut body = Self::default();
         if !bytes.is_empty() {
-            body.push(bytes.into());
+            body.push(bytes);
         }
         body
+    }
+}
+
+impl From<Vec<u8>> for ReplyBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
     }
 }
 

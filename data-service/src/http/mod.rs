@@ -25,7 +25,8 @@
 //!   without an origin that changes something, if the browser says that it comes from another site.
 //!   OpenTSDB executes it where the setting is empty, and responds 200 to a domain that is not in the list.
 //! - `/api/version` also names this program and its version; `/api/config` lists its settings.
-//! - `/logs` is rejected: the log is on standard error. There is no user interface, so `/` is a page of text.
+//! - `/logs` is rejected: the log is on standard error. The page at `/` is another one, see `page.rs`; `/q` draws without gnuplot, see
+//!   `graph`.
 //! - `trace` in errors is off by default, and is the chain of causes instead of a Java stack.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
@@ -40,9 +41,11 @@ mod dropcaches;
 mod endpoint;
 mod error;
 mod filters;
+pub(crate) mod graph;
 mod histogram;
 mod json;
 mod json_body;
+mod page;
 mod pages;
 mod parameters;
 mod put;
@@ -80,6 +83,7 @@ use crate::http::endpoint::{
     handler, post, post_query, put as put_with,
 };
 use crate::http::error::HttpError;
+use crate::http::graph::PictureCache;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply, check_jsonp};
@@ -156,7 +160,7 @@ static ENDPOINTS: &[Endpoint] = &[
         ],
     )
     .with_method_override(),
-    at("/q", &[get(handler!(query::ascii::get))]),
+    at("/q", &[get_query(handler!(graph::get))]),
     at_and_below(
         "/api/uid/assign",
         &[
@@ -221,8 +225,8 @@ static ENDPOINTS: &[Endpoint] = &[
     at("/stats", &[get_or_post(handler!(stats::page))]),
     at("/logs", &[get_or_post(handler!(pages::logs))]),
     at("/favicon.ico", &[any(BodyUse::Ignored, handler!(pages::no_file))]),
-    at_and_below("/s", &[any(BodyUse::Ignored, handler!(pages::no_file))]),
-    at("/", &[any(BodyUse::Ignored, handler!(pages::home))]),
+    at_and_below("/s", &[any(BodyUse::Ignored, handler!(page::file))]),
+    at("/", &[any(BodyUse::Ignored, handler!(page::index))]),
 ];
 
 /// The operations of `/api/annotation/bulk`.
@@ -277,6 +281,7 @@ impl HttpApi {
                     may_delete: true,
                 },
                 config: Arc::new(Config::new(settings, &uids)),
+                pictures: PictureCache::new(),
                 uids,
                 trees,
                 text_search,
@@ -434,6 +439,7 @@ impl Inner {
             BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory,
         };
         let path = request.uri().path().to_owned();
+        let query = request.uri().query().unwrap_or_default().to_owned();
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -449,6 +455,7 @@ impl Inner {
             caller: Caller::new(Protocol::Http, Some(&identity), context.client),
             method: &method,
             path: &path,
+            query: &query,
             parameters,
             context,
             body,

@@ -11,21 +11,12 @@ use crate::front::build_info;
 use crate::http::aggregators;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
+use crate::http::graph;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::http::suggest;
 use crate::http::version;
-
-/// `/`: what this server is. All methods.
-pub(crate) async fn home(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    let text = format!(
-        "OxTSDB {}, with the API of OpenTSDB {} below <code>/api</code>. Graphs are drawn by Grafana, for example.",
-        build_info::VERSION,
-        build_info::OPENTSDB_VERSION,
-    );
-    Ok(Reply::page(StatusCode::OK, "OxTSDB", &text))
-}
 
 /// `/suggest`: GET and POST of the query string.
 pub(crate) async fn suggest(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -52,7 +43,7 @@ pub(crate) async fn logs(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     ))
 }
 
-/// `/favicon.ico` and files of the user interface, which does not exist here. All methods.
+/// `/favicon.ico`: the page's is a part of it. All methods.
 pub(crate) async fn no_file(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Ok(Reply::error(
         &HttpError::new(StatusCode::NOT_FOUND, "Page not found"),
@@ -67,6 +58,9 @@ pub(crate) fn error(error: &HttpError, parameters: &Parameters) -> Reply {
         StatusCode::METHOD_NOT_ALLOWED => StatusCode::BAD_REQUEST,
         status => status,
     };
+    if let Some(picture) = graph::error(error, parameters) {
+        return picture;
+    }
     if parameters.has("json") {
         let mut body = Vec::new();
         json::write_map(&mut body, [("err", &*error.message)]);

@@ -42,6 +42,13 @@ impl Parameters {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Names and values, in the order of the URI.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether a parameter is present, with or without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()

@@ -2,11 +2,13 @@
 
 use std::io::Write as _;
 
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, RETRY_AFTER, VARY,
 };
 use http::{Response, StatusCode};
 use oxtsdb_resources::ComputePool;
@@ -24,6 +26,16 @@ const PAGE_TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const SCRIPT: HeaderValue = HeaderValue::from_static("application/javascript; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
+/// Pages load what this server sends, execute no script in them, and are shown in no other page.
+const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+/// A picture that is opened as a page loads and executes nothing.
+const PICTURE_POLICY: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
+const PNG: HeaderValue = HeaderValue::from_static("image/png");
+const SVG: HeaderValue = HeaderValue::from_static("image/svg+xml");
 
 /// A response before compression.
 #[derive(Debug)]
@@ -33,6 +45,8 @@ pub(crate) struct Reply {
     content_type: HeaderValue,
     /// `Retry-After`, in seconds.
     retry_after: Option<u32>,
+    /// Other headers.
+    headers: HeaderMap,
 }
 
 impl Reply {
@@ -60,6 +74,7 @@ impl Reply {
             body: body.into(),
             content_type,
             retry_after: None,
+            headers: HeaderMap::new(),
         }
     }
 
@@ -106,6 +121,33 @@ impl Reply {
         Reply::new(status, page.into_bytes(), HTML)
     }
 
+    /// A picture as PNG.
+    pub(crate) fn png(status: StatusCode, body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(status, body, PNG)
+    }
+
+    /// A picture as SVG.
+    pub(crate) fn svg(status: StatusCode, body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(status, body, SVG)
+    }
+
+    /// A file of the user interface, of this type.
+    pub(crate) fn file(body: &'static [u8], content_type: HeaderValue) -> Reply {
+        Reply::new(StatusCode::OK, Bytes::from_static(body), content_type)
+    }
+
+    /// A page that leads to another one of this server. OpenTSDB sends it with 200 and a page that reloads itself.
+    pub(crate) fn redirect(location: HeaderValue) -> Reply {
+        Reply::new(StatusCode::FOUND, Vec::new(), HTML).with_header(LOCATION, location)
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Reply {
+        self.headers.insert(name, value.into());
+        self
+    }
+
     /// Wraps JSON into a call of the function that `jsonp=` names, see [`check_jsonp`].
     #[must_use]
     pub(crate) fn wrapped(mut self, function: Option<&str>) -> Reply {
@@ -129,11 +171,20 @@ impl Reply {
     ) -> Response<ReplyBody> {
         let mut response = Response::new(ReplyBody::default());
         *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         if matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return response;
+        }
+        let policy = match &self.content_type {
+            html if *html == HTML => Some(PAGE_POLICY),
+            svg if *svg == SVG => Some(PICTURE_POLICY),
+            _ => None,
+        };
+        if let Some(policy) = policy {
+            response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         }
         response.headers_mut().insert(CONTENT_TYPE, self.content_type);
         let Some(coding) = compression else {

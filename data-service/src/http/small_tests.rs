@@ -135,7 +135,7 @@ async fn pages_outside_of_the_api_are_opentsdbs() {
             assert_eq!(response.text(), text, "{request}");
         }
     }
-    let missing = service.get("/s/main.js").await;
+    let missing = service.get("/s/other.js").await;
     assert_eq!(
         (missing.status, &missing.json()["error"]["message"]),
         (404, &json!("Page not found"))

@@ -37,6 +37,7 @@ pub use trees::TreeSettings;
 pub use uid_client::{ClientAccess, UidAccess};
 pub use writing::{StreamSettings, WriteForm, WriteSettings};
 
+use crate::http::graph;
 use oxtsdb_resources::FixedShare;
 use oxtsdb_server::settings::SettingError;
 
@@ -103,7 +104,7 @@ impl DataSettings {
 
     /// Memory of a fixed size, in bytes.
     pub fn fixed_bytes(&self) -> u64 {
-        self.memory.fixed_bytes() + self.text_search.fixed_bytes()
+        self.memory.fixed_bytes() + self.text_search.fixed_bytes() + graph::CACHE_BYTES
     }
 
     /// Checks ranges, and settings that exclude or require each other.

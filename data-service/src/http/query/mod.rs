@@ -10,7 +10,6 @@
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `HttpJsonSerializer.formatQueryAsyncV1`.
 
-pub(crate) mod ascii;
 pub(crate) mod bounded;
 mod delete;
 pub(crate) mod exp;
@@ -18,7 +17,7 @@ pub(crate) mod failure;
 pub(in crate::http) mod flag;
 pub(crate) mod gexp;
 pub(crate) mod last;
-mod parse;
+pub(in crate::http) mod parse;
 mod query_echo;
 mod render;
 pub(crate) mod rules;

@@ -39,8 +39,8 @@ const MAX_SUB_QUERIES: usize = 1000;
 
 /// A query and the form of its response.
 #[derive(Debug, PartialEq)]
-pub(super) struct ParsedQuery {
-    pub(super) spec: QuerySpec,
+pub(in crate::http) struct ParsedQuery {
+    pub(in crate::http) spec: QuerySpec,
     pub(super) output: Output,
     /// The sub-queries as the client wrote them.
     pub(super) echoes: Vec<QueryEcho>,
@@ -50,7 +50,7 @@ pub(super) struct ParsedQuery {
 
 /// The form of a response.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Output {
+pub(in crate::http) struct Output {
     /// Points as arrays of two instead of an object.
     pub(super) arrays: bool,
     /// Timestamps in milliseconds instead of seconds.
@@ -68,7 +68,7 @@ pub(super) struct Output {
 }
 
 /// Parses the query string of a GET; dates and calendars are those of `zone`.
-pub(super) fn from_parameters(
+pub(in crate::http) fn from_parameters(
     parameters: &Parameters,
     rules: QueryRules,
     zone: &TimeZone,

@@ -152,36 +152,6 @@ async fn responses_repeat_their_sub_queries() {
 }
 
 #[tokio::test]
-async fn ascii_query_prints_a_line_per_point() {
-    let service = two_hosts().await;
-    let target = format!("/q?start={T}&end={}&m=sum:m%7Bhost=*%7D&ascii", T + 3600);
-    let response = service.get(&target).await;
-    assert_eq!(response.header("content-type"), Some("text/plain; charset=UTF-8"));
-    assert_eq!(
-        response.text(),
-        format!(
-            "m {T} 1.0 dc=lga host=a\nm {0} 2.5 dc=lga host=a\nm {T} 10 dc=lga host=b\nm {0} 20 dc=lga host=b\n",
-            T + 10
-        )
-    );
-    let zoned = "/q?start=2013/01/01-09:00:00&end=2013/01/01-09:00:05&tz=Asia/Tokyo&m=max:m&ascii";
-    assert_eq!(
-        service.get(zoned).await.text(),
-        format!("m {T} 10.0 dc=lga\nm {} 20.0 dc=lga\n", T + 10),
-        "also points around the range"
-    );
-    for (target, status, message) in [
-        ("/q?m=sum:m&ascii", 400, "Missing parameter"),
-        ("/q?start=1h-ago&m=sum:%3Cb%3E&ascii", 400, "'&lt;b&gt;'"),
-        ("/q?start=1h-ago&m=sum:m", 501, "Graphs are not drawn here"),
-    ] {
-        let response = service.get(target).await;
-        assert_eq!(response.status, status, "{target}");
-        assert!(response.text().contains(message), "{}", response.text());
-    }
-}
-
-#[tokio::test]
 async fn rejects_invalid_queries() {
     let service = two_hosts().await;
     for (changes, message) in [
