@@ -172,6 +172,11 @@ need_collectd() {
   command -v collectd >/dev/null || need_packages collectd-core
 }
 
+need_chromium() {
+  command -v chromium >/dev/null && command -v chromedriver >/dev/null && return
+  need_packages chromium chromium-driver
+}
+
 # Installs packages of Debian; what they would run as services is not started.
 need_packages() {
   command -v apt-get >/dev/null || missing "$*" "these are names of Debian's packages; install what they hold"
