@@ -8,6 +8,7 @@ source .ci/tools.sh
 need_buf
 need_java
 need_envoy
+need_chromium
 for pom in tests/hbase/hbase tests/hbase/opentsdb tests/stubs/java; do
   need_jars "$pom/pom.xml"
 done

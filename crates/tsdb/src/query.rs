@@ -63,8 +63,8 @@ pub(crate) struct QueryArgs {
     ms: bool,
 
     /// Draw a chart of each series instead of a table, or a picture of all series into a file .svg or .png
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["format", "ms"])]
-    plot: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["format", "ms"])]
+    plot: Option<Option<PathBuf>>,
 
     /// Width and height of the picture, in pixels
     #[arg(
@@ -206,7 +206,7 @@ fn show(args: &QueryArgs, result: &QueryOutput, zone: &TimeZone) -> anyhow::Resu
 
 /// The file of a picture; `None` for charts in the terminal.
 fn picture_of(args: &QueryArgs) -> Option<&Path> {
-    args.plot.as_deref().filter(|path| !path.as_os_str().is_empty())
+    args.plot.as_ref()?.as_deref()
 }
 
 /// The aggregators, filter types and functions, from the tables that parse them.
