@@ -9,6 +9,7 @@ need_buf
 need_java
 need_envoy
 need_chromium
+need_gnuplot
 for pom in tests/hbase/hbase tests/hbase/opentsdb tests/stubs/java; do
   need_jars "$pom/pom.xml"
 done

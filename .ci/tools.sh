@@ -177,6 +177,11 @@ need_chromium() {
   need_packages chromium chromium-driver
 }
 
+# Draws OpenTSDB's graphs.
+need_gnuplot() {
+  command -v gnuplot >/dev/null || need_packages gnuplot-nox
+}
+
 # Installs packages of Debian; what they would run as services is not started.
 need_packages() {
   command -v apt-get >/dev/null || missing "$*" "these are names of Debian's packages; install what they hold"

@@ -9,6 +9,7 @@ mod differential_expressions;
 mod envoy;
 mod formats;
 mod fsck;
+mod graphs;
 mod histograms;
 mod histories;
 mod lookup;

@@ -42,6 +42,7 @@ if [ "${1:-}" = --quick ]; then
 fi
 export OXTSDB_RIG_SHORT_LIVED=yes
 need_envoy
+need_gnuplot
 export OXTSDB_ENVOY="$ENVOY"
 # Before the JVMs take their share of the machine.
 [ -n "${OXTSDB_CI_BUILT:-}" ] || cargo build --workspace --locked --bins
