@@ -49,9 +49,16 @@ fn points() -> Vec<Value> {
         .flat_map(|n| {
             ["a", "b", "c"].map(|host| {
                 // Not all hosts at all times, integers and others.
-                let value = if n % 7 == 0 { json!(n * 3) } else { json!((n % 13) as f64 * 1.5) };
+                let value = if n % 7 == 0 {
+                    json!(n * 3)
+                } else {
+                    json!((n % 13) as f64 * 1.5)
+                };
                 let seconds = n * 60 + i64::from(host.as_bytes()[0] % 3) * 10;
-                [point("cpu", seconds, value, host), point("bytes", seconds, json!(n * n * 1000), host)]
+                [
+                    point("cpu", seconds, value, host),
+                    point("bytes", seconds, json!(n * n * 1000), host),
+                ]
             })
         })
         .flatten()
@@ -60,8 +67,18 @@ fn points() -> Vec<Value> {
 
 /// Width and height of a PNG file.
 fn size(response: &RawResponse) -> anyhow::Result<(u32, u32)> {
-    ensure!(response.header("content-type") == Some("image/png"), "{response:?}");
-    let number = |at: usize| response.body.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    ensure!(
+        response.header("content-type") == Some("image/png"),
+        "{response:?}"
+    );
+    let number = |at: usize| {
+        response
+            .body
+            .get(at..at + 4)?
+            .try_into()
+            .ok()
+            .map(u32::from_be_bytes)
+    };
     number(16).zip(number(20)).context("a PNG file")
 }
 
@@ -108,25 +125,48 @@ async fn graphs_have_the_points_and_the_form_of_opentsdbs() -> anyhow::Result<()
         let theirs = RawHttp::connect(theirs).await?.get(&path).await?;
         Ok((theirs, RawHttp::connect(ours).await?.get(&path).await?))
     };
-    let ranges = [(START, START + 7200), (START + 600, START + 1800), (START + 86_400, START + 90_000)];
+    let ranges = [
+        (START, START + 7200),
+        (START + 600, START + 1800),
+        (START + 86_400, START + 90_000),
+    ];
     for query in QUERIES {
         for (start, end) in ranges {
             let path = |form: &str| format!("/q?start={start}&end={end}&{query}&{form}");
             let (theirs, ours) = both(path("ascii")).await?;
-            ensure!((theirs.status, ours.status) == (200, 200), "{}: {theirs:?} {ours:?}", path("ascii"));
+            ensure!(
+                (theirs.status, ours.status) == (200, 200),
+                "{}: {theirs:?} {ours:?}",
+                path("ascii")
+            );
             ensure!(lines(&ours)? == lines(&theirs)?, "{}", path("ascii"));
             let (theirs, ours) = both(path("json")).await?;
-            ensure!((theirs.status, ours.status) == (200, 200), "{}: {theirs:?} {ours:?}", path("json"));
+            ensure!(
+                (theirs.status, ours.status) == (200, 200),
+                "{}: {theirs:?} {ours:?}",
+                path("json")
+            );
             let (expected, actual) = (figures(&theirs)?, figures(&ours)?);
-            ensure!(actual == expected, "{}: {actual}, OpenTSDB has {expected}", path("json"));
+            ensure!(
+                actual == expected,
+                "{}: {actual}, OpenTSDB has {expected}",
+                path("json")
+            );
             let (theirs, ours) = both(path("png")).await?;
-            ensure!((theirs.status, ours.status) == (200, 200), "{}: {theirs:?}", path("png"));
+            ensure!(
+                (theirs.status, ours.status) == (200, 200),
+                "{}: {theirs:?}",
+                path("png")
+            );
             ensure!(size(&ours)? == size(&theirs)?, "{}", path("png"));
         }
     }
     for query in REJECTED {
         let (theirs, ours) = both(format!("/q?start={START}&end={}&{query}&json", START + 60)).await?;
-        ensure!((theirs.status, ours.status) == (400, 400), "{query}: {theirs:?} {ours:?}");
+        ensure!(
+            (theirs.status, ours.status) == (400, 400),
+            "{query}: {theirs:?} {ours:?}"
+        );
         for response in [&theirs, &ours] {
             let json: Value = serde_json::from_slice(&response.body)?;
             ensure!(json["err"].is_string(), "{query}: {json}");

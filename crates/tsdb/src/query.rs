@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use jiff::tz::TimeZone;
@@ -132,6 +132,10 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = picture_of(&args) {
         // Before the query.
         picture::Form::of(file)?;
+    } else if let (Some(_), Some(word)) = (&args.plot, args.words.first())
+        && picture::Form::of(Path::new(word)).is_ok()
+    {
+        bail!("--plot draws in the terminal; for a picture, write `--plot={word}`");
     }
     if args.expr.is_empty() && args.words.len() < 2 {
         let message = "missing expression, for example `sum:1m-avg:sys.cpu.nice{host=*}`\n";

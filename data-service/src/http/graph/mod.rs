@@ -238,7 +238,8 @@ fn reply(form: Form, picture: Bytes, max_age: MaxAge) -> Reply {
 /// The response to a request that failed, if its form is a picture.
 pub(crate) fn error(error: &HttpError, parameters: &Parameters) -> Option<Reply> {
     let form = Form::of(parameters).filter(|form| matches!(form, Form::Png | Form::Svg))?;
-    let details = error.details.iter().map(|details| format!("\n{details}"));
+    let details = error.details.iter().filter(|details| **details != error.message);
+    let details = details.map(|details| format!("\n{details}"));
     let message = Message {
         size: size_of_error(parameters)?,
         theme: Theme::light(),
