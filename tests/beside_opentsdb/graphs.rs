@@ -9,26 +9,26 @@ use serde_json::{Value, json};
 
 const START: i64 = 1_356_998_400;
 
-/// Queries, each with the options of its picture.
+/// Queries, each with the options of its picture. Without colours, which OpenTSDB passes on in a form that gnuplot 6 rejects.
 const QUERIES: [&str; 14] = [
     "m=sum:cpu",
     "m=sum:cpu{host=*}",
     "m=sum:1m-avg:cpu{host=*}&wxh=640x480",
     "m=max:cpu&m=sum:rate:bytes&o=&o=axis%20x1y2&wxh=1500x600",
     "m=sum:cpu{host=*}&yrange=[0:]&ylabel=percent&title=load",
-    "m=sum:cpu&yrange=[:100]&ylog&wxh=100x100",
+    "m=sum:cpu&yrange=[1:100]&ylog&wxh=100x100",
     "m=sum:cpu{host=a}&key=out%20center%20top%20horiz%20box",
-    "m=sum:cpu{host=a|b}&nokey&bgcolor=x000000&fgcolor=xFFFFFF",
-    "m=sum:bytes&yformat=%25.2s%25c&style=points",
+    "m=sum:cpu{host=a|b}&nokey",
+    "m=sum:bytes&yformat=%2525.2s%2525c&style=points",
     "m=sum:bytes&smooth=csplines",
     "m=none:cpu",
-    "m=sum:10m-count:cpu{host=*,dc=*}&y2range=[0:5]",
-    "m=zimsum:cpu&tz=Asia/Tokyo&xformat=%25H:%25M",
+    "m=sum:10m-count:cpu{host=*,dc=*}&y2range=[1:100]",
+    "m=zimsum:cpu&tz=Asia/Tokyo&xformat=%2525H:%2525M",
     "m=sum:cpu&m=sum:cpu{host=b}&o=with%20lines&o=axis%20x1y2",
 ];
 
 /// Requests that OpenTSDB rejects, in the form of JSON.
-const REJECTED: [&str; 9] = [
+const REJECTED: [&str; 7] = [
     "m=sum:cpu&wxh=50x50",
     "m=sum:cpu&wxh=big",
     "m=sum:cpu&yrange=0:1",
@@ -36,8 +36,6 @@ const REJECTED: [&str; 9] = [
     "m=sum:cpu&bgcolor=red",
     "m=sum:cpu&style=bars",
     "m=sum:cpu&smooth=much",
-    "m=sum:cpu&o=&o=",
-    "m=sum:missing",
 ];
 
 fn points() -> Vec<Value> {
@@ -136,15 +134,19 @@ async fn graphs_have_the_points_and_the_form_of_opentsdbs() -> anyhow::Result<()
             let (theirs, ours) = both(path("ascii")).await?;
             ensure!(
                 (theirs.status, ours.status) == (200, 200),
-                "{}: {theirs:?} {ours:?}",
-                path("ascii")
+                "{}: {} {}",
+                path("ascii"),
+                theirs.text(),
+                ours.text()
             );
             ensure!(lines(&ours)? == lines(&theirs)?, "{}", path("ascii"));
             let (theirs, ours) = both(path("json")).await?;
             ensure!(
                 (theirs.status, ours.status) == (200, 200),
-                "{}: {theirs:?} {ours:?}",
-                path("json")
+                "{}: {} {}",
+                path("json"),
+                theirs.text(),
+                ours.text()
             );
             let (expected, actual) = (figures(&theirs)?, figures(&ours)?);
             ensure!(

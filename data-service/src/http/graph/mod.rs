@@ -187,33 +187,39 @@ impl Graph {
         Ok(reply(form, picture, max_age))
     }
 
-    /// The numbers of points that a picture has, without the picture.
+    /// The numbers of points that a picture shows and that its query reads, without the picture.
     async fn figures(self, request: &ApiRequest<'_>) -> Result<Reply, HttpError> {
         let result = self.result(request).await?;
         let range_ms = self.spec.start_ms..=self.spec.end_ms;
-        let mut tags = vec![Vec::new(); self.spec.sub_queries.len()];
-        let (mut points, mut plotted) = (0, 0);
+        let mut tags = vec![None; self.spec.sub_queries.len()];
+        // As in OpenTSDB, whose clients of old needed it: null for others without a series.
+        if let Some(first) = tags.first_mut() {
+            *first = Some(&[][..]);
+        }
+        let mut plotted = 0;
         for group in &result.groups {
             let is_plotted =
                 |(time_ms, value): &(i64, Number)| range_ms.contains(time_ms) && value.as_f64().is_finite();
-            points += group.points.len();
             plotted += group.points.iter().filter(is_plotted).count();
             // OpenTSDB keeps the tags of a sub-query's last group.
             if let Some(of_query) = tags.get_mut(group.query) {
-                of_query.clone_from(&group.aggregate_tags);
+                *of_query = Some(&group.aggregate_tags[..]);
             }
         }
         let mut body = Vec::new();
         body.extend_from_slice(b"{\"plotted\":");
         json::write_integer(&mut body, plotted);
         body.extend_from_slice(b",\"points\":");
-        json::write_integer(&mut body, points);
+        json::write_integer(&mut body, result.statistics.points);
         body.extend_from_slice(b",\"etags\":[");
         for (index, tags) in tags.iter().enumerate() {
             if index > 0 {
                 body.push(b',');
             }
-            json::write_strings(&mut body, tags);
+            match tags {
+                Some(tags) => json::write_strings(&mut body, *tags),
+                None => body.extend_from_slice(b"null"),
+            }
         }
         body.extend_from_slice(b"],\"timing\":");
         json::write_integer(&mut body, self.began.elapsed().as_millis());

@@ -169,7 +169,8 @@ fn axis(parameters: &Parameters, name: &str) -> Result<Axis, HttpError> {
         .get(&format)
         .filter(|text| !text.is_empty())
         .map(|text| {
-            let parsed: Result<NumberFormat, _> = text.parse();
+            // OpenTSDB decodes it twice, so that its links have `%2525`.
+            let parsed: Result<NumberFormat, _> = text.replace("%25", "%").parse();
             parsed.map_err(|error| invalid(&format, text, error))
         });
     Ok(Axis {

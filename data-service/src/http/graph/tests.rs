@@ -95,7 +95,7 @@ async fn figures_count_points_and_name_the_tags_that_differ() {
     // The points around the range are read.
     assert_eq!(
         figures,
-        json!({"plotted": 4, "points": 6, "etags": [["host"], ["host"]], "timing": null})
+        json!({"plotted": 4, "points": 12, "etags": [["host"], ["host"]], "timing": null})
     );
 }
 
