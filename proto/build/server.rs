@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 
 use prost_build::{Method, Service, ServiceGenerator};
 
-/// Methods whose handlers decode their requests themselves.
+/// Methods with handlers of encoded requests.
 const ENCODED: &[&str] = &["oxtsdb.data.v1.DataService.Write"];
 
 /// The servers of this module, with the clients of another generator.

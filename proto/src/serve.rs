@@ -30,7 +30,7 @@ pub type Answer = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
 
 /// The methods of a service, by their names.
 pub trait Methods: Send + Sync + 'static {
-    /// What handles the calls.
+    /// The handler of the calls.
     type Handler;
 
     /// The full name of the service, for example `oxtsdb.uid.v1.UidService`.
@@ -148,7 +148,7 @@ impl Future for Infallibly {
     }
 }
 
-/// A call whose request is to be read.
+/// A call before its request is read.
 #[derive(Debug)]
 pub struct Call {
     request: http::Request<Body>,
@@ -233,7 +233,7 @@ impl Options {
 type BoxHandler<R> = Box<dyn Fn(Request<Bytes>) -> BoxFuture<Response<R>> + Send>;
 type BoxFuture<R> = Pin<Box<dyn Future<Output = Result<R, Status>> + Send>>;
 
-/// What answers with one message, as tonic calls it.
+/// A handler of a unary call, as tonic calls it.
 struct One(BoxHandler<Outgoing>);
 
 impl UnaryService<Bytes> for One {
@@ -245,7 +245,7 @@ impl UnaryService<Bytes> for One {
     }
 }
 
-/// What answers with a stream of messages, as tonic calls it.
+/// A handler of a call with streamed responses, as tonic calls it.
 struct Many(BoxHandler<MessageStream<Outgoing>>);
 
 impl ServerStreamingService<Bytes> for Many {
@@ -258,7 +258,7 @@ impl ServerStreamingService<Bytes> for Many {
     }
 }
 
-/// What answers a stream with a stream of messages, as tonic calls it.
+/// A handler of a call with streamed requests and responses, as tonic calls it.
 struct Both<H>(H);
 
 impl<Q, R, F, H> StreamingService<Q> for Both<H>

@@ -37,7 +37,7 @@ end_all() {
 trap 'end_all; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
 
-# Nobody waits for a drain here. The characters are those of markup, which names on the page must not become.
+# No client waits for a drain here. The characters are those of markup, which names on the page must not become.
 start_server "$folder/open" --lame-duck-seconds 0 --extra-name-characters " <>\"'\`()=&;:{}" --enable-realtime-ts --enable-tree-processing
 first=$SERVER
 export OXTSDB_BROWSER_URL="http://127.0.0.1:$HTTP_PORT"

@@ -438,8 +438,8 @@ impl Inner {
             BodyUse::Ingest => &parts.writer.memory_of(context.client),
             BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory,
         };
-        let path = request.uri().path().to_owned();
-        let query = request.uri().query().unwrap_or_default().to_owned();
+        // Shares its text with the request.
+        let uri = request.uri().clone();
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -454,8 +454,8 @@ impl Inner {
             parts,
             caller: Caller::new(Protocol::Http, Some(&identity), context.client),
             method: &method,
-            path: &path,
-            query: &query,
+            path: uri.path(),
+            query: uri.query().unwrap_or_default(),
             parameters,
             context,
             body,

@@ -139,7 +139,7 @@ pub(super) fn heading(series: &Series) -> String {
     )
 }
 
-fn tags(series: &Series, separator: &str) -> String {
+pub(super) fn tags(series: &Series, separator: &str) -> String {
     let tags = series.tags.iter().map(|(key, value)| format!("{key}={value}"));
     tags.collect::<Vec<_>>().join(separator)
 }

@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use jiff::tz::TimeZone;
 use oxtsdb_plot::{Mark, Plot, Point, Points, Series as Line, Size, TimeRange};
 
+use super::output::tags;
 use super::result::{QueryOutput, Series};
 
 /// Most characters of an annotation in a picture.
@@ -35,7 +36,7 @@ impl Form {
     }
 }
 
-/// Writes the picture of a result. Its range is that of the points.
+/// Writes the picture of a result, from its first to its last point.
 ///
 /// # Errors
 ///
@@ -66,11 +67,6 @@ pub(super) fn write(path: &Path, size: Size, result: &QueryOutput, zone: &TimeZo
 }
 
 fn line(series: &Series) -> Line<'static> {
-    let tags: Vec<String> = series
-        .tags
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
     let points: Vec<Point> = series
         .points
         .iter()
@@ -80,7 +76,7 @@ fn line(series: &Series) -> Line<'static> {
         })
         .collect();
     Line::new(
-        format!("{}{{{}}}", series.metric, tags.join(", ")),
+        format!("{}{{{}}}", series.metric, tags(series, ", ")),
         Points::Values(points.into()),
     )
 }

@@ -9,13 +9,13 @@ use crate::http::parameters::Parameters;
 /// After this time no server writes to the rows of a range.
 const SETTLED_MS: i64 = 3_600_000;
 
-/// The age of a picture whose points do not change any more.
+/// The age of a picture of a settled range.
 const SETTLED_AGE: Duration = Duration::from_secs(86_400);
 
 /// How old a picture may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MaxAge {
-    /// The age that a client is told, at which it asks again.
+    /// The `max-age` of the response.
     age: Duration,
     /// The end of the range, if it is an instant in the past: a picture that was drawn after it has all points.
     ended_ms: Option<i64>,

@@ -43,7 +43,7 @@ impl PictureCache {
         max_age.allows(drawn_ms, now_ms).then_some((picture, age))
     }
 
-    /// Keeps a picture whose query began at an instant.
+    /// Adds a picture with the time at which its query began.
     pub(super) fn insert(&self, key: String, picture: &Bytes, began_ms: i64) {
         if let Some(cache) = &self.0 {
             cache.insert(key, (picture.clone(), began_ms));

@@ -15,7 +15,7 @@ use super::settings::GraphSettings;
 /// Most characters of an annotation in a picture.
 const MARK_CHARS: usize = 40;
 
-/// What is drawn.
+/// A result with the settings of its picture.
 pub(super) struct Drawing {
     pub(super) settings: GraphSettings,
     /// First and last instant, milliseconds since the epoch.
@@ -93,7 +93,7 @@ impl PointSource for GroupValues<'_> {
     }
 }
 
-/// The bucket whose counts a group has.
+/// The bucket of a group of histogram counts.
 const fn bucket_of(group: &Group) -> Option<Bounds> {
     match group.part {
         Some(HistogramPart::Bucket(bounds)) => Some(bounds),

@@ -11,8 +11,8 @@
 //!   none    the page at `/` with the same query
 //! ```
 //!
-//! The query string is that of `/api/query` with a time zone, `tz`. [`settings`] has the parameters of the picture. A failed
-//! request gets its error in the form that it asked for: a picture with the text for `png` and `svg`, which OpenTSDB
+//! The query string is that of `/api/query` with a time zone, `tz`. [`settings`] has the parameters of the picture. The
+//! error of a request has the form of its response: a picture with the text for `png` and `svg`, which OpenTSDB
 //! leaves empty, `{"err":"…"}` for `json`, else a page.
 //!
 //! Source: OpenTSDB 2.4, `GraphHandler`, `Plot`.
@@ -192,7 +192,7 @@ impl Graph {
         let result = self.result(request).await?;
         let range_ms = self.spec.start_ms..=self.spec.end_ms;
         let mut tags = vec![None; self.spec.sub_queries.len()];
-        // As in OpenTSDB, whose clients of old needed it: null for others without a series.
+        // As in OpenTSDB: the first sub-query without a series has an empty list, any other has null.
         if let Some(first) = tags.first_mut() {
             *first = Some(&[][..]);
         }
