@@ -20,7 +20,7 @@ part "kills and corruptions" 1800 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUPTIONS=10
   cargo test --workspace --locked --test end_to_end --no-fail-fast -- durability fsck
 part "dependencies" 900 .ci/deny.sh
 part "clippy of the text search" 1200 cargo clippy --workspace --features tsdb/text-search --all-targets --locked -- -D warnings
-part "text search" 1800 cargo test --workspace --features data-service/text-search --lib --locked search
+part "text search" 1800 cargo test --workspace --features data-service/text-search --locked search
 part "clippy of Parquet" 1200 cargo clippy --workspace --features tsdb/parquet --all-targets --locked -- -D warnings
 part "Parquet" 1800 cargo test --workspace --features tsdb/parquet --lib --test program --locked parquet
 part "fuzzing" 300 .ci/fuzz.sh

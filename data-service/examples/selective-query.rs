@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data_service::{DataService, DataSettings, NewPoint, assemble, store_part};
+use data_service::{DataService, DataSettings, assemble, store_part};
 use oxtsdb_client::UidClient;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::RequestContext;
 use oxtsdb_query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use oxtsdb_resources::MemoryAccount;

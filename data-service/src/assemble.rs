@@ -25,24 +25,24 @@ use oxtsdb_server::{FrontEnd, GrpcServer, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
-use crate::compaction::Compactor;
-use crate::compaction::background::Background;
 use crate::grpc::{
     DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler,
 };
-use crate::layout_check;
-use crate::listener::HttpTelnetServer;
 use crate::points::{self, PointsPart};
-use crate::references::Tables;
-use crate::rollup::build::RollupBuilder;
-use crate::rollup::jobs::{self, RollupJobs};
-use crate::series_index::SeriesIndex;
-use crate::settings::DataSettings;
-use crate::text_search::{Sources, TextSearch};
-use crate::tree::Trees;
-use crate::tree::process::QUEUE_SERIES;
-use crate::uids::{Uids, UidsError};
-use crate::write::{IngestResources, Writer};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::{IngestResources, Writer};
+use oxtsdb_maintenance::compaction::Compactor;
+use oxtsdb_maintenance::compaction::background::Background;
+use oxtsdb_maintenance::layout_check;
+use oxtsdb_maintenance::rollup::build::RollupBuilder;
+use oxtsdb_maintenance::rollup::jobs::{self, RollupJobs};
+use oxtsdb_metadata::references::Tables;
+use oxtsdb_metadata::series_index::SeriesIndex;
+use oxtsdb_metadata::text_search::{Sources, TextSearch};
+use oxtsdb_metadata::tree::Trees;
+use oxtsdb_metadata::tree::process::QUEUE_SERIES;
+use oxtsdb_metadata::uids::{Uids, UidsError};
+use oxtsdb_opentsdb_front::listener::HttpTelnetServer;
 
 /// The longest pause between two attempts to connect to the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use oxtsdb_server::Admin;
 use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
 
 use crate::assemble::DataService;
-use crate::http::running_queries;
+use oxtsdb_opentsdb_front::http::running_queries;
 
 impl DataService {
     /// Adds the metrics of the service to those of the process, and the pages of running queries and of rejected

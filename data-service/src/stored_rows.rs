@@ -26,12 +26,13 @@ use serde_json::json;
 use tonic::Status;
 use uid_service::UidSettings;
 
-use crate::DataServiceHandler;
-use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
-use crate::test_stack::service::{HttpResponse, Service};
+use crate::grpc::DataServiceHandler;
+use crate::test_handlers::data_handler;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_query::last::search::{self as last, LookBack};
 use oxtsdb_query::{Budget, Engine, Limits};
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::{HttpResponse, Service};
 
 /// The hour of the rows: 2013-01-01 00:00 UTC, `50e22700`.
 const HOUR_MS: i64 = 1_356_998_400_000;
@@ -77,14 +78,19 @@ impl Tsdb {
             (UidKind::Tagv, tagvs),
         ] {
             let names: Vec<_> = names.iter().map(|name| (kind, *name)).collect();
-            let uids = stack.service.uids.assign(&names, None).await.unwrap();
+            let uids = stack
+                .service
+                .uids
+                .assign_for(&names, |_| None, None)
+                .await
+                .unwrap();
             assert!(uids.iter().all(Result::is_ok));
         }
         Self {
             store: stack.store.clone(),
             table,
             engine: stack.service.engine.clone(),
-            grpc: stack.client(),
+            grpc: DataServiceClient::new(DataServiceServer::new(data_handler(&stack))),
             http: Service::of(stack).await,
         }
     }

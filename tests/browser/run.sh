@@ -21,7 +21,7 @@ done
 command -v node >/dev/null || missing node "install Node.js 20 or newer"
 need_chromium
 need_tsdb
-node --test --test-reporter=dot ../../data-service/src/http/page/tests/
+node --test --test-reporter=dot ../../crates/opentsdb-front/src/http/page/tests/
 
 folder=$(mktemp -d)
 first= second= python=

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use data_service::store_admin::restore;
 use oxtsdb_client::proto::data::v1::create_snapshot_response::Snapshot;
+use oxtsdb_maintenance::store_admin::restore;
 use serde_json::json;
 
 use crate::stdout::print;

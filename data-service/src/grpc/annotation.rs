@@ -1,4 +1,4 @@
-//! `AnnotationService`: decodes, calls [`crate::annotation`], encodes.
+//! `AnnotationService`: decodes, calls [`oxtsdb_metadata::annotation`], encodes.
 
 mod convert;
 mod failure;
@@ -25,7 +25,7 @@ use super::query::convert::range;
 use super::query::field_error::{count, missing};
 use super::query::of_query;
 use super::results::context_of;
-use crate::annotation::{
+use oxtsdb_metadata::annotation::{
     AnnotationError, AnnotationKey, Annotations, Edit, PageRequest, Precondition, Source, StoredAnnotation,
 };
 use oxtsdb_query::language::time::now_ms;

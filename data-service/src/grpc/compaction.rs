@@ -22,7 +22,7 @@ use super::query::convert::{millis, range};
 use super::query::of_query;
 use super::results::context_of;
 use super::status::of_store;
-use crate::compaction::{
+use oxtsdb_maintenance::compaction::{
     CompactionError, Compactor, Courtesy, Figures, Finding, LEAST_MIN_AGE, NotCompactable, Pass, Problem,
     Rate, Step,
 };

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use crate::delete::{Deleted, Deletion, delete};
+use oxtsdb_maintenance::delete::{Deleted, Deletion, delete};
 
 /// `DataAdminService.DeletePoints`. The response begins when the delete is admitted.
 pub(super) async fn delete_points(

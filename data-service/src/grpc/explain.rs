@@ -159,8 +159,8 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::NewPoint;
-    use crate::test_stack::TestStack;
+    use oxtsdb_ingest::NewPoint;
+    use oxtsdb_test_stack::TestStack;
 
     /// 2013-01-01 00:00:00 UTC, an exact hour.
     const T: u32 = 1_356_998_400;

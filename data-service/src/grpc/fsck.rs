@@ -27,7 +27,7 @@ use super::query::convert::range;
 use super::query::of_query;
 use super::results::context_of;
 use super::status::of_store;
-use crate::fsck::{CheckError, CheckOptions, CheckedBatch};
+use oxtsdb_maintenance::fsck::{CheckError, CheckOptions, CheckedBatch};
 pub(super) use repair::repair_rows;
 
 /// Default of the grace period.

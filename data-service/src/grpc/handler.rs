@@ -7,13 +7,13 @@ use oxtsdb_access::{Access, MetricScope};
 use oxtsdb_server::Shutdown;
 use tonic::Extensions;
 
-use crate::annotation::Annotations;
-use crate::fsck::Fsck;
-use crate::rollup::build::RollupShared;
-use crate::settings::DataSettings;
-use crate::uids::limited_engine;
-use crate::write::Writer;
-use crate::write::columns::TablesLimits;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::Writer;
+use oxtsdb_ingest::columns::TablesLimits;
+use oxtsdb_maintenance::fsck::Fsck;
+use oxtsdb_maintenance::rollup::build::RollupShared;
+use oxtsdb_metadata::annotation::Annotations;
+use oxtsdb_metadata::uids::limited_engine;
 use oxtsdb_query::Engine;
 
 /// Serves `oxtsdb.data.v1.DataService`. Cloning is cheap.
@@ -59,8 +59,13 @@ impl DataServiceHandler {
         Cow::Owned(limited)
     }
 
+    /// Checks of rows; one runs at a time.
+    pub const fn fsck(&self) -> &Fsck {
+        &self.fsck
+    }
+
     /// What its builds of rollups share with others of the process.
-    pub(crate) const fn rollups(&self) -> &RollupShared {
+    pub const fn rollups(&self) -> &RollupShared {
         &self.rollups
     }
 

@@ -15,9 +15,9 @@ use tonic::{Code, Request, Response, Status};
 use super::results::caller_of;
 use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
-use crate::uids::series::SeriesRef;
-use crate::write::columns::Failures;
-use crate::write::{NewHistogram, PointErrorReason};
+use oxtsdb_ingest::columns::Failures;
+use oxtsdb_ingest::{NewHistogram, PointErrorReason};
+use oxtsdb_metadata::uids::series::SeriesRef;
 
 /// The most histograms of a request.
 const MAX_HISTOGRAMS: usize = 10_000;

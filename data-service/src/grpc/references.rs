@@ -19,7 +19,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
 use super::results::context_of;
-use crate::references::{Found, Search, SearchError, Tables};
+use oxtsdb_metadata::references::{Found, Search, SearchError, Tables};
 
 /// Bytes of UIDs in a message.
 const MESSAGE_BYTES: usize = 1 << 20;

@@ -20,7 +20,7 @@ use oxtsdb_server::metrics::Protocol;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
-use crate::write::Caller;
+use oxtsdb_ingest::Caller;
 use oxtsdb_query::{Admitted, PAUSE_AFTER};
 use oxtsdb_query::{Engine, RequestContext};
 

@@ -13,9 +13,9 @@ use tonic::{Code, Request, Response, Status};
 use super::results::caller_of;
 use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
-use crate::rollup::{Aggregate, NewAggregate, RollupWriter};
-use crate::write::PointErrorReason;
-use crate::write::columns::Failures;
+use oxtsdb_ingest::PointErrorReason;
+use oxtsdb_ingest::columns::Failures;
+use oxtsdb_ingest::rollup::{Aggregate, NewAggregate, RollupWriter};
 
 /// The most values of a request.
 const MAX_VALUES: usize = 10_000;

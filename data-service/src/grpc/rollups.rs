@@ -13,7 +13,7 @@ use super::query::convert::range;
 use super::query::of_query;
 use super::results::context_of;
 use super::{DataServiceHandler, status};
-use crate::rollup::build::{
+use oxtsdb_maintenance::rollup::build::{
     BuildError, BuildProgress, BuildRequest, PlanError, Position, PositionError, RollupBuilder,
 };
 

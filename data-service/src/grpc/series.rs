@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use super::query::field_error::no_such;
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use crate::lookup::{
+use oxtsdb_metadata::lookup::{
     Census, CensusRequest, Extent, FoundSeries, KeyOrder, LookupQuery, Page, PageRequest, SERIES_BYTES,
     SeriesLookup, SeriesSelector, SeriesSource, TagSelector, TsuidBatches, decode_token, encode_token,
     fitting,

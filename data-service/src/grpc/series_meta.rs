@@ -22,10 +22,10 @@ use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
 use super::status::{kind_name, of_store, of_uids};
-use crate::meta::{MetaError, MetaTable, SeriesError, names};
-use crate::text_search::TextSearch;
-use crate::uids::Uids;
-use crate::write::Writer;
+use oxtsdb_ingest::Writer;
+use oxtsdb_metadata::meta::{MetaError, MetaTable, SeriesError, names};
+use oxtsdb_metadata::text_search::TextSearch;
+use oxtsdb_metadata::uids::Uids;
 
 /// The fields of a document that callers change.
 const FIELDS: &[&str] = &[

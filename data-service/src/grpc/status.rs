@@ -8,9 +8,9 @@ use oxtsdb_schema::UidKind;
 use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
-use crate::uids::{UidRejection, UidsError};
-use crate::write::columns::{ProtocolViolation, SymbolUse};
-use crate::write::{PointErrorReason, WriteError};
+use oxtsdb_ingest::columns::{ProtocolViolation, SymbolUse};
+use oxtsdb_ingest::{PointErrorReason, WriteError};
+use oxtsdb_metadata::uids::{UidRejection, UidsError};
 
 /// An error of the store.
 pub(crate) fn of_store(error: &StoreError) -> Status {
@@ -170,7 +170,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
                 }
                 _ => {}
             }
-            if let crate::write::NamePlace::Tagv { tagk } = place {
+            if let oxtsdb_ingest::NamePlace::Tagv { tagk } = place {
                 metadata.push(("tag_key", tagk));
             }
             item_error(code, reason, message, &metadata)

@@ -28,8 +28,8 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Code, Request, Response, Status};
 
 use super::status::of_store;
-use crate::store_admin::{SnapshotError, StoreAdmin};
-use crate::write::Writer;
+use oxtsdb_ingest::Writer;
+use oxtsdb_maintenance::store_admin::{SnapshotError, StoreAdmin};
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -336,7 +336,7 @@ mod tests {
     use oxtsdb_proto::error::reason_of;
 
     use super::*;
-    use crate::test_stack::TestStack;
+    use oxtsdb_test_stack::TestStack;
 
     #[tokio::test]
     async fn calls_fail_where_points_are_in_rows() {

@@ -32,9 +32,9 @@ use self::received::Received;
 use self::resolve::{known, resolve};
 use super::results::caller_of;
 use super::{DataServiceHandler, status};
-use crate::uids::series::Series;
-use crate::write::columns::{Failures, SeriesTable, describe, encode as encode_blocks};
-use crate::write::{Caller, Example};
+use oxtsdb_ingest::columns::{Failures, SeriesTable, describe, encode as encode_blocks};
+use oxtsdb_ingest::{Caller, Example};
+use oxtsdb_metadata::uids::series::Series;
 
 /// Requests up to this size are decoded inline, in about a millisecond.
 const INLINE_BYTES: usize = 256 << 10;

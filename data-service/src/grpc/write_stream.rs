@@ -36,7 +36,7 @@ use self::replies::{Lost, Replies, replies};
 use super::results::caller_of;
 use super::write::{WriteOptions, count_write};
 use super::{DataServiceHandler, status};
-use crate::write::{Caller, WriteError};
+use oxtsdb_ingest::{Caller, WriteError};
 
 pub(super) fn write_stream(
     service: &DataServiceHandler,

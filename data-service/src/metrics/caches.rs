@@ -2,8 +2,8 @@
 
 use oxtsdb_server::metrics::Metrics;
 
-use crate::uids::Uids;
-use crate::write::Writer;
+use oxtsdb_ingest::Writer;
+use oxtsdb_metadata::uids::Uids;
 
 pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
     metrics.collect(move |figures| {

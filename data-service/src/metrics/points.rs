@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oxtsdb_server::metrics::{Metrics, Protocol};
 
-use crate::write::{IngestCounts, ProtocolCounts};
+use oxtsdb_ingest::{IngestCounts, ProtocolCounts};
 
 pub(super) fn report(metrics: &Metrics, counts: Arc<IngestCounts>) {
     metrics.collect(move |figures| {

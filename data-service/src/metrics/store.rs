@@ -6,7 +6,7 @@ use oxtsdb_point_store::{Figures as StoreFigures, PointStore};
 use oxtsdb_query::Engine;
 use oxtsdb_server::metrics::{Figures, Metrics};
 
-use crate::write::Writer;
+use oxtsdb_ingest::Writer;
 
 pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
     let storage = engine.storage();

@@ -16,7 +16,7 @@ use oxtsdb_query::{
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use serde_json::Value as Json;
 
-const VECTORS: &str = include_str!("../../testdata/opentsdb-query-vectors.jsonl");
+const VECTORS: &str = include_str!("../../../crates/opentsdb-front/testdata/opentsdb-query-vectors.jsonl");
 
 /// One element of a response, for comparison.
 #[derive(Clone, Debug, PartialEq)]

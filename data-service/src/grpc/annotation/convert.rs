@@ -11,7 +11,7 @@ use oxtsdb_schema::{Annotation, RowKeyLayout, Tsuid};
 use prost_types::FieldMask;
 use tonic::Status;
 
-use crate::annotation::{AnnotationKey, Edit, KeyError, Source, document_time};
+use oxtsdb_metadata::annotation::{AnnotationKey, Edit, KeyError, Source, document_time};
 
 /// The fields that a mask can name.
 const FIELDS: &[&str] = &["end_ms", "description", "notes", "custom"];

@@ -5,9 +5,9 @@ use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, reas
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::annotation::{AnnotationError, AnnotationKey};
 use crate::grpc::query::of_query;
 use crate::grpc::status::of_store;
+use oxtsdb_metadata::annotation::{AnnotationError, AnnotationKey};
 
 /// The status of a call about one annotation.
 pub(super) fn of_key(error: &AnnotationError, key: &AnnotationKey) -> Status {

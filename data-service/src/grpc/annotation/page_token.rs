@@ -10,7 +10,7 @@ use oxtsdb_proto::data::v1::ListAnnotationsRequest;
 use oxtsdb_schema::{BaseTime, stored_json};
 use prost::Message as _;
 
-use crate::annotation::Position;
+use oxtsdb_metadata::annotation::Position;
 
 /// A decoded token.
 #[derive(Clone, Debug, PartialEq, Eq)]

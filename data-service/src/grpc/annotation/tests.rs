@@ -10,7 +10,8 @@ use prost_types::FieldMask;
 use tonic::Code;
 
 use super::*;
-use crate::test_stack::TestStack;
+use crate::test_handlers::data_handler;
+use oxtsdb_test_stack::TestStack;
 
 const T: i64 = 1_356_998_400_000;
 
@@ -24,7 +25,7 @@ struct Calls(DataServiceHandler);
 impl Calls {
     async fn start() -> (TestStack, Calls) {
         let stack = TestStack::start().await;
-        let calls = Calls(stack.service.handler.clone());
+        let calls = Calls(data_handler(&stack));
         (stack, calls)
     }
 
@@ -199,7 +200,7 @@ async fn finds_annotations_that_opentsdb_stored_in_seconds_and_in_milliseconds()
 async fn lists_pages_in_order_of_time() {
     let (stack, calls) = Calls::start().await;
     for seconds in 0..50 {
-        let point = crate::NewPoint {
+        let point = oxtsdb_ingest::NewPoint {
             metric: "m",
             tags: &[("host", "a")],
             timestamp: oxtsdb_schema::Timestamp::from_seconds(1_356_998_400 + seconds),
@@ -365,7 +366,7 @@ async fn frames(stack: &TestStack, request: QueryRequest) -> Vec<String> {
 #[tokio::test]
 async fn queries_return_requested_annotations_in_order_of_time() {
     let (stack, calls) = Calls::start().await;
-    let point = crate::NewPoint {
+    let point = oxtsdb_ingest::NewPoint {
         metric: "m",
         tags: &[("host", "a")],
         timestamp: oxtsdb_schema::Timestamp::from_seconds(1_356_998_400),

@@ -4,10 +4,12 @@ use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use oxtsdb_schema::{Timestamp, Value};
 
+use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
+
 use super::*;
-use crate::NewPoint;
-use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
+use oxtsdb_test_stack::TestStack;
 
 /// 2012-09-05 12:00 UTC.
 const T: u32 = 1_346_846_400;
@@ -57,7 +59,7 @@ async fn stack() -> TestStack {
 }
 
 async fn compact(stack: &TestStack, request: CompactRowsRequest) -> Result<Vec<CompactRowsResponse>, Status> {
-    let messages = compact_rows(&stack.service.handler, Request::new(request)).await?;
+    let messages = stack.service.handler.compact_rows(Request::new(request)).await?;
     messages.into_inner().try_collect().await
 }
 
@@ -167,7 +169,10 @@ async fn is_listed_and_cancelled_as_a_query() {
         rows_per_second: 1,
         ..CompactRowsRequest::default()
     };
-    let messages = compact_rows(&stack.service.handler, Request::new(slow))
+    let messages = stack
+        .service
+        .handler
+        .compact_rows(Request::new(slow))
         .await
         .unwrap();
     let running = stack.service.engine.running();
@@ -189,7 +194,10 @@ async fn ends_when_the_server_drains() {
         rows_per_second: 1,
         ..CompactRowsRequest::default()
     };
-    let messages = compact_rows(&stack.service.handler, Request::new(slow))
+    let messages = stack
+        .service
+        .handler
+        .compact_rows(Request::new(slow))
         .await
         .unwrap();
     let ended = messages.into_inner().try_collect::<Vec<_>>();

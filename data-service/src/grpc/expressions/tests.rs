@@ -19,9 +19,9 @@ use tonic_types::StatusExt as _;
 use uid_service::UidSettings;
 
 use super::*;
-use crate::NewPoint;
-use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
+use oxtsdb_test_stack::TestStack;
 
 const T: u32 = 1_356_998_400;
 

@@ -7,7 +7,7 @@ use tonic::Status;
 
 use super::super::query::field_error::no_such;
 use super::repair::MAX_CHANGES;
-use crate::fsck::CheckedRow;
+use oxtsdb_maintenance::fsck::CheckedRow;
 
 pub(super) fn keep(field: &str, number: i32) -> Result<KeepDuplicate, Status> {
     match DuplicateChoice::try_from(number) {

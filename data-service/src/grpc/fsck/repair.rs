@@ -14,7 +14,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::super::DataServiceHandler;
 use super::super::status::of_store;
-use crate::fsck::repair::{Applied, RepairError, STORE_TIME};
+use oxtsdb_maintenance::fsck::repair::{Applied, RepairError, STORE_TIME};
 
 /// Maximum count of repairs of a request.
 const MAX_REPAIRS: usize = 1024;

@@ -9,10 +9,12 @@ use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{Row, RowStore as _, Scan, WriteBatch};
 use oxtsdb_schema::Value;
 
+use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
+
 use super::*;
-use crate::NewPoint;
-use crate::test_stack::TestStack;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_schema::Timestamp;
+use oxtsdb_test_stack::TestStack;
 
 const T: u32 = 1_346_846_400;
 
@@ -66,7 +68,7 @@ fn now() -> FsckRowsRequest {
 }
 
 async fn check(stack: &TestStack, request: FsckRowsRequest) -> Result<(Vec<CheckedRow>, Summary), Status> {
-    let messages = fsck_rows(&stack.service.handler, Request::new(request)).await?;
+    let messages = stack.service.handler.fsck_rows(Request::new(request)).await?;
     let messages: Vec<FsckRowsResponse> = messages.into_inner().try_collect().await?;
     let (mut rows, mut summary) = (Vec::new(), None);
     for message in messages {
@@ -81,7 +83,7 @@ async fn check(stack: &TestStack, request: FsckRowsRequest) -> Result<(Vec<Check
 
 async fn repair(stack: &TestStack, repairs: Vec<RowRepair>) -> Vec<Outcome> {
     let request = Request::new(RepairRowsRequest { repairs });
-    let response = repair_rows(&stack.service.handler, request).await.unwrap();
+    let response = stack.service.handler.repair_rows(request).await.unwrap();
     let results = response.into_inner().results.into_iter();
     results.map(|result| result.outcome.unwrap()).collect()
 }
@@ -300,7 +302,7 @@ async fn rejects_invalid_requests_with_their_field() {
     assert_eq!(check(&stack, unknown).await.unwrap_err().code(), Code::NotFound);
 
     let request = Request::new(RepairRowsRequest::default());
-    let status = repair_rows(&stack.service.handler, request).await.unwrap_err();
+    let status = stack.service.handler.repair_rows(request).await.unwrap_err();
     assert_eq!(reason_of(&status), Some(ErrorReason::BatchTooLarge));
     let change = RowCellChange {
         qualifier: vec![3].into(),
@@ -338,7 +340,7 @@ async fn rejects_invalid_requests_with_their_field() {
 #[tokio::test]
 async fn one_check_runs_at_a_time() {
     let stack = stack().await;
-    let permit = stack.service.handler.fsck.start().unwrap();
+    let permit = stack.service.handler.fsck().start().unwrap();
     let status = check(&stack, now()).await.unwrap_err();
     assert_eq!(reason_of(&status), Some(ErrorReason::Overloaded));
     drop(permit);

@@ -13,8 +13,8 @@ use oxtsdb_proto::error::reason_of;
 use uid_service::UidSettings;
 
 use super::*;
-use crate::settings::DataSettings;
-use crate::test_stack::{self, TestStack};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::{self, TestStack};
 
 const T: i64 = 1_356_998_400;
 
@@ -86,7 +86,7 @@ async fn writes_opentsdbs_bytes_and_reports_failures_by_place() {
     let errors: Vec<u64> = failures.errors.iter().map(|error| error.first).collect();
     assert_eq!(errors, [1, 2]);
     assert_eq!(
-        test_stack::cells(&stack.store, "tsdb").await,
+        oxtsdb_test_stack::cells(&stack.store, "tsdb").await,
         ["00000150e22700000001000001 t:060005 2a0002000000003f800000053f80000040200000ac020207"]
     );
 }

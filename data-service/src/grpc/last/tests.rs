@@ -10,12 +10,12 @@ use tonic::Code;
 use futures::TryStreamExt as _;
 
 use super::*;
-use crate::NewPoint;
-use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::Limits;
 use oxtsdb_query::QueryResources;
 use oxtsdb_query::RequestContext;
+use oxtsdb_test_stack::TestStack;
 
 fn ms(value: i64) -> Timestamp {
     Timestamp::from_millis(value).unwrap()

@@ -21,7 +21,7 @@ use tonic::Status;
 
 use super::aggregator::aggregator;
 use super::field_error::{count, missing, no_such};
-use crate::write::{date, plausible_ms};
+use oxtsdb_ingest::{date, plausible_ms};
 use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{

@@ -14,11 +14,11 @@ use oxtsdb_schema::{Timestamp, Value};
 use oxtsdb_server::Deadline;
 
 use super::*;
-use crate::NewPoint;
 use crate::grpc::running;
-use crate::test_stack::TestStack;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::QueryResources;
 use oxtsdb_query::{Engine, Limits};
+use oxtsdb_test_stack::TestStack;
 
 mod stuck;
 

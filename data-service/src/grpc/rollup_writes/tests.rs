@@ -5,8 +5,8 @@ use oxtsdb_proto::error::reason_of;
 use uid_service::UidSettings;
 
 use super::*;
-use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::TestStack;
 
 const T: i64 = 1_356_998_400;
 

@@ -10,9 +10,10 @@ use serde_json::json;
 use uid_service::UidSettings;
 
 use super::*;
-use crate::settings::DataSettings;
-use crate::test_stack::service::Service;
-use crate::test_stack::{self, TestStack};
+use crate::test_handlers::data_handler;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::Service;
 
 const CONFIG: &str = r#"{
     "aggregationIds": {"sum": 0, "count": 1, "min": 2, "max": 3},
@@ -43,7 +44,7 @@ struct Fixture {
 
 impl Fixture {
     async fn of(stack: TestStack) -> Self {
-        let handler = stack.service.handler.clone();
+        let handler = data_handler(&stack);
         let http = Service::of(stack).await;
         Self { handler, http }
     }
@@ -217,10 +218,14 @@ async fn integers_are_stored_as_opentsdb_stores_them() {
         "03001f 3ff8000000000000",
     ];
     assert_eq!(
-        test_stack::cells(&fixture.http.store, "r1h").await,
+        oxtsdb_test_stack::cells(&fixture.http.store, "r1h").await,
         expected.map(|cell| format!("{row} t:{cell}"))
     );
-    assert!(test_stack::cells(&fixture.http.store, "r10m").await.is_empty());
+    assert!(
+        oxtsdb_test_stack::cells(&fixture.http.store, "r10m")
+            .await
+            .is_empty()
+    );
 }
 
 #[tokio::test]

@@ -11,11 +11,11 @@ use oxtsdb_schema::Timestamp;
 use oxtsdb_server::Deadline;
 
 use super::*;
-use crate::NewPoint;
-use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::Limits;
 use oxtsdb_query::QueryResources;
+use oxtsdb_test_stack::TestStack;
 
 const T: u32 = 1_346_846_400;
 

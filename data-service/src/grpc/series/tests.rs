@@ -5,8 +5,8 @@ use oxtsdb_schema::{Timestamp, Value};
 use tonic::Code;
 
 use super::*;
-use crate::NewPoint;
-use crate::test_stack::TestStack;
+use oxtsdb_ingest::NewPoint;
+use oxtsdb_test_stack::TestStack;
 
 async fn stack() -> TestStack {
     let stack = TestStack::start().await;

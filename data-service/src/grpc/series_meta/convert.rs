@@ -9,8 +9,8 @@ use oxtsdb_schema::ts_meta::TsMeta;
 use prost_types::Timestamp;
 use tonic::Status;
 
-use crate::lookup::SeriesNames;
-use crate::meta::SeriesMeta;
+use oxtsdb_metadata::lookup::SeriesNames;
+use oxtsdb_metadata::meta::SeriesMeta;
 
 /// Whether a field of a message is not empty.
 pub(super) fn is_set(meta: &pb::SeriesMeta, field: &str) -> bool {

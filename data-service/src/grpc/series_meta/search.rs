@@ -22,11 +22,12 @@ use crate::grpc::query::of_query;
 use crate::grpc::results::context_of;
 use crate::grpc::series::count;
 use crate::grpc::status::overloaded;
-use crate::lookup::{decode_token, encode_token};
-use crate::text_search::{self, BATCH, MAX_WINDOW, Record, SearchError, SearchQuery};
+use oxtsdb_data_settings::TEXT_SEARCH_IS_BUILT;
+use oxtsdb_metadata::lookup::{decode_token, encode_token};
+use oxtsdb_metadata::text_search::{self, BATCH, MAX_WINDOW, Record, SearchError, SearchQuery};
 
 /// Why a server without an index rejects a search.
-const DISABLED: &str = if text_search::IS_BUILT {
+const DISABLED: &str = if TEXT_SEARCH_IS_BUILT {
     "text search is disabled; start the server with --text-search"
 } else {
     "text search is disabled: this build of the server has none; build it with `--features text-search`, and start it \

@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use super::super::query::of_query;
 use super::super::results::{context_of, result_stream};
 use super::SeriesMetaHandler;
-use crate::meta::{MetaPurge, MetaSync};
+use oxtsdb_metadata::meta::{MetaPurge, MetaSync};
 
 /// `SeriesMetaService.SyncMeta`.
 pub(super) fn sync_meta(

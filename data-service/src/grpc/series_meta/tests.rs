@@ -17,10 +17,11 @@ use prost_types::FieldMask;
 use tonic::{Code, Status};
 use uid_service::UidSettings;
 
-use super::SeriesMetaHandler;
-use crate::NewPoint;
-use crate::settings::DataSettings;
-use crate::test_stack::{Pass, TestStack};
+use crate::grpc::SeriesMetaHandler;
+use crate::test_handlers::series_meta_handler;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
+use oxtsdb_test_stack::{Pass, TestStack};
 
 const TSUID: [u8; 9] = [0, 0, 1, 0, 0, 1, 0, 0, 1];
 
@@ -45,7 +46,7 @@ async fn stacks(settings: &DataSettings) -> Vec<TestStack> {
 }
 
 fn client(stack: &TestStack) -> Client {
-    SeriesMetaServiceClient::new(stack.service.series_meta_server())
+    SeriesMetaServiceClient::new(SeriesMetaServiceServer::new(series_meta_handler(stack)))
 }
 
 async fn write(stack: &TestStack, host: &str, seconds: u32) {

@@ -10,10 +10,10 @@ use prost_types::{FieldMask, Timestamp};
 use tonic::Status;
 
 use super::status::of_rule;
-use crate::tree::Tree;
-use crate::tree::branch::Leaf;
-use crate::tree::edit::TreeEdit;
-use crate::tree::rule::Rule;
+use oxtsdb_metadata::tree::Tree;
+use oxtsdb_metadata::tree::branch::Leaf;
+use oxtsdb_metadata::tree::edit::TreeEdit;
+use oxtsdb_metadata::tree::rule::Rule;
 
 /// The fields of a definition that can be changed.
 const FIELDS: [&str; 6] = [

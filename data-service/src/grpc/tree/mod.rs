@@ -15,7 +15,7 @@ use oxtsdb_resources::ComputePool;
 use tonic::Status;
 
 use crate::grpc::query::of_query;
-use crate::tree::Trees;
+use oxtsdb_metadata::tree::Trees;
 
 /// Serves `oxtsdb.data.v1.TreeService`. Cloning is cheap.
 #[derive(Clone, Debug)]

@@ -27,10 +27,10 @@ use super::status::of_tree;
 use super::test::test_tree;
 use crate::grpc::query::field_error::{missing, no_such};
 use crate::grpc::results::{context_of, result_stream};
-use crate::tree::Problem;
-use crate::tree::edit::EditMode;
-use crate::tree::error::TreeError;
-use crate::tree::sync::SyncRequest;
+use oxtsdb_metadata::tree::Problem;
+use oxtsdb_metadata::tree::edit::EditMode;
+use oxtsdb_metadata::tree::error::TreeError;
+use oxtsdb_metadata::tree::sync::SyncRequest;
 
 /// Trees of a page if the request does not say, and at most.
 const PAGE_SIZE: usize = 100;

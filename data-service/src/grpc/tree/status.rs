@@ -6,8 +6,8 @@ use tonic::{Code, Status};
 
 use crate::grpc::query::of_query;
 use crate::grpc::status::{of_store, of_uids};
-use crate::tree::error::TreeError as E;
-use crate::tree::rule::RuleError;
+use oxtsdb_metadata::tree::error::TreeError as E;
+use oxtsdb_metadata::tree::rule::RuleError;
 
 /// The error of an operation on trees.
 pub(super) fn of_tree(error: &E) -> Status {

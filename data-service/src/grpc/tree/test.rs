@@ -15,8 +15,8 @@ use tonic::{Code, Status};
 use super::TreeServiceHandler;
 use super::status::of_tree;
 use crate::grpc::status::{kind_name, of_uids};
-use crate::tree::evaluate::Outcome;
-use crate::uids::Uids;
+use oxtsdb_metadata::tree::evaluate::Outcome;
+use oxtsdb_metadata::uids::Uids;
 
 /// Series of a request.
 const MAX_SERIES: usize = 100;

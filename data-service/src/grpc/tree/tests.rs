@@ -15,7 +15,7 @@ use prost_types::FieldMask;
 use tonic::{Code, Request, Status};
 
 use super::TreeServiceHandler;
-use crate::test_stack::TestStack;
+use oxtsdb_test_stack::TestStack;
 
 struct Fixture {
     stack: TestStack,
@@ -57,7 +57,13 @@ impl Fixture {
             (UidKind::Tagk, "dc"),
             (UidKind::Tagv, dc),
         ];
-        let uids = self.stack.service.uids.assign(&names, None).await.unwrap();
+        let uids = self
+            .stack
+            .service
+            .uids
+            .assign_for(&names, |_| None, None)
+            .await
+            .unwrap();
         let uid = |index: usize| *uids[index].as_ref().unwrap();
         let mut tags = [(uid(1).into(), uid(2).into()), (uid(3).into(), uid(4).into())];
         let tsuid = oxtsdb_schema::Tsuid::new(uid(0).into(), &mut tags).unwrap();

@@ -11,7 +11,7 @@ use super::failures::failures_message;
 use super::{WriteOptions, count_write, run_encoder, wrong_point_count};
 use crate::grpc::results::caller_of;
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{Failures, Tables, describe, encode};
+use oxtsdb_ingest::columns::{Failures, Tables, describe, encode};
 
 /// The most points of a WriteColumns, and of a frame of a WriteStream.
 pub(in crate::grpc) const MAX_COLUMN_POINTS: usize = 1_000_000;

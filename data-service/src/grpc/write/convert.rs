@@ -6,7 +6,7 @@ use oxtsdb_proto::write_view::{self, SeriesColumns, SeriesKey, WriteView};
 use tonic::Status;
 
 use crate::grpc::status;
-use crate::write::columns::{Block, Continuation, Declaration, DeltaTimestamps, Tables};
+use oxtsdb_ingest::columns::{Block, Continuation, Declaration, DeltaTimestamps, Tables};
 
 /// Adds the declarations of `columns` to `tables`. `within` is the path of the columns, with its dot.
 pub(in crate::grpc) fn declare(within: &str, columns: &Columns, tables: &mut Tables) -> Result<(), Status> {

@@ -8,7 +8,7 @@ use prost::Message as _;
 use prost::encoding::encoded_len_varint;
 
 use crate::grpc::status;
-use crate::write::columns::{ErrorRun, Failures, Run};
+use oxtsdb_ingest::columns::{ErrorRun, Failures, Run};
 
 /// Bytes that the errors of a message may take.
 const ERRORS_BYTES: usize = 512 << 10;

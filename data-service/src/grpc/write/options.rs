@@ -4,7 +4,7 @@ use oxtsdb_proto::data::v1::{self as pb, TimestampPrecision};
 use oxtsdb_proto::error::invalid_field;
 use tonic::Status;
 
-use crate::write::{Precision, TimeOptions, TimeUnit};
+use oxtsdb_ingest::{Precision, TimeOptions, TimeUnit};
 
 /// Errors that a response describes by default.
 const DEFAULT_MAX_ERRORS: u32 = 100;

@@ -14,8 +14,8 @@ use tonic::Code;
 use uid_service::UidSettings;
 
 use super::*;
-use crate::settings::DataSettings;
-use crate::test_stack::{Gate, TestStack};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::{Gate, TestStack};
 
 /// Milliseconds, any time.
 fn options() -> pb::WriteOptions {

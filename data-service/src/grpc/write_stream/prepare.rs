@@ -11,8 +11,8 @@ use tonic::{Code, Status};
 
 use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{Failures, Tables, TablesLimits, describe, encode};
-use crate::write::{Batch, Writer};
+use oxtsdb_ingest::columns::{Failures, Tables, TablesLimits, describe, encode};
+use oxtsdb_ingest::{Batch, Writer};
 
 /// Tables of so many bytes are not charged: most streams have few series.
 const FREE_TABLE_BYTES: u64 = 64 << 10;

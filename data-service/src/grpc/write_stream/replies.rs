@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use crate::grpc::write::RemainingFailures;
-use crate::write::columns::Failures;
+use oxtsdb_ingest::columns::Failures;
 
 /// Bytes of the failures of an ack. The rest of a mebibyte is for its other fields and for lengths.
 const ACK_BYTES: usize = (1 << 20) - (8 << 10);

@@ -15,8 +15,8 @@ use oxtsdb_proto::error::reason_of;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::settings::DataSettings;
-use crate::test_stack::{Gate, TestStack};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::{Gate, TestStack};
 
 /// The limit of each wait for the server.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -160,8 +160,8 @@ fn points(series: u32, seconds: i64, count: usize) -> Columns {
 }
 
 /// A point of the series of [`declaration`].
-fn known_point(second: u32) -> crate::NewPoint<'static> {
-    crate::NewPoint {
+fn known_point(second: u32) -> oxtsdb_ingest::NewPoint<'static> {
+    oxtsdb_ingest::NewPoint {
         metric: "m",
         tags: &[("host", "a")],
         timestamp: oxtsdb_schema::Timestamp::from_seconds(second),

@@ -10,6 +10,7 @@ use proptest::test_runner::TestRunner;
 use prost::Message as _;
 
 use super::*;
+use crate::test_handlers::data_handler;
 
 fn series() -> impl Strategy<Value = TimeSeries> {
     let text = || prop_oneof![8 => "[ab]{1,2}", 1 => "[a é日]{0,3}"];
@@ -100,10 +101,10 @@ async fn encoded_and_decoded_requests_have_equal_outcomes() {
     for _ in 0..1500 {
         let message: Bytes = message().new_tree(&mut runner).unwrap().current().into();
         let decoded = match decode_request(message.clone()) {
-            Ok(decoded) => write_decoded(&one.service.handler, decoded).await,
+            Ok(decoded) => write_decoded(&data_handler(&one), decoded).await,
             Err(status) => Err(status),
         };
-        let encoded = write(&other.service.handler, Request::new(message.clone())).await;
+        let encoded = write(&data_handler(&other), Request::new(message.clone())).await;
         let (decoded, encoded) = (outcome(decoded), outcome(encoded));
         assert_eq!(encoded, decoded, "{message:?}");
         match encoded {
@@ -146,8 +147,6 @@ async fn large_requests_are_decoded_in_the_pool() {
     assert_eq!((response.written, response.failures), (100_000, None));
     let cut = request.encode_to_vec();
     let cut = Bytes::copy_from_slice(&cut[..cut.len() - 1]);
-    let status = write(&stack.service.handler, Request::new(cut))
-        .await
-        .unwrap_err();
+    let status = write(&data_handler(&stack), Request::new(cut)).await.unwrap_err();
     assert_eq!(reason_of(&status), Some(ErrorReason::MalformedMessage));
 }

@@ -5,7 +5,7 @@ use oxtsdb_proto::data::v1::PointRuns;
 use prost::Message as _;
 
 use super::*;
-use crate::write::PointErrorReason;
+use oxtsdb_ingest::PointErrorReason;
 
 async fn next(stream: &mut ReplyStream) -> Message {
     stream.next().await.unwrap().unwrap().message.unwrap()

@@ -1,7 +1,7 @@
 //! Acknowledgements: order, window, errors.
 
 use super::*;
-use crate::settings::WriteForm;
+use oxtsdb_data_settings::WriteForm;
 
 #[tokio::test]
 async fn acknowledges_stored_frames() {

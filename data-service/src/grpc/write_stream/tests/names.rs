@@ -14,7 +14,12 @@ async fn without_new_names(settings: DataSettings) -> (TestStack, std::sync::Arc
         (oxtsdb_schema::UidKind::Tagv, "a"),
     ];
     gate.release(1);
-    let uids = stack.service.uids.assign(&names, None).await.unwrap();
+    let uids = stack
+        .service
+        .uids
+        .assign_for(&names, |_| None, None)
+        .await
+        .unwrap();
     assert!(uids.iter().all(Result::is_ok));
     (stack, gate)
 }

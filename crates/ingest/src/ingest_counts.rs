@@ -1,0 +1,131 @@
+//! Points that were received and stored, by protocol.
+
+use oxtsdb_server::telemetry::used;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use oxtsdb_server::metrics::Protocol;
+
+use super::rejections::{Caller, Example, RejectionKind, Rejections};
+
+/// Counts since the start, of all protocols.
+#[derive(Debug, Default)]
+pub struct IngestCounts {
+    grpc: ProtocolCounts,
+    http: ProtocolCounts,
+    telnet: ProtocolCounts,
+    rejections: Rejections,
+}
+
+/// Counts of one protocol. Histograms and rollups are points too.
+#[derive(Debug, Default)]
+pub struct ProtocolCounts {
+    batches: AtomicU64,
+    stored: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl IngestCounts {
+    /// The counts of a protocol.
+    pub const fn of(&self, protocol: Protocol) -> &ProtocolCounts {
+        match protocol {
+            Protocol::Grpc => &self.grpc,
+            Protocol::Http => &self.http,
+            Protocol::Telnet => &self.telnet,
+        }
+    }
+
+    /// Counts points that broke a rule, or had names that could not be resolved; `example` describes one of them.
+    pub fn reject(
+        &self,
+        caller: &Caller,
+        kind: RejectionKind,
+        points: u64,
+        example: impl FnOnce() -> Example,
+    ) {
+        add(&self.of(caller.protocol).rejected, points);
+        self.rejections.add(caller, kind, points, example);
+    }
+
+    /// As [`IngestCounts::reject`], of a line or a body whose points are not known.
+    pub fn reject_text(&self, caller: &Caller, example: impl FnOnce() -> Example) {
+        self.rejections.add(caller, RejectionKind::Malformed, 1, example);
+    }
+
+    /// The last rejected points.
+    pub const fn rejections(&self) -> &Rejections {
+        &self.rejections
+    }
+
+    /// Points stored, of all protocols.
+    pub fn stored(&self) -> u64 {
+        Protocol::ALL
+            .map(|protocol| self.of(protocol).stored())
+            .iter()
+            .sum()
+    }
+}
+
+impl ProtocolCounts {
+    /// A batch was stored, except for points that were rejected before.
+    pub fn add_batch(&self, stored: u64) {
+        used(0, stored);
+        add(&self.batches, 1);
+        add(&self.stored, stored);
+    }
+
+    /// A batch failed: its points are not known to be stored.
+    pub fn add_failed(&self, points: u64) {
+        add(&self.batches, 1);
+        add(&self.failed, points);
+    }
+
+    /// Batches since the start: stored and failed ones.
+    pub fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
+    }
+
+    /// Points stored since the start.
+    pub fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    /// Points since the start that broke a rule, or whose names could not be resolved.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// Points of failed batches since the start; the store may have some of them.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_resources::ClientId;
+
+    use super::*;
+
+    #[test]
+    fn counts_each_protocol_and_all() {
+        let counts = IngestCounts::default();
+        counts.of(Protocol::Grpc).add_batch(10);
+        let caller = Caller::new(Protocol::Grpc, None, ClientId::Local);
+        counts.reject(&caller, RejectionKind::Value, 1, || Example {
+            reason: String::new(),
+            point: String::new(),
+        });
+        counts.of(Protocol::Http).add_batch(5);
+        counts.of(Protocol::Telnet).add_failed(7);
+        assert_eq!(counts.stored(), 15);
+        let grpc = counts.of(Protocol::Grpc);
+        assert_eq!((grpc.batches(), grpc.stored(), grpc.rejected()), (1, 10, 1));
+        let telnet = counts.of(Protocol::Telnet);
+        assert_eq!((telnet.batches(), telnet.stored(), telnet.failed()), (1, 0, 7));
+    }
+}

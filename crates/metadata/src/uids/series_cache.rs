@@ -1,0 +1,521 @@
+//! The cache of series: from the names of a point to its series.
+//!
+//! Every point needs a look-up, so a look-up allocates nothing: the caller writes the key into a reused buffer, or
+//! looks up the text of a request as it came. The key has the point's names in the order received; tags in another
+//! order make another entry for the same series.
+//!
+//! Memory is bounded. Entries are added to the young generation. When memory is nearly full it becomes the old generation;
+//! reading an old entry moves it to the young one. When memory is full, an eighth of the old generation is dropped. So series
+//! that fit are all cached, also if each is read once before the first is read again.
+//!
+//! Entries are removed when an operator renames or deletes one of their names; see [`super::watch`]. They expire also,
+//! because other programs rename and delete names: a set time after they were added, however often they
+//! are read. Look-ups read no clock: time advances in steps ([`LIFE`] of them in the time to live) by
+//! [`SeriesCache::advance_clock`], called once for each batch of points. The time to live varies by up to a quarter,
+//! so that entries added together do not all expire together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use oxtsdb_schema::RowKeyLayout;
+use parking_lot::RwLock;
+
+use super::changes::UidSet;
+use super::series::{Series, SeriesKey};
+
+/// Shards, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// Size of an entry without its key and its TSUID, in bytes; an estimate: its slot of a table that is half full, the
+/// series, and what the allocator rounds up.
+const ENTRY_BYTES: usize = 128;
+
+/// Steps of the clock in the time to live. Entries expire after three quarters of them to all of them.
+const LIFE: u32 = 16;
+
+/// The state of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Look-ups that found an entry.
+    pub hits: u64,
+    /// Look-ups that found none.
+    pub misses: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A cache of series by [`SeriesRef`](super::series::SeriesRef); see the module.
+#[derive(Debug)]
+pub struct SeriesCache {
+    began: Instant,
+    /// `None`: entries do not expire.
+    step: Option<Duration>,
+    /// Steps since `began`.
+    now: AtomicU32,
+    hasher: DefaultHashBuilder,
+    shards: [RwLock<Shard>; SHARDS],
+    /// Capacity of a shard, in bytes.
+    shard_bytes: usize,
+    /// Points whose series was found, and points whose series was not.
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    young: HashTable<Entry>,
+    old: HashTable<Entry>,
+    /// Bytes of both.
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    key: Box<[u8]>,
+    series: Arc<Series>,
+    hash: SlotHash,
+    /// The first step at which it is expired.
+    expires_at: u32,
+}
+
+/// The part of a hash by which a table finds an entry, so that a table that grows reads no keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SlotHash(u32);
+
+impl SlotHash {
+    const fn of(hash: u64) -> Self {
+        Self((hash & 0xffff_ffff) as u32)
+    }
+
+    /// A table uses the lowest bits and the highest seven.
+    const fn of_table(self) -> u64 {
+        (self.0 as u64) << 32 | self.0 as u64
+    }
+}
+
+impl SeriesCache {
+    /// A cache of about `bytes` whose entries expire after `ttl`; `None`: never.
+    pub fn new(bytes: usize, ttl: Option<Duration>) -> Self {
+        Self {
+            began: Instant::now(),
+            step: ttl.map(|ttl| (ttl / LIFE).max(Duration::from_nanos(1))),
+            now: AtomicU32::new(0),
+            hasher: DefaultHashBuilder::default(),
+            shards: std::array::from_fn(|_| RwLock::default()),
+            shard_bytes: bytes / SHARDS,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts points whose series was found, and points whose series was not.
+    pub fn count(&self, hits: usize, misses: usize) {
+        self.hits.fetch_add(hits as u64, Ordering::Relaxed);
+        self.misses.fetch_add(misses as u64, Ordering::Relaxed);
+    }
+
+    /// What it has, and how often that was enough.
+    pub fn figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            ..CacheFigures::default()
+        };
+        for shard in &self.shards {
+            let shard = shard.read();
+            figures.entries += (shard.young.len() + shard.old.len()) as u64;
+            figures.bytes += shard.bytes as u64;
+        }
+        figures
+    }
+
+    /// Advances the clock of the cache, which expires entries.
+    pub fn advance_clock(&self) {
+        let Some(step) = self.step else { return };
+        let steps = self.began.elapsed().as_nanos() / step.as_nanos();
+        let now = u32::try_from(steps).unwrap_or(u32::MAX);
+        // All readers share its cache line, so it is written only if it changes.
+        if self.now.load(Ordering::Relaxed) != now {
+            self.now.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The series of a key.
+    pub fn get(&self, key: SeriesKey<'_>) -> Option<Arc<Series>> {
+        let hash = key.hash(&self.hasher);
+        let now = self.now.load(Ordering::Relaxed);
+        let shard = &self.shards[shard_of(hash)];
+        match shard.read().find(hash, key, now) {
+            Found::Nothing => return None,
+            Found::Young(entry) => return Some(Arc::clone(&entry.series)),
+            Found::Old => {}
+        }
+        shard.write().renew(hash, key, self.shard_bytes)
+    }
+
+    /// The series of all of these keys, in their order. Takes the lock of each shard once.
+    pub fn get_all<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = SeriesKey<'k>> + Clone,
+    ) -> Vec<Option<Arc<Series>>> {
+        const END: usize = usize::MAX;
+        let now = self.now.load(Ordering::Relaxed);
+        let keys: Vec<_> = keys.map(|key| (key, key.hash(&self.hasher))).collect();
+        // The keys of each shard as a linked list, in their order.
+        let mut first = [END; SHARDS];
+        let mut next = vec![END; keys.len()];
+        for (index, (_, hash)) in keys.iter().enumerate().rev() {
+            next[index] = std::mem::replace(&mut first[shard_of(*hash)], index);
+        }
+        let mut series = vec![None; keys.len()];
+        let mut old = Vec::new();
+        for (shard, first) in self.shards.iter().zip(first) {
+            if first == END {
+                continue;
+            }
+            let entries = shard.read();
+            // In steps over all keys: waits for the memory of one entry, key or series overlap with those for others.
+            let mut candidates = Vec::with_capacity(keys.len() / SHARDS * 2);
+            let mut index = first;
+            while index != END {
+                let slot = SlotHash::of(keys[index].1);
+                let candidate = entries.young.find(slot.of_table(), |entry| entry.hash == slot);
+                candidates.push((index, candidate));
+                index = next[index];
+            }
+            for (index, candidate) in &mut candidates {
+                let (key, _) = keys[*index];
+                *candidate = candidate.filter(|entry| key.is(&entry.key) && now < entry.expires_at);
+            }
+            for (index, candidate) in candidates {
+                let (key, hash) = keys[index];
+                let found = candidate.map_or_else(|| entries.find(hash, key, now), Found::Young);
+                match found {
+                    Found::Nothing => {}
+                    Found::Young(entry) => series[index] = Some(Arc::clone(&entry.series)),
+                    Found::Old => old.push(index),
+                }
+            }
+            drop(entries);
+            if !old.is_empty() {
+                let mut shard = shard.write();
+                for index in old.drain(..) {
+                    let (key, hash) = keys[index];
+                    series[index] = shard.renew(hash, key, self.shard_bytes);
+                }
+            }
+        }
+        series
+    }
+
+    /// Adds the series of a key and returns the cached one. A series with the same UIDs stays, and keeps its tracked
+    /// hour.
+    pub fn insert(&self, key: SeriesKey<'_>, series: &Arc<Series>) -> Arc<Series> {
+        let now = self.now.load(Ordering::Relaxed);
+        let hash = key.hash(&self.hasher);
+        let mut shard = self.shards[shard_of(hash)].write();
+        let slot = SlotHash::of(hash);
+        if let Some(entry) = shard.young.find_mut(slot.of_table(), |entry| key.is(&entry.key)) {
+            let is_same = entry.series.tsuid() == series.tsuid();
+            if !is_same {
+                entry.series = Arc::clone(series);
+            }
+            if !is_same || entry.expires_at <= now {
+                entry.expires_at = self.expires_at(now, hash);
+            }
+            return Arc::clone(&entry.series);
+        }
+        let entry = Entry {
+            key: key.to_bytes(),
+            series: Arc::clone(series),
+            hash: slot,
+            expires_at: self.expires_at(now, hash),
+        };
+        shard.insert(entry, self.shard_bytes);
+        Arc::clone(series)
+    }
+
+    /// Removes the series that use one of these UIDs.
+    pub(crate) fn forget(&self, layout: &RowKeyLayout, uids: &UidSet) {
+        for shard in &self.shards {
+            shard.write().retain(|entry| !entry.series.uses(layout, uids));
+        }
+    }
+
+    /// Removes all series.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            *shard.write() = Shard::default();
+        }
+    }
+
+    /// The step at which an entry that is added now expires.
+    fn expires_at(&self, now: u32, hash: u64) -> u32 {
+        let shorter = u32::from(hash.to_be_bytes()[4]) % (LIFE / 4);
+        self.step.map_or(u32::MAX, |_| now.saturating_add(LIFE - shorter))
+    }
+}
+
+/// The shard of a hash, by bits that tables do not use.
+/// From all bits of a hash: those of short keys that differ little are uneven in some.
+const fn shard_of(hash: u64) -> usize {
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
+}
+
+/// The state of a key in a shard.
+enum Found<'s> {
+    /// Nothing, or an entry that is expired.
+    Nothing,
+    Young(&'s Entry),
+    /// An entry of the old generation, which moves to the young one when it is read.
+    Old,
+}
+
+impl Entry {
+    fn byte_len(&self) -> usize {
+        ENTRY_BYTES + self.key.len() + self.series.tsuid().len()
+    }
+}
+
+impl Shard {
+    fn find(&self, hash: u64, key: SeriesKey<'_>, now: u32) -> Found<'_> {
+        let hash = SlotHash::of(hash).of_table();
+        if let Some(entry) = self.young.find(hash, |entry| key.is(&entry.key)) {
+            return match now < entry.expires_at {
+                true => Found::Young(entry),
+                false => Found::Nothing,
+            };
+        }
+        let old = self.old.find(hash, |entry| key.is(&entry.key));
+        match old.is_some_and(|entry| now < entry.expires_at) {
+            true => Found::Old,
+            false => Found::Nothing,
+        }
+    }
+
+    /// Moves an entry of the old generation to the young one, unless another thread has done so.
+    fn renew(&mut self, hash: u64, key: SeriesKey<'_>, shard_bytes: usize) -> Option<Arc<Series>> {
+        let hash = SlotHash::of(hash).of_table();
+        let entry = match self.old.find_entry(hash, |entry| key.is(&entry.key)) {
+            Ok(entry) => entry.remove().0,
+            Err(_) => {
+                let moved = self.young.find(hash, |entry| key.is(&entry.key));
+                return moved.map(|entry| Arc::clone(&entry.series));
+            }
+        };
+        let series = Arc::clone(&entry.series);
+        self.bytes = self.bytes.saturating_sub(entry.byte_len());
+        self.insert(entry, shard_bytes);
+        Some(series)
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+        self.young.retain(|entry| keep(entry));
+        self.old.retain(|entry| keep(entry));
+        self.bytes = self.young.iter().chain(&self.old).map(Entry::byte_len).sum();
+    }
+
+    /// Drops an eighth of the old generation.
+    fn evict(&mut self) {
+        let mut place = 0_usize;
+        self.old.retain(|entry| {
+            let keeps = !place.is_multiple_of(8);
+            place += 1;
+            if !keeps {
+                self.bytes = self.bytes.saturating_sub(entry.byte_len());
+            }
+            keeps
+        });
+    }
+
+    fn insert(&mut self, entry: Entry, shard_bytes: usize) {
+        self.bytes += entry.byte_len();
+        if self.old.is_empty() && self.bytes > shard_bytes / 8 * 7 {
+            self.old = std::mem::take(&mut self.young);
+        } else if self.bytes > shard_bytes {
+            self.evict();
+        }
+        let hash = |entry: &Entry| entry.hash.of_table();
+        self.young.insert_unique(hash(&entry), entry, hash);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_schema::{Tsuid, UidWidths};
+
+    use super::super::series::{SeriesRef, SeriesText, Syntax};
+    use super::*;
+
+    fn series(number: u32) -> Arc<Series> {
+        let mut bytes = vec![0, 0, 1, 0, 0, 1];
+        bytes.extend_from_slice(&number.to_be_bytes()[1..]);
+        let tsuid = Tsuid::from_bytes(&bytes, &UidWidths::default()).unwrap();
+        Arc::new(Series::new(&tsuid))
+    }
+
+    fn key(series: SeriesRef<'_>) -> SeriesKey<'static> {
+        SeriesKey::Bytes(Vec::leak(series.key(&mut Vec::new()).to_bytes().into()))
+    }
+
+    #[test]
+    fn evicts_unused_entries_within_the_memory_bound() {
+        let bytes = 64 << 10;
+        let cache = SeriesCache::new(bytes, None);
+        let used = key(SeriesRef::Names {
+            metric: "used",
+            tags: &[],
+        });
+        cache.insert(used, &series(1));
+        for number in 2..10_000 {
+            let text = format!("metric.{number}");
+            cache.insert(
+                key(SeriesRef::Names {
+                    metric: &text,
+                    tags: &[],
+                }),
+                &series(number),
+            );
+            assert!(cache.get(used).is_some(), "after {number}");
+        }
+        let entries: usize = cache
+            .shards
+            .iter()
+            .map(|shard| shard.read())
+            .map(|shard| shard.young.len() + shard.old.len())
+            .sum();
+        assert!(entries < 2 * bytes / ENTRY_BYTES, "{entries} entries");
+        let first = key(SeriesRef::Names {
+            metric: "metric.2",
+            tags: &[],
+        });
+        assert!(cache.get(first).is_none(), "evicted");
+    }
+
+    #[test]
+    fn series_that_fit_are_all_cached() {
+        let keys: Vec<_> = (0..4000_u32)
+            .map(|number| key(SeriesRef::Tsuid(&number.to_be_bytes())))
+            .collect();
+        // Twice what they take: by chance a shard has more than others.
+        let (cache, series) = (SeriesCache::new(2 * 4000 * (ENTRY_BYTES + 32), None), series(1));
+        for round in 0..4 {
+            let missing = keys
+                .iter()
+                .filter(|key| cache.get(**key).is_none())
+                .inspect(|key| {
+                    cache.insert(**key, &series);
+                });
+            assert_eq!(
+                missing.count(),
+                if round == 0 { 4000 } else { 0 },
+                "round {round}"
+            );
+        }
+    }
+
+    #[test]
+    fn entries_and_series_are_small() {
+        assert_eq!((size_of::<Entry>(), size_of::<Series>()), (32, 24));
+    }
+
+    #[test]
+    fn looks_up_many_keys_as_one_by_one() {
+        let cache = SeriesCache::new(64 << 10, Some(Duration::from_secs(3600)));
+        let texts: Vec<String> = (0..1000).map(|number| format!("metric.{number}")).collect();
+        let keys = || {
+            texts.iter().map(|metric| {
+                SeriesKey::Text(SeriesText {
+                    syntax: Syntax::Telnet,
+                    metric,
+                    tags: "a=b",
+                })
+            })
+        };
+        for (number, key) in (1..).zip(keys()).take(900) {
+            cache.insert(key, &series(number));
+        }
+        let numbers = |found: Vec<Option<Arc<Series>>>| -> Vec<Option<Vec<u8>>> {
+            found
+                .iter()
+                .map(|series| Some(series.as_ref()?.tsuid().to_vec()))
+                .collect()
+        };
+        // Some are evicted, others are in the old generation.
+        let together = numbers(cache.get_all(keys()));
+        let known = together.iter().flatten().count();
+        assert!((100..900).contains(&known), "{known}");
+        assert_eq!(together, numbers(cache.get_all(keys())));
+        assert_eq!(together, numbers(keys().map(|key| cache.get(key)).collect()));
+        for (number, found) in (1..).zip(together) {
+            assert!(found.is_none_or(|tsuid| tsuid == series(number).tsuid()));
+        }
+        cache.now.store(u32::MAX - 1, Ordering::Relaxed);
+        assert!(cache.get_all(keys()).iter().all(Option::is_none), "expired");
+    }
+
+    #[test]
+    fn entries_expire_however_often_they_are_read() {
+        let cache = SeriesCache::new(1 << 20, Some(Duration::from_secs(3600)));
+        let at = |step| cache.now.store(step, Ordering::Relaxed);
+        let key = |number| key(SeriesRef::Tsuid(&[number]));
+        for number in 0..200 {
+            cache.insert(key(number), &series(1));
+        }
+        let mut left = Vec::new();
+        for step in 0..=LIFE {
+            at(step);
+            left.push(
+                (0..200)
+                    .filter(|number| cache.get(key(*number)).is_some())
+                    .count(),
+            );
+        }
+        let steady = LIFE as usize * 3 / 4;
+        assert_eq!(left[..=steady], vec![200; steady + 1], "{left:?}");
+        assert!(
+            left[steady + 1..].is_sorted_by(|one, next| one > next),
+            "spread: {left:?}"
+        );
+        assert_eq!(left[LIFE as usize], 0);
+
+        cache.insert(key(7), &series(2));
+        let again = cache.get(key(7)).unwrap();
+        assert_eq!(
+            again.tsuid(),
+            series(2).tsuid(),
+            "the new entry replaces the expired one"
+        );
+        at(u32::MAX - 1);
+        assert!(cache.get(key(7)).is_none());
+    }
+
+    #[test]
+    fn a_series_replaces_another_one_of_its_key() {
+        let cache = SeriesCache::new(1 << 20, Some(Duration::from_secs(3600)));
+        let key = key(SeriesRef::Names {
+            metric: "renamed",
+            tags: &[],
+        });
+        let first = cache.insert(key, &series(1));
+        assert!(Arc::ptr_eq(&cache.insert(key, &series(1)), &first), "kept");
+        for cached in [cache.insert(key, &series(2)), cache.get(key).unwrap()] {
+            assert_eq!(cached.tsuid(), series(2).tsuid());
+        }
+    }
+
+    #[test]
+    fn advance_clock_expires_entries() {
+        let cache = SeriesCache::new(1 << 20, Some(Duration::from_millis(1)));
+        let key = key(SeriesRef::Tsuid(b"a"));
+        cache.insert(key, &series(1));
+        assert!(cache.get(key).is_some());
+        while cache.get(key).is_some() {
+            cache.advance_clock();
+        }
+    }
+}

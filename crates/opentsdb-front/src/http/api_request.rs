@@ -1,0 +1,72 @@
+//! A request as handlers of endpoints receive it.
+
+use std::sync::Arc;
+
+use http::Method;
+use oxtsdb_access::MetricScope;
+
+use crate::front::counters::Counters;
+use crate::http::config::Config;
+use crate::http::graph::PictureCache;
+use crate::http::parameters::Parameters;
+use crate::http::query::rules::QueryRules;
+use crate::http::request_body::RequestBody;
+use oxtsdb_ingest::rollup::RollupWriter;
+use oxtsdb_ingest::{Caller, Writer};
+use oxtsdb_metadata::text_search::TextSearch;
+use oxtsdb_metadata::tree::Trees;
+use oxtsdb_metadata::uids::{Uids, limited_engine};
+use oxtsdb_query::{Engine, RequestContext};
+
+/// What handlers use of the service.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiParts {
+    pub(crate) writer: Writer,
+    pub(crate) rollups: RollupWriter,
+    pub(crate) engine: Engine,
+    /// Whether results are sent after they are complete.
+    pub(crate) buffers_results: bool,
+    pub(crate) query_rules: QueryRules,
+    pub(crate) uids: Uids,
+    pub(crate) trees: Trees,
+    pub(crate) text_search: Option<TextSearch>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) pictures: PictureCache,
+}
+
+impl ApiParts {
+    /// The same service, which rejects other metrics than those of `scope`.
+    pub(crate) fn limited_to(&self, scope: &MetricScope) -> Self {
+        let writer = self.writer.limited_to(scope);
+        let engine = limited_engine(&self.engine, scope);
+        Self {
+            rollups: RollupWriter::of(&engine, &writer),
+            writer,
+            engine,
+            pictures: PictureCache::none(),
+            ..self.clone()
+        }
+    }
+}
+
+/// A request whose path, method and body have been accepted.
+#[derive(Debug)]
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) parts: &'a ApiParts,
+    /// The method, after `method_override`.
+    pub(crate) method: &'a Method,
+    /// The path as it was sent.
+    pub(crate) path: &'a str,
+    /// The query string as it was sent.
+    pub(crate) query: &'a str,
+    /// The query string.
+    pub(crate) parameters: &'a Parameters,
+    /// The caller, for points that are rejected.
+    pub(crate) caller: Caller,
+    /// The client, for queries.
+    pub(crate) context: RequestContext,
+    /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request
+    /// is dropped.
+    pub(crate) body: RequestBody,
+}

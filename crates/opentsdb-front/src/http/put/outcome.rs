@@ -1,0 +1,186 @@
+//! The outcome of a request of `/api/put` and its siblings, and the response.
+//!
+//! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+
+use super::failure;
+use crate::front::counters::Counters;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::parameters::Parameters;
+use crate::http::reply::Reply;
+use oxtsdb_ingest::point_text::Rejection;
+use oxtsdb_ingest::{Caller, Example, WriteError};
+
+/// How long a request may wait for the store, unless `sync_timeout` is set.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The most errors that `details` lists. All are counted.
+const MOST_DETAILS: usize = 10_000;
+
+/// Bytes of a body that an example is made of.
+const SHOWN_BYTES: usize = 1024;
+
+/// The flags of the query string.
+#[derive(Debug, Default, Clone, Copy)]
+pub(in crate::http) struct Flags {
+    pub(in crate::http) summary: bool,
+    pub(in crate::http) details: bool,
+    /// The limit of the wait if more than 0.
+    pub(in crate::http) timeout_ms: Option<u64>,
+}
+
+/// The outcome of the points of a body.
+#[derive(Debug, Default)]
+pub(in crate::http) struct Outcome {
+    pub(in crate::http) success: usize,
+    pub(in crate::http) timeouts: usize,
+    pub(in crate::http) failed: usize,
+    /// The first failed points in the order of the body, with OpenTSDB's messages; only if requested.
+    pub(in crate::http) details: Vec<(usize, String)>,
+    /// The status, if a point failed that has no fault of its own.
+    pub(in crate::http) failure: Option<StatusCode>,
+}
+
+impl Outcome {
+    /// Counts a point that is not stored.
+    pub(in crate::http) fn fail(&mut self, flags: Flags, place: usize, text: String) {
+        self.failed += 1;
+        if flags.details && self.details.len() < MOST_DETAILS {
+            self.details.push((place, text));
+        }
+    }
+}
+
+impl Flags {
+    /// Reads the flags.
+    pub(in crate::http) fn parse(parameters: &Parameters) -> Result<Flags, HttpError> {
+        let timeout_ms = match parameters.get("sync_timeout") {
+            None => None,
+            Some(text) => {
+                let number: i32 = text.parse().map_err(|_| {
+                    let message = "Unable to parse 'sync_timeout' as a number";
+                    HttpError::bad_request(message)
+                        .with_details(format!("`{text}` is no number of milliseconds"))
+                })?;
+                u64::try_from(number).ok().filter(|number| *number > 0)
+            }
+        };
+        Ok(Flags {
+            summary: parameters.has("summary"),
+            details: parameters.has("details"),
+            timeout_ms,
+        })
+    }
+
+    /// When a wait for the store ends.
+    pub(in crate::http) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout_ms.map_or(WRITE_TIMEOUT, Duration::from_millis)
+    }
+}
+
+/// The text of a rejected point, which is counted.
+pub(in crate::http) fn rejection_text(rejection: Rejection, counters: &Counters) -> String {
+    let (counter, text) = match rejection {
+        Rejection::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
+        Rejection::Rule(text) => (&counters.illegal_arguments, text),
+        Rejection::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
+        Rejection::Storage(text) => (&counters.storage_errors, text),
+    };
+    Counters::count(counter);
+    text
+}
+
+/// Describes a body without points that could be read, for the log.
+pub(in crate::http) fn reject_body(counters: &Counters, caller: &Caller, error: &HttpError, body: &[u8]) {
+    if !error.status.is_client_error() {
+        return;
+    }
+    counters.reject_text(caller, || Example {
+        reason: match &error.details {
+            Some(details) => format!("{}: {details}", error.message),
+            None => error.message.clone(),
+        },
+        point: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).into_owned(),
+    });
+}
+
+/// Whether a write failed because it took too long.
+pub(in crate::http) fn is_timeout(error: &WriteError) -> bool {
+    matches!(
+        error,
+        WriteError::DeadlineExceeded
+            | WriteError::Overloaded { .. }
+            | WriteError::Uids(oxtsdb_metadata::uids::UidsError::DeadlineExceeded)
+    )
+}
+
+/// The error of a write that failed as a whole.
+pub(in crate::http) fn failure(error: &WriteError, stored: usize) -> HttpError {
+    HttpError::new(failure::status_of_write(error), error.to_string())
+        .with_details(format!(
+            "{stored} points were stored before; sending all of them again is safe"
+        ))
+        .with_causes(error)
+}
+
+/// The response in the form that the flags request; `write_point` writes a point by its place in the body.
+pub(in crate::http) fn reply(
+    outcome: &Outcome,
+    flags: Flags,
+    write_point: impl Fn(&mut Vec<u8>, usize),
+) -> Result<Reply, HttpError> {
+    let Outcome {
+        success,
+        timeouts,
+        failed,
+        details,
+        failure,
+    } = outcome;
+    let all_good = *failed == 0 && *timeouts == 0;
+    let bad = failure.unwrap_or(StatusCode::BAD_REQUEST);
+    if !flags.summary && !flags.details {
+        if all_good {
+            return Ok(Reply::empty());
+        }
+        let message = if *timeouts > 0 {
+            format!(
+                "The put call has timed out with {success} points stored, {failed} failed and \
+                 {timeouts} not confirmed"
+            )
+        } else {
+            "One or more data points had errors".to_owned()
+        };
+        return Err(HttpError::new(bad, message)
+            .with_details("Please see the TSD logs or append \"details\" to the put request"));
+    }
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(b"{\"success\":");
+    json::write_integer(&mut out, *success);
+    if flags.timeout_ms.is_some() {
+        out.extend_from_slice(b",\"timeouts\":");
+        json::write_integer(&mut out, *timeouts);
+    }
+    out.extend_from_slice(b",\"failed\":");
+    json::write_integer(&mut out, *failed);
+    if flags.details {
+        out.extend_from_slice(b",\"errors\":[");
+        for (number, (place, text)) in details.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"datapoint\":");
+            write_point(&mut out, *place);
+            out.extend_from_slice(b",\"error\":");
+            json::write_string(&mut out, text);
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+    let status = if all_good { StatusCode::OK } else { bad };
+    Ok(Reply::json_with(status, out))
+}

@@ -1,0 +1,116 @@
+//! Writes that are retried while the store or the UID service is unavailable.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use oxtsdb_ingest::rollup::{AggregateOutcome, NewAggregate, RollupWriter};
+use oxtsdb_ingest::{NewHistogram, NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
+
+/// How long points wait for an unavailable store or UID service.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The pause before the first retry; each further pause is twice as long, up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Writes points, and retries those that failed for a transient reason: all points if the write failed, else those
+/// whose series could not be resolved.
+pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<WriteOutcome, WriteError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    let mut outcome = WriteOutcome::default();
+    let mut missing: Cow<'_, [NewPoint<'_>]> = Cow::Borrowed(points);
+    // The indexes of the missing points in `points`; empty while all are missing.
+    let mut indexes: Vec<usize> = Vec::new();
+    loop {
+        let written = writer.write(&missing, Some(deadline.into_std())).await;
+        let is_last = Instant::now() + pause >= deadline;
+        match written {
+            Ok(written) => {
+                outcome.written += written.written;
+                let index_of = |index: usize| indexes.get(index).copied().unwrap_or(index);
+                let (again, failed): (Vec<PointError>, _) = written
+                    .errors
+                    .into_iter()
+                    .map(|error| PointError {
+                        index: index_of(error.index),
+                        ..error
+                    })
+                    .partition(|error| error.reason.is_transient() && !is_last);
+                outcome.errors.extend(failed);
+                if again.is_empty() {
+                    return Ok(outcome);
+                }
+                indexes = again.iter().map(|error| error.index).collect();
+                missing = indexes
+                    .iter()
+                    .filter_map(|index| points.get(*index).copied())
+                    .collect();
+            }
+            Err(error) if error.is_transient() && !is_last => {}
+            Err(error) if outcome.written == 0 => return Err(error),
+            Err(error) => {
+                // Some points are stored; the missing ones fail because their series could not be resolved.
+                let reason = Arc::new(match error {
+                    WriteError::Uids(error) => PointErrorReason::Unresolved(error),
+                    error => return Err(error),
+                });
+                outcome.errors.extend(indexes.iter().map(|index| PointError {
+                    index: *index,
+                    reason: Arc::clone(&reason),
+                }));
+                return Ok(outcome);
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
+
+/// As [`write`], of histograms. All are written again if some failed for a transient reason: writing a histogram twice
+/// stores it once.
+pub(super) async fn write_histograms(
+    writer: &Writer,
+    histograms: &[NewHistogram<'_>],
+) -> Result<WriteOutcome, WriteError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let written = writer
+            .write_histograms(histograms, Some(deadline.into_std()))
+            .await;
+        let is_transient = match &written {
+            Ok(outcome) => outcome.errors.iter().any(|error| error.reason.is_transient()),
+            Err(error) => error.is_transient(),
+        };
+        if !is_transient || Instant::now() + pause >= deadline {
+            return written;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
+
+/// As [`write_histograms`], of rollups.
+pub(super) async fn write_rollups(
+    writer: &RollupWriter,
+    rollups: &[NewAggregate<'_>],
+) -> Result<AggregateOutcome, WriteError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let written = writer.write(rollups, Some(deadline.into_std())).await;
+        let is_transient = match &written {
+            Ok(outcome) => outcome.unresolved.iter().any(|error| error.reason.is_transient()),
+            Err(error) => error.is_transient(),
+        };
+        if !is_transient || Instant::now() + pause >= deadline {
+            return written;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
