@@ -28,6 +28,7 @@ mod layers;
 mod lost_files;
 mod metrics;
 mod one_uid;
+mod pictures;
 mod readme;
 mod recorded;
 mod retention;
