@@ -22,6 +22,7 @@ mod expressions;
 mod features;
 mod front_ends_agree;
 mod fsck;
+mod grafana;
 mod histograms;
 mod known_example;
 mod layers;
