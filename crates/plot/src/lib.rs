@@ -5,8 +5,7 @@
 //! ```
 //!
 //! One drawing serves both formats: `chart` draws on the trait `Canvas`, and `svg` and `raster` implement it, so a
-//! picture has the same layout in both. The crate has its own scan converter and PNG encoder. Lines of time series are
-//! simple shapes, and a general 2D library takes longer to compile than the rest of the crate together.
+//! picture has the same layout in both. `tiny_skia` fills and strokes, and the crate `png` encodes.
 //!
 //! The font (`fonts/`) is compiled in: widths of texts, and so the layout, do not depend on the machine. SVG names
 //! common fonts of about the same widths and embeds none.

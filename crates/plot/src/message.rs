@@ -37,8 +37,7 @@ impl Message {
     pub fn png(&self) -> Vec<u8> {
         let mut canvas = RasterCanvas::new(self.size, self.theme.background);
         self.draw(&mut canvas);
-        let (size, pixels) = canvas.finish();
-        png::encode(size, &pixels)
+        png::encode(&canvas.finish())
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {

@@ -71,21 +71,22 @@ impl<'a> Plot<'a> {
     pub fn png(&self) -> Vec<u8> {
         let mut canvas = RasterCanvas::new(self.size, self.theme.background);
         chart::draw(self, &mut canvas);
-        let (size, pixels) = canvas.finish();
-        png::encode(size, &pixels)
+        png::encode(&canvas.finish())
     }
 
     /// Returns an upper estimate of the memory in bytes that `svg` or `png` allocates at a time, with the result, for a
     /// plot of `series` series of values. Heat maps and marks take less than the histograms and texts themselves.
     pub fn memory_bytes(size: Size, series: usize) -> u64 {
-        // Pixels, cells of the mask and the file.
-        let png = size.pixels() * (3 + 4 + 3);
+        // The pixels, and those within the plot a second time, or the file while it grows.
+        let png = size.pixels() * (4 + 6);
         let points = reduce::max_points(size, series);
-        // A reduced point, its place and the stroke of the longest series; up to 14 bytes of SVG, twice while it grows.
-        let reduced = points * (16 + 28) + u64::from(size.width()) * 256;
+        // A reduced point and its place; up to 14 bytes of SVG, twice while it grows.
+        let reduced = points * (16 + 28);
+        // Outlines and edges of one line's dashes.
+        let stroke = u64::from(size.width()) * 4096;
         // Labels are cut. The compressor has 350 KiB.
         let texts = series as u64 * 2048;
-        png + reduced + texts + 512 * 1024
+        png + reduced + stroke + texts + 512 * 1024
     }
 }
 
