@@ -60,12 +60,12 @@ pub use context::limits::Limits;
 pub use context::query_context::QueryContext;
 pub use context::resource::{Limit, Resource};
 pub use context::running::{CompletedQuery, QueryDescription, RunningQueries, RunningQuery};
-pub use exec::encoded::{EncodedGroups, GroupEncoder};
+pub use exec::encoded::GroupEncoder;
 pub use exec::engine::{Engine, WholeResult};
 
 // Results.
 pub use error::{NameError, QueryError};
-pub use exec::frame::{Delivery, Frame, Group};
+pub use exec::frame::{Delivery, EncodedGroups, Frame, Group};
 pub use exec::statistics::{DamagedRow, RollupUse, Statistics};
 pub use exec::totals::QueryTotals;
 pub use points::{Number, Points, Values};
