@@ -59,4 +59,4 @@ pub use format::NumberFormat;
 pub use message::Message;
 pub use plot::{Axis, AxisSide, Legend, LegendPlace, Mark, Plot, Position, TimeRange, ValueScale};
 pub use series::{Bucket, Gaps, Histogram, Point, PointSource, Points, Series, Style};
-pub use size::Size;
+pub use size::{Size, SizeError};
