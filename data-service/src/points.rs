@@ -21,7 +21,7 @@ use oxtsdb_server::store::open_folder;
 use oxtsdb_storage_file::disk::real::RealDisk;
 
 use crate::settings::{DataSettings, PointStoreSettings, WriteForm};
-use crate::store_admin::StoreAdmin;
+use crate::store_admin::{POINTS, ROLLUPS, StoreAdmin};
 
 /// Files of parts that are kept open: of points, of all rollups, and of the rollups of a table at least.
 const OPEN_FILES: usize = 160;
@@ -31,12 +31,6 @@ const MIN_ROLLUP_FILES: usize = 8;
 /// The most memory of a table's rollups that are in no part, in bytes. Their instants do not ascend with their time, so
 /// that a read of a few decodes all of a series there.
 const MAX_ROLLUP_HEAD: u64 = 32 << 20;
-
-/// The folder of points.
-pub(crate) const POINTS: &str = "points";
-
-/// The folder of rollups beside that of points; each table has one in it.
-pub(crate) const ROLLUPS: &str = "rollups";
 
 /// The folders of stores in a data folder.
 const DATA: &str = "data";

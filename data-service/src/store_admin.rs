@@ -30,9 +30,13 @@ use oxtsdb_storage_file::disk::real::RealDisk;
 use oxtsdb_storage_file::folder::create_dir_durably;
 use tokio::sync::Mutex;
 
-use crate::points::{POINTS, ROLLUPS};
-
 pub use self::restore::{RestoreError, Restored, restore};
+
+/// The folder of points.
+pub(crate) const POINTS: &str = "points";
+
+/// The folder of rollups beside that of points; each table has one in it.
+pub(crate) const ROLLUPS: &str = "rollups";
 
 /// The folder of the service in a data folder.
 const DATA: &str = "data";

@@ -4,6 +4,7 @@ mod access_log;
 mod backups;
 mod bad_input;
 mod big_messages;
+mod circles;
 mod client;
 mod compaction;
 mod compression;

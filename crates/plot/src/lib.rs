@@ -27,6 +27,7 @@
 //! # Ok::<(), oxtsdb_plot::PlotError>(())
 //! ```
 
+mod axis;
 mod canvas;
 mod chart;
 mod color;
@@ -38,6 +39,7 @@ mod heat_map;
 mod layout;
 mod legend;
 mod message;
+mod picture;
 mod plot;
 mod png;
 mod raster;
@@ -52,10 +54,11 @@ mod time_ticks;
 mod trace_path;
 mod value_ticks;
 
+pub use axis::{Axis, AxisSide, TimeRange, ValueScale};
 pub use color::{Color, Theme};
 pub use error::PlotError;
 pub use format::NumberFormat;
 pub use message::Message;
-pub use plot::{Axis, AxisSide, Legend, LegendPlace, Mark, Plot, Position, TimeRange, ValueScale};
+pub use plot::{Legend, LegendPlace, Mark, Plot, Position};
 pub use series::{Bucket, Gaps, Histogram, Point, PointSource, Points, Series, Style};
-pub use size::Size;
+pub use size::{Size, SizeError};

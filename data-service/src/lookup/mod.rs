@@ -21,13 +21,15 @@ mod batches;
 mod catalogue;
 mod census;
 mod data_table;
+mod extent;
 mod matcher;
 mod names;
 mod page;
 mod selector;
 
-pub(crate) use batches::{Extent, TsuidBatches};
+pub(crate) use batches::TsuidBatches;
 pub(crate) use census::{Census, CensusRequest, KeyOrder};
+pub(crate) use extent::Extent;
 pub(crate) use names::{Names, SeriesNames, needed_uids};
 pub(crate) use page::{Page, PageRequest, decode_token, encode_token, fitting};
 pub(crate) use selector::{SeriesSelector, TagSelector};

@@ -8,8 +8,7 @@ use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::front::point_text::{self, Rejection};
 use crate::rollup::{AggregateError, NewAggregate};
-use crate::telnet::histogram::HistogramLine;
-use crate::telnet::lines::{self, Command, OtherLine};
+use crate::telnet::lines::{self, Command, HistogramLine, OtherLine};
 use crate::telnet::rollup;
 use crate::write::{Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError};
 
