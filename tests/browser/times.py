@@ -1,6 +1,7 @@
 """Times of the page at `/` and of `/q`: the median of some loads for 1, 100 and 1,000 series, each with a point a minute of one day.
 `run.sh --times` starts the server and sets the variables; `OXTSDB_TSDB=target/release/tsdb` measures the release build."""
 
+import math
 import os
 import socket
 import statistics
@@ -38,7 +39,8 @@ def store():
     with socket.create_connection((url.hostname, url.port)) as connection:
         for count in SERIES:
             for minute in range(24 * 60):
-                lines = (f"put cpu.of{count} {DAY + 60 * minute} {50 + (minute * 7 + host * 13) % 41} host=web{host:04}\n" for host in range(count))
+                wave = 20 * math.sin(minute / 229)
+                lines = (f"put cpu.of{count} {DAY + 60 * minute} {wave + host % 50 + (minute * 7 + host * 13) % 5:.2f} host=web{host:04}\n" for host in range(count))
                 connection.sendall("".join(lines).encode())
         connection.sendall(b"version\n")
         reply = connection.recv(1 << 16)

@@ -1,7 +1,5 @@
 //! SVG is valid and harmless. `tests/end_to_end/pictures.rs` compares PNG files with references.
 
-#![expect(clippy::unwrap_used, reason = "functions that tests share")]
-
 mod plots;
 
 use std::path::PathBuf;
