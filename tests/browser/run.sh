@@ -2,6 +2,7 @@
 # The page at `/` in Chromium, against two live servers; the second one requires tokens. Before that, the unit tests of its modules.
 #
 #   run.sh [--screenshots FOLDER] [TEST...]    all tests unless parts of their names are given
+#   run.sh --times                             measures how long the page and pictures take
 #
 # Screenshots are in FOLDER (target/browser unless given), those of failed tests too.
 set -euo pipefail
@@ -17,6 +18,8 @@ tests=()
 for test in "$@"; do
   tests+=(-k "$test")
 done
+command=(python3 -m unittest "${tests[@]}" test_page)
+[ "${1:-}" != --times ] || command=(python3 times.py)
 
 command -v node >/dev/null || missing node "install Node.js 20 or newer"
 need_chromium
@@ -50,7 +53,7 @@ export OXTSDB_BROWSER_TOKEN
 export OXTSDB_BROWSER_SCREENSHOTS="$screenshots"
 mkdir -p "$screenshots"
 # Beside the shell, which executes its traps only when no program is in front.
-python3 -m unittest "${tests[@]}" test_page &
+"${command[@]}" &
 python=$!
 wait "$python"
 python=

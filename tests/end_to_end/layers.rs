@@ -25,15 +25,20 @@ fn layers(document: &str) -> Layers {
     layers
 }
 
-/// The crates of the workspace with their dependencies, except for those of tests.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// Cargo's description of the workspace's packages.
+pub(crate) fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .current_dir(paths::workspace())
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The crates of the workspace with their dependencies, except for those of tests.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let dependencies = |package: &Value| {
         let all = package["dependencies"].as_array().unwrap().iter();

@@ -34,6 +34,12 @@
 //!   recorded                sends recorded requests, and compares responses and stored cells
 //! ```
 //!
+//! For the order of the code:
+//!
+//! ```text
+//!   circles                 source files that use each other
+//! ```
+//!
 //! For names that change while they are used:
 //!
 //! ```text
@@ -67,6 +73,7 @@
 
 pub mod bystander;
 pub mod certificates;
+pub mod circles;
 pub mod collector;
 pub mod comparison;
 pub mod corruptions;

@@ -43,6 +43,15 @@ use crate::watch::Assignments;
 pub use outcome::Assigned;
 pub(crate) use outcome::Outcome;
 
+/// The purpose of a request for UIDs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// For a point to write: rejects new names of kinds that are not created on first use.
+    Write,
+    /// An explicit assignment by an operator or a tool.
+    Explicit,
+}
+
 /// Names of a batch: a commit of some hundred kilobytes.
 const BATCH_NAMES: usize = 8192;
 

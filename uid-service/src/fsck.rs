@@ -26,6 +26,7 @@ mod collect;
 mod counters;
 mod duplicates;
 mod evaluate;
+mod facts;
 mod finding;
 mod metadata;
 mod operator;

@@ -25,8 +25,9 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Request, Response, Status};
 
 use self::convert::PageToken;
+use crate::assign::Purpose;
 use crate::error::UidServiceError;
-use crate::uids::{Freshness, Purpose, Uids};
+use crate::uids::{Freshness, Uids};
 
 /// Maximum bytes of a request: 4096 names of nearly 4 KiB each, repairs of long names, and documents.
 pub(crate) const MAX_REQUEST_BYTES: usize = 16 << 20;

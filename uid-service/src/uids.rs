@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+pub use crate::assign::Purpose;
 use crate::assign::{Assigned, Assigner};
 use crate::cache::UidCache;
 use crate::change::{ChangeRequest, Changes};
@@ -62,15 +63,6 @@ pub struct Uids {
     fsck: Fsck,
     records: Records,
     quarantine: Duration,
-}
-
-/// Why UIDs are requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// For a point to write: rejects new names of kinds that are not created on first use.
-    Write,
-    /// An explicit assignment by an operator or a tool.
-    Explicit,
 }
 
 /// The source of a look-up.

@@ -1,5 +1,6 @@
 //! The client of the data service.
 
+mod annotation;
 mod fsck;
 
 use bytes::Bytes;

@@ -49,6 +49,20 @@ pub(crate) struct Text<'a> {
     pub(crate) upright: bool,
 }
 
+impl<'a> Text<'a> {
+    /// Returns a text that starts at a place and reads from left to right.
+    pub(crate) fn new(text: &'a str, at: Spot, size: f64, color: Color) -> Self {
+        Self {
+            text,
+            at,
+            size,
+            anchor: Anchor::Start,
+            color,
+            upright: false,
+        }
+    }
+}
+
 /// A surface to draw on. Later shapes cover earlier ones.
 pub(crate) trait Canvas {
     /// Fills a rectangle. Whole coordinates have sharp edges.

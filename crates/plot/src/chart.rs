@@ -67,12 +67,8 @@ pub(crate) fn draw(plot: &Plot<'_>, canvas: &mut dyn Canvas) {
         let at = Spot::new(width / 2.0, layout.title_base);
         let (size, color) = (fonts.title, plot.theme.foreground);
         canvas.text(Text {
-            text: &title,
-            at,
-            size,
             anchor: Anchor::Middle,
-            color,
-            upright: false,
+            ..Text::new(&title, at, size, color)
         });
     }
     axes::draw_grid(plot, canvas, &layout, &fonts, &axes, &drawn);
@@ -118,12 +114,8 @@ pub(crate) fn draw(plot: &Plot<'_>, canvas: &mut dyn Canvas) {
         );
         let (size, color) = (fonts.title, plot.theme.axis());
         canvas.text(Text {
-            text: "no data",
-            at,
-            size,
             anchor: Anchor::Middle,
-            color,
-            upright: false,
+            ..Text::new("no data", at, size, color)
         });
     }
 }

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::axis::TimeRange;
 use crate::canvas::Canvas;
 use crate::color::Theme;
 use crate::geometry::{Path, Rect};
-use crate::plot::TimeRange;
 use crate::scale::Extent;
 use crate::series::{Bucket, Histogram};
 use crate::size::Size;

@@ -1,6 +1,6 @@
 //! The legend: a sample and the name of each series, in one column or in rows.
 
-use crate::canvas::{Anchor, Canvas, Stroke, Text};
+use crate::canvas::{Canvas, Stroke, Text};
 use crate::color::{Color, Theme};
 use crate::font;
 use crate::geometry::{Path, Rect, Spot};
@@ -142,14 +142,7 @@ impl LegendBlock {
 
     fn draw_text(&self, canvas: &mut dyn Canvas, text: &str, at: Spot, theme: &Theme) {
         let (size, color) = (self.font_size, theme.quiet_text());
-        canvas.text(Text {
-            text,
-            at,
-            size,
-            anchor: Anchor::Start,
-            color,
-            upright: false,
-        });
+        canvas.text(Text::new(text, at, size, color));
     }
 
     fn draw_sample(&self, canvas: &mut dyn Canvas, entry: &Entry, at: Spot, theme: &Theme) {

@@ -5,8 +5,7 @@
 //! ```
 //!
 //! One drawing serves both formats: `chart` draws on the trait `Canvas`, and `svg` and `raster` implement it, so a
-//! picture has the same layout in both. The crate has its own scan converter and PNG encoder. Lines of time series are
-//! simple shapes, and a general 2D library takes longer to compile than the rest of the crate together.
+//! picture has the same layout in both. `tiny_skia` fills and strokes, and the crate `png` encodes.
 //!
 //! The font (`fonts/`) is compiled in: widths of texts, and so the layout, do not depend on the machine. SVG names
 //! common fonts of about the same widths and embeds none.
@@ -28,6 +27,7 @@
 //! # Ok::<(), oxtsdb_plot::PlotError>(())
 //! ```
 
+mod axis;
 mod canvas;
 mod chart;
 mod color;
@@ -39,6 +39,7 @@ mod heat_map;
 mod layout;
 mod legend;
 mod message;
+mod picture;
 mod plot;
 mod png;
 mod raster;
@@ -53,10 +54,11 @@ mod time_ticks;
 mod trace_path;
 mod value_ticks;
 
+pub use axis::{Axis, AxisSide, TimeRange, ValueScale};
 pub use color::{Color, Theme};
 pub use error::PlotError;
 pub use format::NumberFormat;
 pub use message::Message;
-pub use plot::{Axis, AxisSide, Legend, LegendPlace, Mark, Plot, Position, TimeRange, ValueScale};
+pub use plot::{Legend, LegendPlace, Mark, Plot, Position};
 pub use series::{Bucket, Gaps, Histogram, Point, PointSource, Points, Series, Style};
-pub use size::Size;
+pub use size::{Size, SizeError};

@@ -1,6 +1,6 @@
 //! A text as a picture: the error of a request for a picture.
 
-use crate::canvas::{Anchor, Canvas, Text};
+use crate::canvas::{Canvas, Text};
 use crate::color::Theme;
 use crate::font;
 use crate::geometry::{Rect, Spot};
@@ -37,8 +37,7 @@ impl Message {
     pub fn png(&self) -> Vec<u8> {
         let mut canvas = RasterCanvas::new(self.size, self.theme.background);
         self.draw(&mut canvas);
-        let (size, pixels) = canvas.finish();
-        png::encode(size, &pixels)
+        png::encode(&canvas.finish())
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
@@ -50,14 +49,7 @@ impl Message {
         let mut top = margin;
         let mut line = |text: &str, size: f64, top: f64, color| {
             let at = Spot::new(margin, (top + size * font::CAP_HEIGHT).round());
-            canvas.text(Text {
-                text,
-                at,
-                size,
-                anchor: Anchor::Start,
-                color,
-                upright: false,
-            });
+            canvas.text(Text::new(text, at, size, color));
         };
         let title = text::cut(&text::clean(&self.title), fonts.title, space);
         if !title.is_empty() {

@@ -2,16 +2,10 @@
 
 use jiff::tz::TimeZone;
 
-use crate::chart;
+use crate::axis::{Axis, TimeRange};
 use crate::color::Theme;
-use crate::format::NumberFormat;
-use crate::png;
-use crate::raster::RasterCanvas;
-use crate::reduce;
 use crate::series::Series;
 use crate::size::Size;
-use crate::svg::SvgCanvas;
-use crate::text;
 
 /// A picture of series over time.
 ///
@@ -53,86 +47,6 @@ impl<'a> Plot<'a> {
             marks: Vec::new(),
         }
     }
-
-    /// Returns the picture as an SVG document: valid XML without scripts and references, for a file or an HTML page.
-    pub fn svg(&self) -> String {
-        let title = text::clean(&self.title);
-        let spoken = if title.is_empty() {
-            chart::spoken_title(self)
-        } else {
-            title
-        };
-        let mut canvas = SvgCanvas::new(self.size, &spoken);
-        chart::draw(self, &mut canvas);
-        canvas.finish()
-    }
-
-    /// Returns the picture as a PNG file.
-    pub fn png(&self) -> Vec<u8> {
-        let mut canvas = RasterCanvas::new(self.size, self.theme.background);
-        chart::draw(self, &mut canvas);
-        let (size, pixels) = canvas.finish();
-        png::encode(size, &pixels)
-    }
-
-    /// Returns an upper estimate of the memory in bytes that `svg` or `png` allocates at a time, with the result, for a
-    /// plot of `series` series of values. Heat maps and marks take less than the histograms and texts themselves.
-    pub fn memory_bytes(size: Size, series: usize) -> u64 {
-        // Pixels, cells of the mask and the file.
-        let png = size.pixels() * (3 + 4 + 3);
-        let points = reduce::max_points(size, series);
-        // A reduced point, its place and the stroke of the longest series; up to 14 bytes of SVG, twice while it grows.
-        let reduced = points * (16 + 28) + u64::from(size.width()) * 256;
-        // Labels are cut. The compressor has 350 KiB.
-        let texts = series as u64 * 2048;
-        png + reduced + texts + 512 * 1024
-    }
-}
-
-/// The time range of a plot in milliseconds since the epoch.
-///
-/// A range that is empty or reversed has a length of 1 ms; ends before the year -9999 or after 9999 are moved there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeRange {
-    /// The instant at the left side.
-    pub start_ms: i64,
-    /// The instant at the right side.
-    pub end_ms: i64,
-}
-
-/// A side of the plot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AxisSide {
-    /// OpenTSDB's `axis x1y1`, the default.
-    #[default]
-    Left,
-    /// OpenTSDB's `axis x1y2`.
-    Right,
-}
-
-/// The settings of a y axis.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Axis {
-    /// The text beside the axis; empty for none.
-    pub label: String,
-    /// The arrangement of values.
-    pub scale: ValueScale,
-    /// The value at the bottom; `None` for the smallest value that is drawn.
-    pub lower: Option<f64>,
-    /// The value at the top; `None` for the largest value that is drawn.
-    pub upper: Option<f64>,
-    /// The format of numbers; `None` for short ones: `1.5M`.
-    pub format: Option<NumberFormat>,
-}
-
-/// The arrangement of values along an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ValueScale {
-    /// Equal differences have equal distances.
-    #[default]
-    Linear,
-    /// Equal ratios have equal distances. Values of 0 or less are not drawn, and are gaps.
-    Logarithmic,
 }
 
 /// The place and the look of the legend.

@@ -1,73 +1,46 @@
-//! An encoder of PNG: a palette for up to 256 colours, else 8 bits for each of red, green and blue.
-//!
-//! Source: "Portable Network Graphics (PNG) Specification (Third Edition)", sections 5, 9, 11 and 12.
+//! PNG files: a palette for up to 256 colours, which halves most files, else 8 bits for each of red, green and blue.
 
 use std::collections::HashMap;
 use std::io::Write;
 
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
+use png::{BitDepth, ColorType, Encoder, EncodingError, Filter};
+use tiny_skia::{Pixmap, PremultipliedColorU8};
 
-use crate::size::Size;
-
-const SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n'];
-const BYTES_PER_PIXEL: usize = 3;
-const TRUECOLOUR: u8 = 2;
-const INDEXED: u8 = 3;
-
-/// Returns a PNG file of the pixels: red, green and blue, rows from top to bottom.
-pub(crate) fn encode(size: Size, pixels: &[u8]) -> Vec<u8> {
-    let indexed = Indexed::new(pixels);
-    let mut header = Vec::with_capacity(13);
-    header.extend(size.width().to_be_bytes());
-    header.extend(size.height().to_be_bytes());
-    // 8 bits; the only compression and filter methods; not interlaced.
-    header.extend([8, if indexed.is_some() { INDEXED } else { TRUECOLOUR }, 0, 0, 0]);
-
+/// Returns a PNG file of an opaque picture.
+pub(crate) fn encode(picture: &Pixmap) -> Vec<u8> {
     let mut file = Vec::new();
-    file.extend(SIGNATURE);
-    push_chunk(&mut file, *b"IHDR", &header);
-    let width = size.width() as usize;
-    let data = match indexed {
-        Some(Indexed { palette, indexes }) => {
-            push_chunk(&mut file, *b"PLTE", &palette);
-            // Neighbours in a palette are no similar colours: differences have no use.
-            compress(indexes.chunks_exact(width), |row, _, filtered| {
-                refill(filtered, 0, row.iter().copied())
-            })
-        }
-        None => compress(pixels.chunks_exact(width * BYTES_PER_PIXEL), best_filter),
-    };
-    push_chunk(&mut file, *b"IDAT", &data);
-    push_chunk(&mut file, *b"IEND", &[]);
+    write(picture, &mut file).expect("a `Vec` accepts all bytes, and the data has the picture's size");
     file
 }
 
-fn push_chunk(file: &mut Vec<u8>, name: [u8; 4], data: &[u8]) {
-    file.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
-    let mut checksum = crc32fast::Hasher::new();
-    checksum.update(&name);
-    checksum.update(data);
-    file.extend(name);
-    file.extend(data);
-    file.extend(checksum.finalize().to_be_bytes());
+fn write(picture: &Pixmap, file: &mut Vec<u8>) -> Result<(), EncodingError> {
+    let mut encoder = Encoder::new(file, picture.width(), picture.height());
+    encoder.set_depth(BitDepth::Eight);
+    // Filters take time, and make files of lines on one colour larger.
+    encoder.set_filter(Filter::NoFilter);
+    let width = picture.width() as usize;
+    if let Some(Indexed { palette, indexes }) = Indexed::new(picture.pixels()) {
+        encoder.set_color(ColorType::Indexed);
+        encoder.set_palette(palette);
+        let mut writer = encoder.write_header()?;
+        let mut data = writer.stream_writer()?;
+        data.write_all(&indexes)?;
+        return data.finish();
+    }
+    encoder.set_color(ColorType::Rgb);
+    let mut writer = encoder.write_header()?;
+    let mut data = writer.stream_writer()?;
+    let mut bytes = Vec::with_capacity(width * 3);
+    for row in picture.pixels().chunks_exact(width) {
+        bytes.clear();
+        bytes.extend(row.iter().flat_map(rgb));
+        data.write_all(&bytes)?;
+    }
+    data.finish()
 }
 
-/// Compresses rows. `filter` fills its last argument from a row and the row before it.
-fn compress<'a>(
-    rows: impl Iterator<Item = &'a [u8]>,
-    mut filter: impl FnMut(&[u8], &[u8], &mut Vec<u8>),
-) -> Vec<u8> {
-    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::new(6));
-    let mut previous: &[u8] = &[];
-    let mut filtered = Vec::new();
-    for row in rows {
-        filter(row, previous, &mut filtered);
-        // A `Vec` accepts all bytes.
-        let _ = zlib.write_all(&filtered);
-        previous = row;
-    }
-    zlib.finish().unwrap_or_default()
+fn rgb(pixel: &PremultipliedColorU8) -> [u8; 3] {
+    [pixel.red(), pixel.green(), pixel.blue()]
 }
 
 /// A picture of at most 256 colours.
@@ -80,98 +53,52 @@ struct Indexed {
 
 impl Indexed {
     /// Returns `None` if there are more colours.
-    fn new(pixels: &[u8]) -> Option<Self> {
-        let mut numbers: HashMap<[u8; BYTES_PER_PIXEL], u8> = HashMap::new();
+    fn new(pixels: &[PremultipliedColorU8]) -> Option<Self> {
+        let mut numbers: HashMap<[u8; 3], u8> = HashMap::new();
         let mut palette = Vec::new();
-        let mut indexes = Vec::with_capacity(pixels.len() / BYTES_PER_PIXEL);
-        let mut last = None;
-        for pixel in pixels.as_chunks::<BYTES_PER_PIXEL>().0 {
-            let index = match last {
-                Some((color, index)) if color == *pixel => index,
-                _ => match numbers.get(pixel) {
-                    Some(index) => *index,
-                    None => {
-                        let index = u8::try_from(numbers.len()).ok()?;
-                        numbers.insert(*pixel, index);
-                        palette.extend(pixel);
-                        index
-                    }
-                },
+        let mut indexes = Vec::with_capacity(pixels.len());
+        // Most pixels have the colour of the one before.
+        for run in pixels.chunk_by(|a, b| a == b) {
+            let color = rgb(&run[0]);
+            let index = match numbers.get(&color) {
+                Some(index) => *index,
+                None => {
+                    let index = u8::try_from(numbers.len()).ok()?;
+                    numbers.insert(color, index);
+                    palette.extend(color);
+                    index
+                }
             };
-            last = Some((*pixel, index));
-            indexes.push(index);
+            indexes.resize(indexes.len() + run.len(), index);
         }
         Some(Self { palette, indexes })
     }
-}
-
-/// Chooses among no difference, that to the row above and that to the pixel on the left by the smallest sum of bytes, the
-/// specification's heuristic.
-fn best_filter(row: &[u8], previous: &[u8], filtered: &mut Vec<u8>) {
-    let above = previous.iter().chain(std::iter::repeat(&0));
-    let left = [0; BYTES_PER_PIXEL];
-    let mut candidates = [Vec::new(), Vec::new(), Vec::new()];
-    refill(
-        &mut candidates[0],
-        2,
-        row.iter()
-            .zip(above)
-            .map(|(byte, above)| byte.wrapping_sub(*above)),
-    );
-    refill(
-        &mut candidates[1],
-        1,
-        row.iter()
-            .zip(left.iter().chain(row))
-            .map(|(byte, left)| byte.wrapping_sub(*left)),
-    );
-    refill(&mut candidates[2], 0, row.iter().copied());
-    if let Some(best) = candidates.into_iter().min_by_key(|bytes| cost(bytes)) {
-        *filtered = best;
-    }
-}
-
-/// Replaces the bytes with the number of a filter and a filtered row.
-fn refill(bytes: &mut Vec<u8>, filter: u8, row: impl Iterator<Item = u8>) {
-    bytes.clear();
-    bytes.push(filter);
-    bytes.extend(row);
-}
-
-/// The sum of the bytes as signed numbers, without the filter's number.
-fn cost(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .skip(1)
-        .map(|byte| u64::from(byte.cast_signed().unsigned_abs()))
-        .sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn assert_decodes(colors: u32, color_type: ::png::ColorType) {
-        let size = Size::new(67, 49).unwrap();
-        let color = |at: u32| {
+    fn assert_decodes(colors: u32, color_type: ColorType) {
+        let mut picture = Pixmap::new(67, 49).unwrap();
+        for (pixel, at) in picture.pixels_mut().iter_mut().zip(0_u32..) {
             let [_, _, high, low] = (at * 7 % colors).to_be_bytes();
-            [low, high, 9]
-        };
-        let pixels: Vec<u8> = (0..67 * 49).flat_map(color).collect();
-        let file = encode(size, &pixels);
-        let mut decoder = ::png::Decoder::new(std::io::Cursor::new(file));
+            *pixel = PremultipliedColorU8::from_rgba(low, high, 9, 255).unwrap();
+        }
+        let mut decoder = png::Decoder::new(std::io::Cursor::new(encode(&picture)));
         assert_eq!(decoder.read_header_info().unwrap().color_type, color_type);
-        decoder.set_transformations(::png::Transformations::EXPAND);
+        decoder.set_transformations(png::Transformations::EXPAND);
         let mut reader = decoder.read_info().unwrap();
         let mut decoded = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut decoded).unwrap();
         assert_eq!((info.width, info.height), (67, 49));
+        let pixels: Vec<u8> = picture.pixels().iter().flat_map(rgb).collect();
         assert_eq!(decoded, pixels);
     }
 
     #[test]
-    fn another_decoder_reads_pictures_with_and_without_palette() {
-        assert_decodes(256, ::png::ColorType::Indexed);
-        assert_decodes(257, ::png::ColorType::Rgb);
+    fn pictures_of_few_colours_have_a_palette() {
+        assert_decodes(256, ColorType::Indexed);
+        assert_decodes(257, ColorType::Rgb);
     }
 }

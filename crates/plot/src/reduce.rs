@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::plot::TimeRange;
+use crate::axis::TimeRange;
 use crate::series::{Gaps, Points};
 use crate::size::Size;
 

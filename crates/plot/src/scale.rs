@@ -1,6 +1,6 @@
 //! Scales of values: from a value to its height in the plot.
 
-use crate::plot::{Axis, ValueScale};
+use crate::axis::{Axis, ValueScale};
 
 /// Values beyond are drawn outside of the plot: differences of larger ones are infinite.
 const LARGEST: f64 = 1e300;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
 
+use crate::axis::AxisSide;
 use crate::color::Color;
-use crate::plot::AxisSide;
 
 /// A value at an instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,7 +165,8 @@ impl<'a> Series<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::{Plot, TimeRange};
+    use crate::axis::TimeRange;
+    use crate::plot::Plot;
     use crate::size::Size;
 
     struct Squares;

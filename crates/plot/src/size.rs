@@ -3,13 +3,35 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::PlotError;
-
 /// Width and height of a picture in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     width: u32,
     height: u32,
+}
+
+/// Error of a size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// A side of the picture is too short or too long.
+    #[error(
+        "size {width}x{height} is out of range, a picture has {min_width}x{min_height} to {max}x{max} pixels",
+        min_width = Size::MIN_WIDTH,
+        min_height = Size::MIN_HEIGHT,
+        max = Size::MAX
+    )]
+    OutOfRange {
+        /// The requested width in pixels.
+        width: u32,
+        /// The requested height in pixels.
+        height: u32,
+    },
+    /// The text is no `WIDTHxHEIGHT`.
+    #[error("`{text}` is not a size, expected for example `800x400`")]
+    Syntax {
+        /// The rejected text.
+        text: String,
+    },
 }
 
 impl Size {
@@ -24,14 +46,14 @@ impl Size {
     ///
     /// # Errors
     ///
-    /// [`PlotError::Size`] if a side is out of the limits.
-    pub fn new(width: u32, height: u32) -> Result<Self, PlotError> {
+    /// [`SizeError::OutOfRange`] if a side is out of the limits.
+    pub fn new(width: u32, height: u32) -> Result<Self, SizeError> {
         let fits = (Self::MIN_WIDTH..=Self::MAX).contains(&width)
             && (Self::MIN_HEIGHT..=Self::MAX).contains(&height);
         if fits {
             Ok(Self { width, height })
         } else {
-            Err(PlotError::Size { width, height })
+            Err(SizeError::OutOfRange { width, height })
         }
     }
 
@@ -53,10 +75,10 @@ impl Size {
 
 /// OpenTSDB's form, `800x400`.
 impl FromStr for Size {
-    type Err = PlotError;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, PlotError> {
-        let syntax = || PlotError::SizeSyntax {
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let syntax = || SizeError::Syntax {
             text: text.chars().take(40).collect(),
         };
         let (width, height) = text.split_once('x').ok_or_else(syntax)?;
@@ -81,24 +103,21 @@ mod tests {
         assert!(Size::new(4096, 4096).is_ok());
         assert_eq!(
             Size::new(4097, 400),
-            Err(PlotError::Size {
+            Err(SizeError::OutOfRange {
                 width: 4097,
                 height: 400
             })
         );
         assert_eq!(
             Size::new(63, 400),
-            Err(PlotError::Size {
+            Err(SizeError::OutOfRange {
                 width: 63,
                 height: 400
             })
         );
         assert_eq!("800x400".parse(), Size::new(800, 400));
-        assert!(matches!("800".parse::<Size>(), Err(PlotError::SizeSyntax { .. })));
-        assert!(matches!(
-            "-1x5".parse::<Size>(),
-            Err(PlotError::SizeSyntax { .. })
-        ));
-        assert!(matches!("0x0".parse::<Size>(), Err(PlotError::Size { .. })));
+        assert!(matches!("800".parse::<Size>(), Err(SizeError::Syntax { .. })));
+        assert!(matches!("-1x5".parse::<Size>(), Err(SizeError::Syntax { .. })));
+        assert!(matches!("0x0".parse::<Size>(), Err(SizeError::OutOfRange { .. })));
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{Offset, TimeZone};
 
-use crate::plot::TimeRange;
+use crate::axis::TimeRange;
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;

@@ -1,7 +1,7 @@
 //! Ticks of a y axis, at 1, 2 or 5 times a power of ten.
 
+use crate::axis::ValueScale;
 use crate::format::{NumberFormat, short};
-use crate::plot::ValueScale;
 use crate::scale::Scale;
 
 /// A labelled value of an axis.
@@ -123,7 +123,7 @@ fn human_step(least: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::Axis;
+    use crate::axis::Axis;
     use crate::scale::Extent;
 
     fn labels(axis: &Axis, lower: f64, upper: f64, max: usize) -> (Vec<String>, f64, f64) {

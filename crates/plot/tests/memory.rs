@@ -31,6 +31,7 @@ fn many_points_and_series_stay_within_the_estimate() {
     let size = Size::new(600, 200).expect("a size within the limits");
     for (name, series, step_ms) in [
         ("many points", 1, 2 * SECOND),
+        ("two points for each column", 20, 72 * SECOND),
         ("some series", 20, 30 * SECOND),
         ("many series", 200, 600 * SECOND),
     ] {

@@ -1,29 +1,12 @@
-//! Pictures: PNG files are compared with stored ones, and SVG is valid and harmless.
-
-#![expect(clippy::unwrap_used, reason = "functions that tests share")]
+//! SVG is valid and harmless. `tests/end_to_end/pictures.rs` compares PNG files with references.
 
 mod plots;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use oxtsdb_plot::{Message, Size, Theme};
 
 use crate::plots::gallery;
-
-/// The size of the stored pictures.
-const SMALL: (u32, u32) = (320, 200);
-
-/// A channel of a pixel may differ by this: floating point functions differ between machines.
-const TOLERANCE: u8 = 6;
-
-fn decode(file: &[u8]) -> (u32, u32, Vec<u8>) {
-    let mut decoder = png::Decoder::new(std::io::Cursor::new(file));
-    decoder.set_transformations(png::Transformations::EXPAND);
-    let mut reader = decoder.read_info().unwrap();
-    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-    let info = reader.next_frame(&mut pixels).unwrap();
-    (info.width, info.height, pixels)
-}
 
 fn message(size: Size) -> Message {
     Message {
@@ -34,65 +17,6 @@ fn message(size: Size) -> Message {
                start=1h-ago&m=sum:sys.cpu.usr{host=*,datacenter=eu-central-1,environment=production}"
             .to_owned(),
     }
-}
-
-#[test]
-fn pictures_match_the_references() {
-    let size = Size::new(SMALL.0, SMALL.1).unwrap();
-    let mut pictures: Vec<(&str, Vec<u8>)> = gallery(size)
-        .into_iter()
-        .map(|(name, plot)| (name, plot.png()))
-        .collect();
-    pictures.push(("message", message(size).png()));
-    let references = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references");
-    let writes = std::env::var_os("OXTSDB_WRITE_REFERENCES").is_some_and(|value| value == "1");
-    let actual = std::env::temp_dir().join("oxtsdb-plot-pictures");
-    let mut differing = Vec::new();
-    for (name, picture) in pictures {
-        let reference = references.join(format!("{name}.png"));
-        if writes {
-            std::fs::write(&reference, picture).unwrap();
-        } else if let Err(difference) = compare(&picture, &reference) {
-            std::fs::create_dir_all(&actual).unwrap();
-            let file = actual.join(format!("{name}.png"));
-            std::fs::write(&file, picture).unwrap();
-            differing.push(format!(
-                "{name}: {difference}; the actual picture is {}",
-                file.display()
-            ));
-        }
-    }
-    let differing = differing.join("\n");
-    assert!(
-        differing.is_empty(),
-        "{differing}\nLook at the pictures. If they are right, run this test with OXTSDB_WRITE_REFERENCES=1, which \
-         writes all references."
-    );
-}
-
-fn compare(picture: &[u8], reference: &Path) -> Result<(), String> {
-    let stored = std::fs::read(reference).map_err(|error| format!("{}: {error}", reference.display()))?;
-    let (actual, expected) = (decode(picture), decode(&stored));
-    if (actual.0, actual.1) != (expected.0, expected.1) {
-        return Err(format!(
-            "is {}x{}, expected {}x{}",
-            actual.0, actual.1, expected.0, expected.1
-        ));
-    }
-    let differing = actual
-        .2
-        .iter()
-        .zip(&expected.2)
-        .filter(|(a, b)| a.abs_diff(**b) > TOLERANCE)
-        .count();
-    // A shape that moves by a pixel changes more.
-    if differing > actual.2.len() / 2000 {
-        return Err(format!(
-            "{differing} of {} bytes differ by more than {TOLERANCE}",
-            actual.2.len()
-        ));
-    }
-    Ok(())
 }
 
 #[test]

@@ -22,9 +22,6 @@ pub fn annotation_cells(row: &Row) -> impl Iterator<Item = CellRef<'_>> {
     row.cells().filter(|cell| is_annotation(cell.qualifier))
 }
 
-/// The annotations of a series; possibly none of them in the range of the query.
-pub(crate) type SeriesAnnotations = Vec<Arc<Annotation>>;
-
 /// The annotations of a group of series that begin in a range, in order; `None` if no row of the series has any.
 pub(crate) fn of_group<'a>(
     series: impl Iterator<Item = &'a SeriesPoints>,

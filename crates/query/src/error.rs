@@ -8,9 +8,8 @@ use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::{Uid, UidKind};
 
 use crate::context::resource::{Limit, Resource};
-use crate::exec::rollup_row::RollupRowError;
 use crate::filter::FilterError;
-use crate::plan::rollup::RollupChoiceError;
+use crate::rollup::{RollupChoiceError, RollupRowError};
 
 /// Why a query fails, possibly after a part of its result.
 #[derive(Clone, Debug, thiserror::Error)]

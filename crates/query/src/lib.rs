@@ -50,7 +50,7 @@ pub use function::downsample::{Downsample, Fill, Interval};
 pub use function::rate::RateOptions;
 pub use histogram::{HistogramPart, HistogramQueryError, HistogramResults, MAX_PERCENTILES};
 pub use quirks::Quirks;
-pub use rollup::{RollupRequest, RollupRules, RollupUsage, Rollups};
+pub use rollup::{RollupChoiceError, RollupRequest, RollupRules, RollupUsage, Rollups};
 pub use spec::{AnnotationSelection, QuerySpec, SeriesFilter, Source, SubQuery, without_identical};
 
 // Running queries, and what bounds them.
@@ -60,15 +60,14 @@ pub use context::limits::Limits;
 pub use context::query_context::QueryContext;
 pub use context::resource::{Limit, Resource};
 pub use context::running::{CompletedQuery, QueryDescription, RunningQueries, RunningQuery};
-pub use exec::encoded::{EncodedGroups, GroupEncoder};
+pub use exec::encoded::GroupEncoder;
 pub use exec::engine::{Engine, WholeResult};
 
 // Results.
 pub use error::{NameError, QueryError};
-pub use exec::frame::{Delivery, Frame, Group};
+pub use exec::frame::{Delivery, EncodedGroups, Frame, Group};
 pub use exec::statistics::{DamagedRow, RollupUse, Statistics};
 pub use exec::totals::QueryTotals;
-pub use plan::rollup::RollupChoiceError;
 pub use points::{Number, Points, Values};
 
 // The store, names and lists of series, which the caller provides.

@@ -2,11 +2,16 @@
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.ROLLUP_USAGE`.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oxtsdb_row_store::{TableName, TableNameError};
 use oxtsdb_schema::RollupConfig;
+
+pub use self::error::RollupChoiceError;
+pub(crate) use self::error::RollupRowError;
 
 /// Whether a sub-query may read rollups, and what it reads if they have no series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -18,6 +18,7 @@
 //! | `queue`, `evaluate`, `frame`, `commit` | requests, their changes, frames of the journal, the commit thread |
 //! | `memtable`, `table`, `manifest`, `tree` | cells in memory and in files, which files there are, versions |
 //! | `merge`, `read`, `prefixes`, `row_store` | one view of all sources, rows, ranges without rows |
+//! | `core`, `store` | the state that operations and threads share; opening, flushing and closing |
 //! | `background`, `expiry` | flushes, merges, expired columns |
 //! | `set_aside`, `snapshot` | damage, copies |
 //!
@@ -36,6 +37,7 @@ mod background;
 mod catalog;
 mod commit;
 mod config;
+mod core;
 mod evaluate;
 mod expiry;
 mod folder;

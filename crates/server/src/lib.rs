@@ -21,6 +21,7 @@ pub mod metrics;
 mod middleware;
 mod probe;
 pub mod program;
+mod protocol;
 mod request_memory;
 pub mod settings;
 mod shutdown;

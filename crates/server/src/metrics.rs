@@ -23,8 +23,9 @@ use prometheus_client::registry::Registry;
 use self::figures::FigureCollector;
 pub use self::figures::Figures;
 use self::process::ProcessCollector;
-pub use self::requests::{Protocol, RequestTimer, Requests};
+pub use self::requests::{RequestTimer, Requests};
 use crate::connections::ConnectionCounts;
+pub use crate::protocol::Protocol;
 use crate::telemetry;
 use crate::tls::Tls;
 

@@ -6,50 +6,26 @@ mod settings;
 mod traces;
 
 use std::io::IsTerminal as _;
-use std::str::FromStr;
-use std::sync::{OnceLock, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
-use self::lines::Lines;
+pub(crate) use self::lines::dropped_lines;
+use self::lines::{DROPPED, Lines};
 pub use self::record::{Observed, RequestRecord, called_by, in_request, propagate, transferred, used};
 pub(crate) use self::record::{Observer, Request};
-pub use self::settings::{AccessLog, TelemetrySettings};
+pub use self::settings::{AccessLog, LogFormat, TelemetrySettings};
 pub use self::traces::SPANS;
 pub(crate) use self::traces::spans;
 use crate::ServerArgs;
-
-/// The format of logs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Lines of text.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-impl FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(format!(
-                "`{other}` is not a log format, expected `text` or `json`"
-            )),
-        }
-    }
-}
 
 /// The default filter of services.
 pub const DEFAULT_FILTER: &str = "info";
@@ -62,14 +38,6 @@ const MAX_LINES: usize = 16_384;
 
 /// The event of each message that the collector of traces did not take; [`traces`] logs when that begins and ends.
 const EXPORT_ERROR: &str = "BatchSpanProcessor.ExportError";
-
-/// Counts the lines that were dropped.
-static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
-
-/// Lines that the log had no space for, since the start.
-pub(crate) fn dropped_lines() -> u64 {
-    DROPPED.get().map_or(0, |count| count.dropped_lines() as u64)
-}
 
 /// How long the end of a program waits for the collector of traces.
 const LAST_SPANS: Duration = Duration::from_secs(3);

@@ -12,6 +12,7 @@
 mod metrics;
 mod queries;
 mod rejections;
+mod sample;
 mod text;
 
 use std::fmt;
@@ -27,9 +28,10 @@ use tokio::sync::oneshot;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-pub(crate) use self::metrics::{Histogram, Labels, Metrics};
+pub(crate) use self::metrics::{Histogram, Metrics};
 pub(crate) use self::queries::{Queries, Query};
 pub(crate) use self::rejections::{Rejection, Rejections};
+pub(crate) use self::sample::Labels;
 use self::text::TextError;
 
 /// The most bytes of a response: the metrics of a server are about 100 KiB.

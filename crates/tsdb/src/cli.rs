@@ -1,6 +1,7 @@
 //! The arguments: `--help` is the reference.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use oxtsdb_server::settings;
 
 use crate::{
     annotate, backup, compact, copy, delete, doctor, fsck, health, import, queries, query, rollup, scan,
@@ -56,10 +57,14 @@ pub(crate) enum Command {
     Version,
 }
 
+/// Returns a warning for each environment variable that looks like a setting and is none.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    settings::unknown_variables(&Cli::command(), variables)
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod export;
 mod import;
 mod manifest;
 mod place;
+mod roles;
 mod rollups;
 mod segment;
 mod source;

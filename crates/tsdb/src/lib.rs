@@ -81,7 +81,7 @@ fn future_of(
     opentsdb_conf: Option<Outcome>,
 ) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
     match command {
-        Command::Serve(args) => Box::pin(serve::run(*args, opentsdb_conf)),
+        Command::Serve(args) => Box::pin(serve::run(*args, opentsdb_conf, cli::unknown_variables())),
         Command::Tables(args) => Box::pin(tables::run(args)),
         Command::Import(args) => Box::pin(import::run(*args)),
         Command::Export(args) => Box::pin(copy::export::run(*args)),

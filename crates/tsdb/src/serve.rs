@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use data_service::DataSettings;
 use oxtsdb_client::UidClient;
-use oxtsdb_server::settings::unknown_variables;
 use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs};
 use tracing::{info, warn};
 use uid_service::UidSettings;
 
-use crate::cli::Cli;
 use crate::settings::opentsdb_conf::Outcome;
 
 /// Run both services in one process
@@ -85,13 +83,17 @@ pub(crate) struct ServeArgs {
     data: DataSettings,
 }
 
-/// Serves until a signal.
+/// Serves until a signal. `unknown_variables` are warnings that the log begins with.
 ///
 /// # Errors
 ///
 /// A setting, the store or a port cannot be used, or a service fails.
-pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyhow::Result<ExitCode> {
-    log_settings(&args, opentsdb_conf.as_ref());
+pub(crate) async fn run(
+    args: ServeArgs,
+    opentsdb_conf: Option<Outcome>,
+    unknown_variables: Vec<String>,
+) -> anyhow::Result<ExitCode> {
+    log_settings(&args, opentsdb_conf.as_ref(), &unknown_variables);
     let uid_part = uid_service::store_part(&args.uids)?;
     let data_part = data_service::store_part(&args.data, args.server.memory.limit_bytes()?)?;
     let listen = |name, flag, address| ListenAddress { name, flag, address };
@@ -148,9 +150,8 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
     Ok(ExitCode::SUCCESS)
 }
 
-fn log_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>) {
-    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for warning in unknown_variables(&Cli::command(), variables) {
+fn log_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>, unknown_variables: &[String]) {
+    for warning in unknown_variables {
         warn!("{warning}");
     }
     if let Some(path) = &args.server.program.config {

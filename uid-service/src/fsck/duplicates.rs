@@ -7,7 +7,7 @@
 //! [`label::LIKE_OPENTSDB`].
 
 use super::cells::forward;
-use super::classify::UidFacts;
+use super::facts::UidFacts;
 use super::finding::{CellChange, Finding, FindingType, Repair, label};
 use super::text::{shown_name, shown_uid};
 

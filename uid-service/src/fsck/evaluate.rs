@@ -6,8 +6,9 @@ use oxtsdb_row_store::CellAddress;
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::cells::{self, StoredCell, forward, metadata, reverse};
-use super::classify::{self, NameFacts, UidFacts};
+use super::classify;
 use super::collect::{Collected, Record, Suspect};
+use super::facts::{NameFacts, UidFacts};
 use super::report::Report;
 use super::scan::Totals;
 use crate::error::UidServiceError;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use super::Policy;
 use super::quota::Quotas;
-use crate::assign::{Assigned, Assigner, Outcome};
+use crate::assign::{Assigned, Assigner, Outcome, Purpose};
 use crate::error::UidServiceError;
 use crate::table::KindName;
-use crate::uids::Purpose;
 
 /// A name without a UID, and the tag key that a tag value is assigned for.
 pub(crate) type NewName = (KindName, Option<String>);

@@ -12,23 +12,12 @@ use oxtsdb_schema::MetricUid;
 use oxtsdb_schema::data_table::META_FAMILY;
 
 use super::catalogue::CatalogueCursor;
+use super::extent::{BATCH_SERIES, Extent};
 use super::matcher::SeriesMatcher;
 use super::{LookupQuery, SeriesLookup, SeriesSource};
 
-/// Series in a batch, at most: each step of a batch on a thread of the runtime takes about a millisecond.
-pub(super) const BATCH_SERIES: usize = 1024;
-
 /// Series of an index that one job compares.
 const INDEX_STEP: usize = 1 << 18;
-
-/// How much of the series a caller reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// All of them.
-    All,
-    /// So many of the first.
-    First(usize),
-}
 
 /// The matching TSUIDs, ascending. Dropping it ends the scan.
 pub struct TsuidBatches {

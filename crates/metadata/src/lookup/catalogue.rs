@@ -15,7 +15,7 @@ use oxtsdb_query::{Held, PointStorage, QueryError};
 use oxtsdb_row_store::{ColumnSelection, StoreError};
 use oxtsdb_schema::data_table::META_FAMILY;
 
-use super::batches::{BATCH_SERIES, Extent};
+use super::extent::{BATCH_SERIES, Extent};
 use super::matcher::SeriesMatcher;
 use super::{SeriesLookup, SeriesSource};
 

@@ -13,7 +13,7 @@ use oxtsdb_schema::{MetricUid, TagkUid, Uid, UidKind, UidWidths};
 use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 
-use super::batches::Extent;
+use super::extent::Extent;
 use super::{LookupQuery, SeriesLookup};
 
 /// Memory of a tag key beside its values, in bytes; an estimate.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::SeriesLookup;
-use super::batches::Extent;
+use super::extent::Extent;
 use super::matcher::SeriesMatcher;
 
 /// Memory of a TSUID in the set beside its bytes, an estimate.

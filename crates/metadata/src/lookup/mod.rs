@@ -21,13 +21,15 @@ mod batches;
 mod catalogue;
 mod census;
 mod data_table;
+mod extent;
 mod matcher;
 mod names;
 mod page;
 mod selector;
 
-pub use batches::{Extent, TsuidBatches};
+pub use batches::TsuidBatches;
 pub use census::{Census, CensusRequest, KeyOrder};
+pub use extent::Extent;
 pub use names::{Names, SeriesNames, needed_uids};
 pub use page::{Page, PageRequest, decode_token, encode_token, fitting};
 pub use selector::{SeriesSelector, TagSelector};

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oxtsdb_query::QueryError;
 use oxtsdb_schema::stored_json;
 
-use super::batches::Extent;
+use super::extent::Extent;
 use super::{FoundSeries, LookupQuery, SERIES_BYTES, SeriesLookup};
 
 /// Bytes of TSUIDs and names at which a page ends.

@@ -393,7 +393,7 @@ impl Marks {
 fn leaf_tsuid(json: &[u8]) -> Option<Vec<u8>> {
     #[derive(serde::Deserialize)]
     struct Leaf {
-        pub tsuid: String,
+        tsuid: String,
     }
     let leaf: Leaf = serde_json::from_slice(json).ok()?;
     hex::decode(leaf.tsuid).ok()

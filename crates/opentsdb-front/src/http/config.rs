@@ -6,16 +6,15 @@
 //!
 //! Source: OpenTSDB 2.4, `RpcManager.ShowConfig`, `Config.dumpConfiguration`.
 
+mod endpoint;
+
 use std::collections::BTreeMap;
 
 use oxtsdb_access::Mode;
 use oxtsdb_schema::UidKind;
 
-use crate::http::api_request::ApiRequest;
+pub(crate) use self::endpoint::config;
 use crate::http::cors;
-use crate::http::error::HttpError;
-use crate::http::json;
-use crate::http::reply::Reply;
 use oxtsdb_data_settings::{DataSettings, WriteForm};
 use oxtsdb_metadata::uids::Uids;
 
@@ -25,13 +24,6 @@ const MASK: &str = "********";
 /// Settings by name, sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config(BTreeMap<String, String>);
-
-/// GET and POST.
-pub(crate) async fn config(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    let mut body = Vec::new();
-    json::write_map(&mut body, request.parts.config.shown());
-    Ok(Reply::json(body))
-}
 
 impl Config {
     /// The settings of a data service, and those of its UID service that it knows.

@@ -43,6 +43,7 @@ mod error;
 mod filters;
 pub(crate) mod graph;
 mod histogram;
+mod html;
 mod json;
 mod json_body;
 mod page;

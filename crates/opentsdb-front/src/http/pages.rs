@@ -12,6 +12,7 @@ use crate::http::aggregators;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::graph;
+use crate::http::html::escaped;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
@@ -68,11 +69,4 @@ pub(crate) fn error(error: &HttpError, parameters: &Parameters) -> Reply {
     }
     let title = status.canonical_reason().unwrap_or("Error");
     Reply::page(status, title, &escaped(&error.message))
-}
-
-/// Text in HTML. OpenTSDB's own texts have `<code>`.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }

@@ -16,21 +16,10 @@ use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
 use oxtsdb_schema::value::parse_integer;
 use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError, Timestamp, histogram};
 
-use super::lines::{Command, next_word, parse_tags};
+use super::lines::{Command, HistogramLine, next_word, parse_tags};
 use crate::front::histogram_text::{self, DISABLED, SentError, decode_base64};
 use oxtsdb_ingest::RejectionKind as Kind;
 use oxtsdb_ingest::point_text;
-
-/// A histogram.
-#[derive(Debug, PartialEq)]
-pub(crate) struct HistogramLine<'a> {
-    pub(crate) metric: &'a str,
-    pub(crate) timestamp: Timestamp,
-    /// The value of its cell.
-    pub(crate) value: Vec<u8>,
-    /// Its tags, in the order of the line.
-    pub(crate) tags: Vec<(&'a str, &'a str)>,
-}
 
 /// Parses the words behind `histogram`.
 pub(super) fn parse<'a>(

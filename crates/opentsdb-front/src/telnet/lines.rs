@@ -1,15 +1,11 @@
-//! Parses lines of the telnet protocol: all commands, with OpenTSDB's errors. Lines that are points usually go through
-//! [`puts`](super::puts) instead, unless they are stored again.
+//! Lines of the telnet protocol: their commands, and the parser of a point, with OpenTSDB's errors.
 //!
 //! ```text
 //!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
-//!   histogram METRIC TIMESTAMP [ID] HISTOGRAM TAGK=TAGV [TAGK=TAGV ...]
-//!   rollup AGGREGATE METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
-//!   version | help | stats | dropcaches | exit
 //! ```
 //!
 //! Words are separated by single spaces, so two spaces make an empty word; among the tags an empty word
-//! is skipped. Commands are lower case. Only one carriage return at the end is trimmed.
+//! is skipped.
 //!
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.importDataPoint`, `Tags.parse`, `WordSplitter`.
 
@@ -18,10 +14,8 @@ use std::ops::Range;
 use memchr::memchr;
 use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
 use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
-use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
+use oxtsdb_schema::{Timestamp, Value};
 
-use super::histogram::{self, HistogramLine};
-use super::rollup;
 use oxtsdb_ingest::RejectionKind;
 use oxtsdb_ingest::point_text;
 use oxtsdb_ingest::rollup::NewAggregate;
@@ -58,6 +52,17 @@ pub(crate) struct PutLine<'a> {
     pub(crate) tags: Range<usize>,
 }
 
+/// A histogram.
+#[derive(Debug, PartialEq)]
+pub(crate) struct HistogramLine<'a> {
+    pub(crate) metric: &'a str,
+    pub(crate) timestamp: Timestamp,
+    /// The value of its cell.
+    pub(crate) value: Vec<u8>,
+    /// Its tags, in the order of the line.
+    pub(crate) tags: Vec<(&'a str, &'a str)>,
+}
+
 /// A line that is not a valid `put`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct OtherLine<'a> {
@@ -92,73 +97,9 @@ pub(crate) enum Command<'a> {
     Unknown(&'a str),
 }
 
-/// Parses whole lines until `max_points` points, `exit`, a line of more than `max_line_bytes` characters, or the
-/// end. `text` ends in a newline.
-///
-/// Histograms are decoded by `histograms`; `None`: they are rejected.
-pub(crate) fn parse<'a>(
-    text: &'a str,
-    max_line_bytes: usize,
-    max_points: usize,
-    histograms: Option<&HistogramCodecs>,
-) -> Batch<'a> {
-    let mut batch = Batch::default();
-    // A line with a point has about 64 characters; a wrong guess only costs a copy.
-    let guess = (text.len() / 64).min(max_points);
-    batch.points.reserve(guess);
-    batch.tags.reserve(guess * 2);
-    let mut rest = text;
-    // Other lines than points need memory too, for their replies.
-    while batch.points.len() < max_points && batch.others.len() < max_points {
-        let Some(end) = memchr(b'\n', rest.as_bytes()) else {
-            break;
-        };
-        let (line, behind) = rest.split_at(end);
-        // Only a line with characters above ASCII has fewer of them than bytes.
-        if line.len() > max_line_bytes && line.chars().count() > max_line_bytes {
-            batch.too_long = true;
-            break;
-        }
-        rest = behind.get(1..).unwrap_or_default();
-        batch.lines += 1;
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        let (word, words) = split_word(line);
-        let command = match word {
-            "put" => match batch.parse_put(words) {
-                Ok(()) => continue,
-                Err(command) => command,
-            },
-            "histogram" => match histogram::parse(words, histograms) {
-                Ok(histogram) => Command::Histogram(histogram),
-                Err(command) => command,
-            },
-            "rollup" => match rollup::parse(words) {
-                Ok(rollup) => Command::Rollup(rollup),
-                Err(command) => command,
-            },
-            "version" => Command::Version,
-            "help" => Command::Help,
-            "stats" => Command::Stats,
-            "dropcaches" => Command::DropCaches,
-            "exit" => {
-                batch.exit = true;
-                break;
-            }
-            unknown => Command::Unknown(unknown),
-        };
-        batch.others.push(OtherLine {
-            points_before: batch.points.len(),
-            line,
-            command,
-        });
-    }
-    batch.read = text.len() - rest.len();
-    batch
-}
-
 impl<'a> Batch<'a> {
     /// Parses the words behind `put`.
-    fn parse_put(&mut self, words: Option<&'a str>) -> Result<(), Command<'a>> {
+    pub(super) fn parse_put(&mut self, words: Option<&'a str>) -> Result<(), Command<'a>> {
         let start = self.tags.len();
         match self.parse_point(words, start) {
             Ok(point) => {

@@ -27,6 +27,7 @@
 //! Source: OpenTSDB 2.4, `RpcHandler.handleTelnetRpc`, `PutDataPointRpc.execute`,
 //! `PipelineFactory` (lines of 1024 bytes).
 
+mod batch;
 mod histogram;
 mod in_flight;
 mod lines;

@@ -6,8 +6,7 @@ use oxtsdb_server::metrics::Protocol;
 
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
-use crate::telnet::histogram::HistogramLine;
-use crate::telnet::lines::{self, Command, OtherLine};
+use crate::telnet::lines::{self, Command, HistogramLine, OtherLine};
 use crate::telnet::rollup;
 use oxtsdb_ingest::point_text::{self, Rejection};
 use oxtsdb_ingest::rollup::{AggregateError, NewAggregate};

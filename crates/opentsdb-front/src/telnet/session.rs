@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::batch;
 use super::in_flight::{BatchResult, InFlight};
 use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
@@ -305,7 +306,7 @@ impl<'a> Session<'a> {
         while !text.is_empty() {
             let puts = puts::parse(text, max_line_bytes, batch_points, |series| writer.known(series));
             if puts.points.is_empty() {
-                let batch = lines::parse(text, max_line_bytes, batch_points, writer.histograms().as_ref());
+                let batch = batch::parse(text, max_line_bytes, batch_points, writer.histograms().as_ref());
                 Counters::add(&counters.telnet_lines, batch.lines);
                 Counters::add(&counters.puts, batch.points.len());
                 self.settle().await;
@@ -419,7 +420,7 @@ impl<'a> Session<'a> {
                 ..
             } = self.options;
             let histograms = self.writer.histograms();
-            let batch = lines::parse(text, max_line_bytes, batch_points, histograms.as_ref());
+            let batch = batch::parse(text, max_line_bytes, batch_points, histograms.as_ref());
             self.store(&points_of(&batch), &batch.others).await;
             text = text.get(batch.read..).unwrap_or_default();
         }

@@ -71,12 +71,8 @@ pub(super) fn draw_grid(
         let x = x.max(half + 2.0).min(picture - half - 2.0);
         let at = Spot::new(x, base);
         canvas.text(Text {
-            text: label,
-            at,
-            size: fonts.small,
             anchor: Anchor::Middle,
-            color,
-            upright: false,
+            ..Text::new(label, at, fonts.small, color)
         });
         (x - half, x + half)
     };
@@ -183,12 +179,8 @@ pub(super) fn draw_axes(
             let anchor = if is_left { Anchor::End } else { Anchor::Start };
             let (size, color) = (fonts.small, plot.theme.quiet_text());
             canvas.text(Text {
-                text: &tick.label,
-                at,
-                size,
                 anchor,
-                color,
-                upright: false,
+                ..Text::new(&tick.label, at, size, color)
             });
         }
         if parts.axes[side].has_label {
@@ -196,12 +188,9 @@ pub(super) fn draw_axes(
             let at = Spot::new(layout.label_x[side], area.center().y);
             let (size, color) = (fonts.small, plot.theme.foreground);
             canvas.text(Text {
-                text: &label,
-                at,
-                size,
                 anchor: Anchor::Middle,
-                color,
                 upright: true,
+                ..Text::new(&label, at, size, color)
             });
         }
     }

@@ -1,12 +1,13 @@
 //! The data of a plot: reduced series, their extents, and their shapes in the plot.
 
 use super::ScaledAxis;
+use crate::axis::{AxisSide, TimeRange, ValueScale};
 use crate::canvas::{Canvas, Paint, Stroke};
 use crate::color::Color;
 use crate::geometry::{Path, Rect};
 use crate::heat_map::HeatMap;
 use crate::layout::Fonts;
-use crate::plot::{AxisSide, Plot, TimeRange, ValueScale};
+use crate::plot::Plot;
 use crate::reduce::{self, Between, Reduction, Trace};
 use crate::scale::Extent;
 use crate::series::{Points, Series, Style};

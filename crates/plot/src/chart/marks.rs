@@ -1,7 +1,7 @@
 //! Marks: dashed lines at instants, with texts at their tops.
 
 use super::data::Drawn;
-use crate::canvas::{Anchor, Canvas, Paint, Stroke, Text};
+use crate::canvas::{Canvas, Paint, Stroke, Text};
 use crate::font;
 use crate::geometry::{Path, Rect, Spot};
 use crate::layout::Fonts;
@@ -84,13 +84,6 @@ pub(super) fn draw_texts(plot: &Plot<'_>, canvas: &mut dyn Canvas, area: Rect, d
         let base = (top + (line_height + size * font::CAP_HEIGHT) / 2.0).round();
         let color = plot.theme.quiet_text();
         let at = Spot::new(left + 4.0, base);
-        canvas.text(Text {
-            text: &label,
-            at,
-            size,
-            anchor: Anchor::Start,
-            color,
-            upright: false,
-        });
+        canvas.text(Text::new(&label, at, size, color));
     }
 }

@@ -1,13 +1,10 @@
 //! Points as cells, and cells as points.
 
-use oxtsdb_row_store::RowBuilder;
-use oxtsdb_schema::row::{CellRef, decode_cell};
+use oxtsdb_schema::row::{CellKind, CellRef, decode_cell};
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 use oxtsdb_schema::value::EncodedValue;
 use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
 
-use super::columns::PointColumns;
-use super::form::CellForm;
 use super::place::hour_range;
 use crate::point::narrow;
 use crate::{Point, ValueKind};
@@ -27,32 +24,15 @@ pub(super) fn value_of(point: &Point) -> Value {
     }
 }
 
-/// Adds the selected cells of points to a row, in order of their qualifiers. The points are of one row and ascend.
-pub(super) fn push_cells(
-    row: &mut RowBuilder,
-    family: usize,
-    points: impl Iterator<Item = Point> + Clone,
-    columns: &PointColumns,
-    form: &CellForm,
-) {
-    for resolution in form.resolutions() {
-        for point in points
-            .clone()
-            .filter(|point| point.kind.resolution() == *resolution)
-        {
-            let (column, value) = form.cell_of(&point);
-            if columns.contains(column.as_bytes()) {
-                let timestamp_ms = form.timestamp_ms(point.time_ms);
-                row.push(family, column.as_bytes(), timestamp_ms, value.as_bytes());
-            }
-        }
-    }
+/// Whether a qualifier names points.
+pub(super) fn names_points(qualifier: &[u8]) -> bool {
+    matches!(CellKind::of(qualifier), CellKind::Point | CellKind::Compacted)
 }
 
 /// The points of a cell in an hour, in order of time; `None` unless all of them are plain points: the cells of the
 /// points have the same bytes.
 pub(super) fn points_of(base: BaseTime, qualifier: &[u8], value: &[u8]) -> Option<Vec<Point>> {
-    if !CellForm::Points.names_points(qualifier) {
+    if !names_points(qualifier) {
         return None;
     }
     let cell = CellRef {

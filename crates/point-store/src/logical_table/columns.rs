@@ -1,9 +1,10 @@
-//! The columns of points that a read selects.
+//! The columns of points that a read selects, and the cells that have them.
 
-use oxtsdb_row_store::ColumnSelection;
+use oxtsdb_row_store::{ColumnSelection, RowBuilder};
 
 use super::form::CellForm;
 use super::place::is_point_family;
+use crate::Point;
 
 /// The columns of points that a read selects.
 #[derive(Clone, Debug)]
@@ -37,6 +38,28 @@ impl PointColumns {
             Self::Some(qualifiers) => qualifiers
                 .binary_search_by(|selected| selected.as_slice().cmp(qualifier))
                 .is_ok(),
+        }
+    }
+}
+
+/// Adds the selected cells of points to a row, in order of their qualifiers. The points are of one row and ascend.
+pub(super) fn push_cells(
+    row: &mut RowBuilder,
+    family: usize,
+    points: impl Iterator<Item = Point> + Clone,
+    columns: &PointColumns,
+    form: &CellForm,
+) {
+    for resolution in form.resolutions() {
+        for point in points
+            .clone()
+            .filter(|point| point.kind.resolution() == *resolution)
+        {
+            let (column, value) = form.cell_of(&point);
+            if columns.contains(column.as_bytes()) {
+                let timestamp_ms = form.timestamp_ms(point.time_ms);
+                row.push(family, column.as_bytes(), timestamp_ms, value.as_bytes());
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct PointColumn {
     length: u8,
 }
 
-/// The aggregation ids of which there may be values.
+/// Aggregation ids that may have values.
 #[derive(Debug, Default)]
 pub(super) struct Aggregates([AtomicU64; 2]);
 
@@ -89,7 +89,7 @@ impl CellForm {
     /// Whether a column names points, by its qualifier.
     pub(super) fn names_points(&self, qualifier: &[u8]) -> bool {
         match self {
-            Self::Points => matches!(CellKind::of(qualifier), CellKind::Point | CellKind::Compacted),
+            Self::Points => cells::names_points(qualifier),
             Self::Rollups(_) => matches!(qualifier, [id, _, _] if *id < IDS),
         }
     }

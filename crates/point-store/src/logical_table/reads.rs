@@ -10,8 +10,7 @@ use oxtsdb_schema::BaseTime;
 use oxtsdb_schema::data_table::FAMILY;
 
 use super::LogicalTable;
-use super::cells::push_cells;
-use super::columns::PointColumns;
+use super::columns::{PointColumns, push_cells};
 use super::damage::check_damage;
 use super::merge::{Merged, merge_rows};
 use super::place::SeriesHour;

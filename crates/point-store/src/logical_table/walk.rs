@@ -18,8 +18,7 @@ use oxtsdb_row_store::{
 };
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
-use super::cells::push_cells;
-use super::columns::PointColumns;
+use super::columns::{PointColumns, push_cells};
 use super::damage::check_damage;
 use super::form::CellForm;
 use super::place::HOUR_SECONDS;

@@ -32,18 +32,21 @@
 //! | `writer`, `page_builder`, `shared_times` | writes parts |
 //! | `page`, `index` | the structure of pages and of the index |
 //! | `metric_set` | the metrics of a part |
-//! | `reader`, `blocks`, `decode`, `cache` | reads parts |
+//! | `reader`, `cache` | an open part, and its pages |
+//! | `blocks`, `decode`, `read` | reads points and blocks |
 //! | `verify` | checks a part completely |
-//! | `salvage` | copies what is intact of a damaged part |
+//! | `salvage`, `lost` | copies the intact blocks of a damaged part |
 
 mod blocks;
 mod cache;
 mod columns;
 mod decode;
 mod index;
+mod lost;
 mod metric_set;
 mod page;
 mod page_builder;
+mod read;
 mod reader;
 mod salvage;
 mod shared_times;
@@ -59,9 +62,10 @@ pub use blocks::{BlockHead, Blocks, RawBlock};
 pub use cache::PageCache;
 pub use columns::Columns;
 pub use decode::Decoder;
+pub use index::PartMeta;
+pub use lost::Lost;
 pub use metric_set::MetricSet;
-pub use reader::{Part, PartMeta};
-pub use salvage::Lost;
+pub use reader::Part;
 pub use statistics::Statistics;
 pub use writer::PartWriter;
 

@@ -1,7 +1,8 @@
 //! Collects columns and batches of rows into series, off the runtime's threads.
 //!
-//! Workers read columns, each those of its share of the series. A few rows are decoded inline. More rows go to workers: each worker receives every batch and builds its share of
-//! the series. No two workers build the same series, so nothing has to be merged.
+//! Workers read columns, each those of its share of the series. A few rows are decoded inline. More rows go to workers:
+//! each worker receives every batch and builds its share of the series. No two workers build the same series, so nothing
+//! has to be merged.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::error::QueryError;
 use crate::exec::column_read::ColumnRead;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::scan::RowBatch;
-use crate::exec::scan::columns::ColumnSource;
+use crate::exec::scan::columns::{ColumnSource, MAX_WORKERS};
 use crate::exec::series_builder::{SeriesBuilder, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
@@ -23,9 +24,6 @@ use crate::exec::worker::{Command, Reply, Share, Worker};
 /// Most rows, and most bytes of rows, that are decoded inline, which takes less than 1 ms.
 const ROWS_INLINE: usize = 32;
 const BYTES_INLINE: u64 = 256 << 10;
-
-/// Most workers of a query.
-pub(crate) const MAX_WORKERS: usize = 4;
 
 /// Number of series from which on they are sorted in the compute pool.
 const MANY_SERIES: usize = 16_384;

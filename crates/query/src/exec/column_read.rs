@@ -9,7 +9,6 @@ use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
 use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::SeriesBuilder;
-use crate::exec::worker::Progress;
 use crate::function::summary::Summarizer;
 
 /// Points that a command reads before it is interrupted, which takes about a millisecond.
@@ -35,6 +34,12 @@ pub(super) struct ColumnRead {
     blocks: Vec<BlockSummary>,
     tsuid: Vec<u8>,
     held: Held,
+}
+
+/// Whether a command is done, or another job has to go on with it.
+pub(super) enum Progress {
+    Done,
+    GoesOn,
 }
 
 impl ColumnRead {

@@ -26,15 +26,6 @@ pub trait GroupEncoder: fmt::Debug + Send + Sync {
     ) -> Result<(Vec<Bytes>, Held), QueryError>;
 }
 
-/// Whole groups as a protocol sends them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EncodedGroups {
-    /// The encoding, in pieces.
-    pub parts: Vec<Bytes>,
-    /// Points of all groups.
-    pub points: u64,
-}
-
 /// The form of a result.
 #[derive(Clone, Debug)]
 pub(crate) enum ResultForm {

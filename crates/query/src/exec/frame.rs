@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use oxtsdb_schema::{Annotation, Tsuid};
 
 use crate::annotation;
 use crate::context::budget::Held;
-use crate::exec::encoded::EncodedGroups;
 use crate::exec::statistics::Statistics;
 use crate::histogram::HistogramPart;
 use crate::points::Points;
@@ -44,6 +44,15 @@ pub enum Frame {
     },
     /// What the whole query read.
     Statistics(Statistics),
+}
+
+/// Whole groups, encoded for a protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncodedGroups {
+    /// The encoding, in pieces.
+    pub parts: Vec<Bytes>,
+    /// Points of all groups.
+    pub points: u64,
 }
 
 /// A frame and its memory, which is released after the protocol has encoded the frame.

@@ -6,10 +6,12 @@
 //!                                ├──► filled_result                         rejects results that cannot fit
 //!                                ├──► extents                               when each series ends, for early results
 //!                                ├──► incremental ──► group                 series to groups
-//!                                │         └──► group_task ──► group_frames aggregated, as frames
+//!                                │         └──► group_task                  the next final instants of a group
+//!                                ├──► aggregation ──► group_frames          aggregated, as frames
 //!                                └──► output                                frames to the client
 //! ```
 
+mod aggregation;
 pub(crate) mod collect;
 mod column_read;
 pub(crate) mod encoded;

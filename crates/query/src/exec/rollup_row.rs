@@ -6,6 +6,7 @@ use oxtsdb_schema::rollup::{RollupCell, RollupError};
 use oxtsdb_schema::{BaseTime, DuplicatePolicy, Value};
 
 use crate::plan::rollup::RollupRead;
+use crate::rollup::RollupRowError;
 
 /// Values of one row, ascending by time.
 #[derive(Debug, Default)]
@@ -32,43 +33,6 @@ pub(super) struct RollupRowStats {
     pub(super) duplicates: u64,
     /// Cells that are no rollups.
     pub(super) skipped: u64,
-}
-
-/// Why a row cannot be used.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum RollupRowError {
-    /// A cell.
-    #[error("cell `{qualifier}`: {error}")]
-    Cell {
-        /// Its qualifier, as hex.
-        qualifier: String,
-        /// What is wrong.
-        error: RollupError,
-    },
-    /// Two values for one interval.
-    #[error("two values of `{aggregate}` at offset {offset}")]
-    Duplicate {
-        /// The aggregate.
-        aggregate: String,
-        /// The offset in the row.
-        offset: u16,
-    },
-    /// A value beyond the span of the row.
-    #[error("offset {offset} is beyond the row span of interval `{interval}`")]
-    BeyondSpan {
-        /// The offset in the row.
-        offset: u16,
-        /// The interval.
-        interval: String,
-    },
-    /// A base time at which no row begins.
-    #[error("base time {base_time} is not the start of a row span of interval `{interval}`")]
-    BaseTime {
-        /// The base time, in seconds.
-        base_time: u32,
-        /// The interval.
-        interval: String,
-    },
 }
 
 impl RollupValues {

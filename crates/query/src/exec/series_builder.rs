@@ -18,13 +18,13 @@ use oxtsdb_schema::{
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use self::column::{Averages, Column};
-use crate::annotation::{self, SeriesAnnotations, annotation_cells};
+use crate::annotation::{self, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::context::pending::{PendingUse, Used};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::rollup_row::RollupValues;
-use crate::exec::series_points::SeriesPoints;
+use crate::exec::series_points::{SeriesAnnotations, SeriesPoints};
 use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::aggregator::Function;
 use crate::function::downsample::{Downsampler, WindowRuns, Windows};

@@ -1,8 +1,9 @@
 //! The points of one series of a query.
 
-use oxtsdb_schema::Tsuid;
+use std::sync::Arc;
 
-use crate::annotation::SeriesAnnotations;
+use oxtsdb_schema::{Annotation, Tsuid};
+
 use crate::points::Points;
 
 /// A series with its points.
@@ -19,3 +20,6 @@ pub(crate) struct SeriesPoints {
     /// Whether its names are those of its group too.
     pub is_named: bool,
 }
+
+/// The annotations of a series; possibly none of them in the range of the query.
+pub(crate) type SeriesAnnotations = Vec<Arc<Annotation>>;

@@ -18,7 +18,7 @@ use rustc_hash::FxBuildHasher;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::QueryError;
-use crate::exec::column_read::ColumnRead;
+use crate::exec::column_read::{ColumnRead, Progress};
 use crate::exec::extents::SeriesExtents;
 use crate::exec::scan::RowBatch;
 use crate::exec::scan::columns::ColumnSource;
@@ -211,12 +211,6 @@ impl Worker {
             detail: "a worker ended early".to_owned(),
         })
     }
-}
-
-/// Whether a command is done, or another job has to go on with it.
-pub(super) enum Progress {
-    Done,
-    GoesOn,
 }
 
 impl Share {

@@ -11,29 +11,16 @@
 
 mod merge;
 mod read;
+mod results;
 mod run;
 
-use std::fmt;
-
-use oxtsdb_schema::histogram::Bounds;
 use oxtsdb_schema::java;
 
 use crate::function::aggregator::Function;
 use crate::function::downsample::Fill;
 use crate::spec::SubQuery;
+pub use results::{HistogramPart, HistogramResults, MAX_PERCENTILES};
 pub(crate) use run::HistogramExecution;
-
-/// Most percentiles of a sub-query.
-pub const MAX_PERCENTILES: usize = 100;
-
-/// What a sub-query of histograms returns.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HistogramResults {
-    /// The percentiles, 0 to 100, ascending.
-    pub percentiles: Vec<f32>,
-    /// Whether to return the counts of buckets.
-    pub buckets: bool,
-}
 
 /// Why a sub-query cannot be one of histograms. Has OpenTSDB's messages.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -56,18 +43,6 @@ pub enum HistogramQueryError {
         /// Their number.
         count: usize,
     },
-}
-
-impl HistogramResults {
-    /// The percentiles in any order, and whether to return buckets; `None` if nothing is requested.
-    pub fn of(mut percentiles: Vec<f32>, buckets: bool) -> Option<HistogramResults> {
-        // As Java sorts: NaN comes last.
-        percentiles.sort_by(|left, right| match (left.is_nan(), right.is_nan()) {
-            (false, false) => left.total_cmp(right),
-            (left, right) => left.cmp(&right),
-        });
-        (buckets || !percentiles.is_empty()).then_some(HistogramResults { percentiles, buckets })
-    }
 }
 
 impl SubQuery {
@@ -97,33 +72,5 @@ impl SubQuery {
         }
         self.histogram = Some(results);
         Ok(self)
-    }
-}
-
-/// Which part of its histograms a result has.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HistogramPart {
-    /// The values at a percentile.
-    Percentile(f32),
-    /// The counts of values below all buckets.
-    Underflow,
-    /// The counts of a bucket.
-    Bucket(Bounds),
-    /// The counts of values above all buckets.
-    Overflow,
-}
-
-impl fmt::Display for HistogramPart {
-    /// The suffix of the metric: `_pct_99.9`, `_UNDERFLOW`, `_0.0_1.75`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Percentile(percentile) => write!(f, "_pct_{}", java::float_to_string(*percentile)),
-            Self::Underflow => f.write_str("_UNDERFLOW"),
-            Self::Bucket(Bounds { lower, upper }) => {
-                let (lower, upper) = (java::float_to_string(*lower), java::float_to_string(*upper));
-                write!(f, "_{lower}_{upper}")
-            }
-            Self::Overflow => f.write_str("_OVERFLOW"),
-        }
     }
 }

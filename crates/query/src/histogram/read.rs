@@ -17,9 +17,10 @@ use oxtsdb_schema::{Annotation, CellKind, Histogram, HistogramCodecs, RowKeyLayo
 use tracing::warn;
 
 use super::merge::Timed;
-use crate::annotation::{SeriesAnnotations, annotation_cells};
+use crate::annotation::annotation_cells;
 use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
+use crate::exec::series_points::SeriesAnnotations;
 use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::downsample::{WindowLayout, Windows};
 

@@ -15,7 +15,7 @@ use oxtsdb_row_store::{RowFilter, Scan, StoreError};
 use oxtsdb_schema::Tsuid;
 use rustc_hash::FxHashMap;
 
-use super::search::{LastPoint, LookBack, decode_key, last_of_row};
+use super::last_point::{LastPoint, LookBack, decode_key, last_of_row};
 use crate::context::budget::{Budget, Held};
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;

@@ -2,5 +2,6 @@
 
 mod columns;
 pub mod counters;
+mod last_point;
 pub mod search;
 pub mod stream;

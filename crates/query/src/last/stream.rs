@@ -15,9 +15,8 @@ use crate::context::query_context::QueryContext;
 use crate::context::running::QueryDescription;
 use crate::error::QueryError;
 use crate::exec::engine::Engine;
-use crate::last::search::{
-    LastPoint, LookBack, SERIES_AT_A_TIME, SeriesNames, names_of, of_metric, of_series,
-};
+use crate::last::last_point::{LastPoint, LookBack};
+use crate::last::search::{SERIES_AT_A_TIME, SeriesNames, names_of, of_metric, of_series};
 use crate::names::{check_metrics, uids_of_series};
 use crate::plan::metric_series::MetricSeries;
 use crate::plan::tsuids::check_tsuid;

@@ -30,20 +30,9 @@ use oxtsdb_schema::{BaseTime, RollupInterval};
 use crate::function::aggregator::Function;
 use crate::function::downsample::{Downsample, Interval};
 use crate::plan::hours::Hours;
-use crate::rollup::{RollupUsage, Rollups};
+use crate::rollup::{RollupChoiceError, RollupUsage, Rollups};
 use crate::spec::{QuerySpec, SubQuery};
 use crate::storage::{PointStorage, Storage};
-
-/// Why a sub-query cannot be answered from rollups or pre-aggregates.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RollupChoiceError {
-    /// The function of the downsampling has no id.
-    #[error(transparent)]
-    NoId(#[from] NoIdError),
-    /// Pre-aggregates without rollups, and no default interval.
-    #[error("pre-aggregates need rollups with a default interval (--rollups-config)")]
-    NoPreAggregates,
-}
 
 /// What a sub-query reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

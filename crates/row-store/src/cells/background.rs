@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::core::Core;
 use super::expiry::Expiry;
 use super::merge::{Merge, Source};
 use super::queue::closed;
-use super::store::Core;
 use super::table::{CommitRange, TableError};
 use super::tree::{Frozen, ReadError, TreeTable};
 use crate::StoreError;

@@ -19,10 +19,11 @@ use oxtsdb_storage_file::journal::Journal;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::catalog::Table;
-use super::evaluate::{Changes, evaluate};
-use super::frame;
+use super::config::MAX_TABLES;
+use super::core::Core;
+use super::evaluate::evaluate;
+use super::frame::{self, Changes};
 use super::queue::{Operation, Outcome, Queue, Reply, Request};
-use super::store::Core;
 use crate::StoreError;
 
 /// The size at which a group ends.
@@ -38,9 +39,6 @@ const HELD: Duration = Duration::from_secs(5);
 const MEASURE: Duration = Duration::from_millis(200);
 /// Frozen memtables at which writes wait for flushes.
 const MAX_FROZEN: usize = 3;
-/// Tables at which writes wait for merges: each is an open file, and a read looks into all of them.
-pub(super) const MAX_TABLES: usize = 48;
-
 /// Commits queued requests until the queue is closed.
 pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
     // Callers must not wait for a thread that has ended, not even after a panic.

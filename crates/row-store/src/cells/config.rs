@@ -6,7 +6,6 @@ use std::sync::Arc;
 use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::disk::real::RealDisk;
 
-use super::commit::MAX_TABLES;
 use crate::Clock;
 
 /// The location and limits of a store.
@@ -25,13 +24,15 @@ pub struct CellConfig {
     pub clock: Clock,
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Whether the store opens although acknowledged commits are lost, beyond the rows that [`CellStore::damage`] names. The
-    /// losses are logged.
+    /// Whether the store opens although acknowledged commits are lost, beyond the rows that [`CellStore::damage`] names.
+    /// The losses are logged.
     ///
     /// [`CellStore::damage`]: crate::RowStore::damage
     pub accept_losses: bool,
 }
 
+/// Tables at which writes wait for merges: each is an open file, and a read looks into all of them.
+pub(super) const MAX_TABLES: usize = 48;
 /// Other files of an open store: the lock, the journal, the outputs of a flush and of a merge, files that are replaced.
 const OTHER_DESCRIPTORS: usize = 16;
 

@@ -6,15 +6,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::catalog::Table;
+use super::core::Core;
+use super::frame::Changes;
 use super::key::{self, Column, TIME_KEY, Version};
 use super::queue::{Operation, Outcome};
 use super::read;
-use super::store::Core;
 use crate::rules;
 use crate::{CellAddress, Condition, MutationRef, StoreError, WriteBatch};
-
-/// Keys and what becomes of them: a value, or `None` if they are removed.
-pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// Evaluates an operation after the changes of its group. Returns its own changes and its outcome.
 pub(super) fn evaluate(

@@ -8,9 +8,12 @@
 //! Keys ascend; a key is the first `shared` bytes of the key before it and its own rest. Numbers are varints. Replaying
 //! frames in their order restores the cells, whatever the clock says then.
 
+use std::collections::BTreeMap;
+
 use oxtsdb_storage_file::varint::{self, Reader};
 
-use super::evaluate::Changes;
+/// Keys with their new values; `None` removes a key.
+pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// Appends the content of a frame.
 pub(super) fn encode(buffer: &mut Vec<u8>, changes: &Changes) {

@@ -20,9 +20,9 @@ use super::CellConfig;
 use super::background;
 use super::catalog::Table;
 use super::commit::{Change, Committer, Group};
+use super::core::Core;
 use super::queue::{Operation, Outcome, Queue};
 use super::read::{self, View};
-use super::store::Core;
 use crate::rules::Columns;
 use crate::{CellAddress, Clock, Condition, Retry, StoreError, TableDef, WriteBatch};
 

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::catalog::Table;
+use super::core::Core;
 use super::key::{self, Column};
 use super::merge::Merge;
-use super::store::Core;
 use super::table::TableError;
 use super::tree::{ReadError, Snapshot};
 use crate::cell_list::{CellList, RawCell};

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use futures::stream::{StreamExt, try_unfold};
 
 use super::catalog::Table;
+use super::core::Core;
 use super::prefixes::{Presence, first_key};
 use super::queue::{Operation, Outcome};
 use super::read::{self, Allowance, Cursor, RowCursor, View};
 use super::snapshot;
-use super::store::{CellStore, Core};
+use super::store::CellStore;
 use crate::rules::{self, Columns};
 use crate::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,

@@ -11,8 +11,8 @@ use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::folder::{create_dir_durably, read_all};
 use oxtsdb_storage_file::journal::{Journal, JournalOptions, Rejected};
 
+use super::core::{Core, JOURNAL};
 use super::folder::{self, io_error, mark_copy, replace_file};
-use super::store::{Core, JOURNAL};
 use crate::StoreError;
 
 /// Bytes that are copied at a time.

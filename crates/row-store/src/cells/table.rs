@@ -26,9 +26,11 @@
 
 pub(super) mod block;
 pub(super) mod cache;
+mod file;
 mod filter;
 mod frame;
 pub(super) mod name;
+mod place;
 mod properties;
 mod reader;
 mod salvage;

@@ -6,60 +6,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use http::HeaderMap;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::protocol::Protocol;
 use crate::telemetry::{Observer, Request, RequestRecord, TelemetrySettings};
 
 /// Upper bounds of latencies, in seconds; streams may last longer.
 const BUCKETS: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
 ];
-
-/// The protocol of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// gRPC.
-    Grpc,
-    /// OpenTSDB's API over HTTP.
-    Http,
-    /// OpenTSDB's lines.
-    Telnet,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Grpc, Self::Http, Self::Telnet];
-
-    /// Its name, as the label has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Grpc => "grpc",
-            Self::Http => "http",
-            Self::Telnet => "telnet",
-        }
-    }
-
-    /// The code of a request whose client was gone before there was a response.
-    const fn cancelled(self) -> &'static str {
-        match self {
-            Self::Grpc => "CANCELLED",
-            // nginx's "client closed request".
-            Self::Http => "499",
-            Self::Telnet => "cancelled",
-        }
-    }
-}
-
-impl EncodeLabelValue for Protocol {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.name().encode(encoder)
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Method {

@@ -5,13 +5,23 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::sync::OnceLock;
 
 use oxtsdb_access::shown::is_printable;
+use tracing_appender::non_blocking::ErrorCounter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::LogFormat;
+use super::settings::LogFormat;
 
-/// Makes writers that escape what is not printable.
+/// Counts the lines that were dropped; set when logs are initialized.
+pub(super) static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// Lines that the log had no space for, since the start.
+pub(crate) fn dropped_lines() -> u64 {
+    DROPPED.get().map_or(0, |count| count.dropped_lines() as u64)
+}
+
+/// Makes writers that escape characters that are not printable.
 #[derive(Clone, Debug)]
 pub(super) struct Lines<M> {
     inner: M,

@@ -18,7 +18,7 @@ use tracing::{Instrument as _, Span, field, info, info_span};
 
 use super::settings::{AccessLog, TelemetrySettings};
 use super::traces;
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 
 /// The header with the id of a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -1,10 +1,35 @@
-//! Settings of the access log and of traces.
+//! Settings of logs, of the access log and of traces.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use crate::settings::{SettingError, in_range};
+
+/// The format of logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!(
+                "`{other}` is not a log format, expected `text` or `json`"
+            )),
+        }
+    }
+}
 
 /// Which requests the access log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

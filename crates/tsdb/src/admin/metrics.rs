@@ -2,34 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::sample::{Labels, Sample};
 use super::text::{self, TextError};
-
-/// Labels that samples have: names and values.
-pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
-
-/// Names and values of the labels of a sample, in the order of the names.
-pub(super) type LabelSet = Vec<(String, String)>;
-
-/// A value with its labels.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sample {
-    pub(super) labels: LabelSet,
-    pub(crate) value: f64,
-}
-
-impl Sample {
-    /// The value of a label.
-    pub(crate) fn label(&self, name: &str) -> Option<&str> {
-        let mut labels = self.labels.iter();
-        labels
-            .find(|(label, _)| label == name)
-            .map(|(_, value)| value.as_str())
-    }
-
-    fn has(&self, labels: Labels<'_>) -> bool {
-        labels.iter().all(|(name, value)| self.label(name) == Some(value))
-    }
-}
 
 /// All samples of a scrape. Names are those of samples: of counters with `_total`.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 use thiserror::Error;
 
-use super::metrics::{LabelSet, Sample};
+use super::sample::{LabelSet, Sample};
 
 /// How much of a line an error shows.
 const SHOWN_CHARS: usize = 80;

@@ -14,8 +14,8 @@ use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::place::{DATA, Place};
-use super::rollups::has_keys_of_points;
+use super::place::Place;
+use super::roles::{DATA, has_keys_of_points};
 use super::source::Rows;
 use crate::stdout::print;
 use crate::table_args::TableArgs;

@@ -12,14 +12,12 @@ use oxtsdb_server::store::{Gateways, StoreKind, StoreSettings};
 use uid_service::UidSettings;
 
 use super::manifest::{Header, Manifest, TableHeader};
+use super::roles::DATA;
 use super::rollups::Rollups;
 use crate::table_args::TableArgs;
 
 /// Memory that the stores of a copy share: caches, and points that are in no file yet.
 const MEMORY_BYTES: u64 = 1 << 30;
-
-/// The table of points.
-pub(super) const DATA: &str = "data";
 
 /// Where tables are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,10 +11,7 @@ use oxtsdb_row_store::TableName;
 use oxtsdb_schema::RowSpan;
 use serde::{Deserialize, Serialize};
 
-use super::place::DATA;
-
-/// The role of the table of what `--rollup-jobs` remembers.
-const STATE: &str = "rollup-state";
+use super::roles::{DATA, STATE};
 
 /// What cells of rollups depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,14 +130,10 @@ impl Rollups {
     }
 }
 
-/// Whether row keys of a table are those of points.
-pub(super) fn has_keys_of_points(role: &str) -> bool {
-    role == DATA || role.starts_with("rollup-") && role != STATE
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::roles::has_keys_of_points;
 
     fn rollups(config: &str) -> Rollups {
         let mut settings = DataSettings::default();

@@ -44,8 +44,8 @@ use super::query::{failure, parse};
 use crate::http::api_request::ApiRequest;
 use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
+use crate::http::html::escaped;
 use crate::http::json;
-use crate::http::pages::escaped;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 

@@ -10,6 +10,7 @@
 mod body;
 pub(in crate::http) mod failure;
 pub(in crate::http) mod outcome;
+mod point;
 mod scan;
 
 use std::ops::Range;
@@ -28,8 +29,9 @@ use crate::front::plain_number::{self, PlainNumber};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::put::body::{PutBody, PutBodyError, PutPoint, PutTags};
+use crate::http::put::body::{PutBody, PutBodyError};
 use crate::http::put::outcome::{Flags, Outcome, is_timeout, rejection_text, reply};
+use crate::http::put::point::{PutPoint, PutTags};
 use crate::http::reply::Reply;
 use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
 use oxtsdb_ingest::{Caller, Example, RejectionKind, Writer};

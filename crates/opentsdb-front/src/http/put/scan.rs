@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::body::{DEDUPLICATED_TAGS, PutPoint, PutTags};
+use super::point::{DEDUPLICATED_TAGS, PutPoint, PutTags};
 
 /// Digits of a timestamp, at most; they fit in 63 bits.
 const MAX_TIMESTAMP_DIGITS: usize = 18;

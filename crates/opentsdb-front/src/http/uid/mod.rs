@@ -14,6 +14,7 @@ mod body;
 mod java_uid;
 pub(crate) mod rename;
 pub(crate) mod tsmeta;
+mod tsmeta_error;
 mod tsmeta_list;
 mod tsmeta_reply;
 pub(crate) mod uidmeta;

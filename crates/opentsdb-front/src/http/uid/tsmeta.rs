@@ -8,18 +8,14 @@ use oxtsdb_schema::ts_meta::TsMeta;
 use serde::Deserialize;
 
 use super::body::{self, TextField, merged_created, merged_custom, merged_text};
+use super::tsmeta_error::{failed, series_error};
 use super::tsmeta_reply::reply;
-use super::{deadline, illegal_argument, internal, java_uid, not_saved, required, tsmeta_list};
+use super::{deadline, illegal_argument, java_uid, required, tsmeta_list};
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
-use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::http::suggest::uids_error;
-use oxtsdb_metadata::meta::{MetaError, SeriesError, SeriesMeta, names};
-
-/// What OpenTSDB reports if one of several look-ups fails.
-pub(super) const GROUP_FAILED: &str = "At least one of the Deferreds failed, first exception:";
+use oxtsdb_metadata::meta::{MetaError, SeriesMeta, names};
 
 /// A body or a query string. Unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -30,13 +26,13 @@ struct Edit {
     #[serde(default)]
     display_name: TextField,
     #[serde(default)]
-    pub description: TextField,
+    description: TextField,
     #[serde(default)]
-    pub notes: TextField,
+    notes: TextField,
     #[serde(default, deserialize_with = "body::optional_integer")]
     created: Option<i64>,
     #[serde(default)]
-    pub custom: Option<CustomFields>,
+    custom: Option<CustomFields>,
     #[serde(default)]
     units: TextField,
     #[serde(default)]
@@ -213,34 +209,4 @@ async fn resolved(parts: &ApiParts, text: &str) -> Result<Tsuid, HttpError> {
     let names = names::of_tsuid(&parts.uids, &tsuid, deadline()).await;
     names.map_err(|error| series_error(&error))?;
     Ok(tsuid)
-}
-
-pub(super) fn no_such_name(error: &SeriesError) -> String {
-    match error {
-        SeriesError::UnknownName { kind, name } => format!("No such name for '{kind}': '{name}'"),
-        other => other.to_string(),
-    }
-}
-
-/// A series that cannot be resolved.
-pub(super) fn series_error(error: &SeriesError) -> HttpError {
-    match error {
-        SeriesError::UnknownName { .. } | SeriesError::UidWithoutName { .. } => {
-            HttpError::new(StatusCode::NOT_FOUND, "Unable to find one of the UIDs")
-                .with_details(no_such_name(error))
-        }
-        SeriesError::Tsuid(error) => illegal_argument(error.to_string()),
-        SeriesError::Uids(error) => uids_error(error),
-    }
-}
-
-/// Metadata that cannot be read or changed.
-pub(super) fn failed(error: &MetaError) -> HttpError {
-    match error {
-        MetaError::Store(error) => of_query(&error.clone().into()),
-        MetaError::EtagMismatch { .. } | MetaError::Contended { .. } => not_saved("TSMeta"),
-        MetaError::TooLarge { .. } => HttpError::bad_request(error.to_string()),
-        MetaError::NotFound { .. } => illegal_argument("Requested TSMeta did not exist"),
-        MetaError::Corrupt { .. } => internal(error.to_string()),
-    }
 }

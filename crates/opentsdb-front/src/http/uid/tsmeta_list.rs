@@ -6,7 +6,7 @@ use oxtsdb_query::{QueryContext, QueryDescription, QueryError, RequestContext};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::UidKind;
 
-use super::tsmeta::{GROUP_FAILED, series_error};
+use super::tsmeta_error::{GROUP_FAILED, failed, series_error};
 use super::tsmeta_reply::{uid_metas, write};
 use super::{deadline, illegal_argument};
 use crate::http::api_request::ApiParts;
@@ -69,9 +69,7 @@ pub(super) async fn list(
         // The rows, their documents, and the metadata of their UIDs.
         let held = bytes * 3 + batch.len() * SERIES_BYTES;
         let _held = context.budget().hold(held as u64)?;
-        let series = rows
-            .decode(&batch)
-            .map_err(|error| super::tsmeta::failed(&error))?;
+        let series = rows.decode(&batch).map_err(|error| failed(&error))?;
         let tsuids: Vec<_> = series.iter().map(|(tsuid, _)| tsuid.clone()).collect();
         let metas = uid_metas(uids, &tsuids).await?;
         for (tsuid, meta) in &series {

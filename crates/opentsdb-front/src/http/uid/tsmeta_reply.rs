@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use oxtsdb_client::UidMeta;
 use oxtsdb_schema::{Tsuid, Uid, UidKind, java};
 
-use super::tsmeta::{failed, series_error};
+use super::tsmeta_error::{failed, series_error};
 use super::uidmeta::write_custom;
 use super::{deadline, internal, uidmeta};
 use crate::http::api_request::ApiParts;

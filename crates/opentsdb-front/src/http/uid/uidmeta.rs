@@ -31,13 +31,13 @@ struct Edit {
     #[serde(default)]
     display_name: TextField,
     #[serde(default)]
-    pub description: TextField,
+    description: TextField,
     #[serde(default)]
-    pub notes: TextField,
+    notes: TextField,
     #[serde(default, deserialize_with = "body::optional_integer")]
     created: Option<i64>,
     #[serde(default)]
-    pub custom: Option<CustomFields>,
+    custom: Option<CustomFields>,
 }
 
 impl Edit {

@@ -3,7 +3,8 @@
 use oxtsdb_fuzz::run_with;
 use oxtsdb_schema::HistogramCodecs;
 
-use super::{Batch, Command, parse};
+use super::{Batch, Command};
+use crate::telnet::batch::parse;
 
 /// As a session limits them, in characters and points.
 const MAX_LINE: usize = 1024;

@@ -1,6 +1,7 @@
 use oxtsdb_schema::Timestamp;
 
 use super::*;
+use crate::telnet::batch::parse;
 
 fn parse_all(text: &str) -> Batch<'_> {
     let batch = parse(text, 1024, 1000, None);

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::telnet::batch;
 
 const MAX_LINE_BYTES: usize = 48;
 
@@ -73,7 +74,7 @@ fn general(text: &str) -> (Vec<(Names, Timestamp, Value)>, usize) {
     let mut parsed = Vec::new();
     let mut read = 0;
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-        let batch = lines::parse(line, MAX_LINE_BYTES, 10, None);
+        let batch = batch::parse(line, MAX_LINE_BYTES, 10, None);
         let ([point], false) = (&batch.points[..], batch.too_long) else {
             break;
         };

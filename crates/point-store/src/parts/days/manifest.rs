@@ -30,15 +30,12 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::name::{DayNumber, Sequences};
+use super::name::{DayNumber, MANIFEST, Sequences};
 use crate::parts::part::{Lost, MetricSet};
 use crate::{PointStoreError, TimeRange};
 use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::folder::{read_all, replace};
 use oxtsdb_storage_file::varint::{Reader, put, zigzag};
-
-/// The name of both files.
-pub(super) const NAME: &str = "MANIFEST";
 
 const DAY_MAGIC: [u8; 8] = *b"OXTSDAYM";
 const STORE_MAGIC: [u8; 8] = *b"OXTSPART";
@@ -113,7 +110,7 @@ impl DayManifest {
     ///
     /// [`PointStoreError::Damaged`]; those of the disk.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, PointStoreError> {
-        read(disk, &folder.join(NAME), Self::decode)
+        read(disk, &folder.join(MANIFEST), Self::decode)
     }
 
     /// Replaces the manifest in the folder of a day, durably. A day that was dropped has no folder, and gets none.
@@ -122,7 +119,7 @@ impl DayManifest {
     ///
     /// Those of the disk.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
-        let path = folder.join(NAME);
+        let path = folder.join(MANIFEST);
         match replace(disk, &path, &self.encode()) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             replaced => replaced.map_err(|error| PointStoreError::io(path.display(), &error)),
@@ -191,7 +188,7 @@ impl StoreManifest {
     ///
     /// [`PointStoreError::Damaged`]; those of the disk.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, PointStoreError> {
-        read(disk, &folder.join(NAME), Self::decode)
+        read(disk, &folder.join(MANIFEST), Self::decode)
     }
 
     /// Replaces the manifest in the folder of a store, durably.
@@ -266,7 +263,7 @@ impl StoreManifest {
 
 /// The path of the manifest in the folder of a store.
 pub(super) fn path(folder: &Path) -> PathBuf {
-    folder.join(NAME)
+    folder.join(MANIFEST)
 }
 
 const INVALID: &str = "it cannot be decoded";

@@ -12,10 +12,11 @@
 
 use std::fmt;
 
-use super::manifest;
-
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The name of the manifest, of a day and of the store.
+pub(super) const MANIFEST: &str = "MANIFEST";
 
 /// A day of UTC, counted from 1970-01-01.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -128,7 +129,7 @@ impl DayFile {
         if name.ends_with(".tmp") {
             return Some(Self::Temporary);
         }
-        if name == manifest::NAME {
+        if name == MANIFEST {
             return Some(Self::Manifest);
         }
         if let Some(sequences) = name.strip_suffix(".part") {
@@ -145,7 +146,7 @@ impl fmt::Display for DayFile {
         match self {
             Self::Part(Sequences { first, last }) => write!(f, "{first:010}-{last:010}.part"),
             Self::Tombstone(sequence) => write!(f, "{sequence:010}.deleted"),
-            Self::Manifest => f.write_str(manifest::NAME),
+            Self::Manifest => f.write_str(MANIFEST),
             Self::Temporary => write!(f, ".tmp"),
         }
     }

@@ -3,14 +3,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::index::KeySpan;
+use super::index::{ALL_KEYS, KeySpan};
 use super::page::{BlockPage, Times};
-use super::reader::{ALL_KEYS, Part};
+use super::reader::Part;
 use super::{SeriesKey, Statistics};
 use crate::{PointStoreError, TimeRange};
 use oxtsdb_storage_file::varint::Reader;
 
-/// What is known of a block without decoding it.
+/// The head of a block, known without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockHead {
     /// The series.
@@ -34,7 +34,7 @@ pub struct RawBlock {
 }
 
 impl RawBlock {
-    /// What is known without decoding it.
+    /// The head, known without decoding it.
     pub const fn head(&self) -> &BlockHead {
         &self.head
     }

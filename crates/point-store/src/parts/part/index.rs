@@ -1,6 +1,5 @@
 //! The index of a part: its pages in order.
 
-use super::reader::PartMeta;
 use super::{HEADER, INSTANTS, MAX_BLOCK_POINTS, MetricNumber, SeriesKey};
 use crate::{SeriesNumber, TimeRange};
 use oxtsdb_storage_file::varint::{self, Reader};
@@ -12,19 +11,46 @@ pub(super) struct KeySpan {
     pub(super) last: SeriesKey,
 }
 
-/// What a page of blocks has.
+/// All series.
+pub(super) const ALL_KEYS: KeySpan = KeySpan {
+    first: SeriesKey {
+        metric: MetricNumber(0),
+        series: SeriesNumber(0),
+    },
+    last: SeriesKey {
+        metric: MetricNumber(u32::MAX),
+        series: SeriesNumber(u32::MAX),
+    },
+};
+
+/// The series and the range of a page of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockPageEntry {
     pub(super) keys: KeySpan,
     pub(super) range: TimeRange,
 }
 
-/// Where a page is.
+/// The place of a page in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PagePlace {
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) crc: u32,
+}
+
+/// Numbers of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartMeta {
+    /// The number of series.
+    pub series: u64,
+    /// The number of points.
+    pub points: u64,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// First and last instant; 0 to -1 for a part without points.
+    pub range: TimeRange,
+    /// Bytes of the file.
+    pub bytes: u64,
 }
 
 /// The pages of a part.

@@ -7,9 +7,13 @@
 //! `gap` is the distance to the end of the previous run (0 only for the first), `length` the number of metrics after the
 //! first of the run. Numbers are given in the order in which metrics are first seen, so most parts have few runs.
 
-use super::{Lost, MetricNumber, SeriesKey};
+use super::lost::Lost;
+use super::{MetricNumber, SeriesKey};
 use crate::{SeriesNumber, TimeRange};
 use oxtsdb_storage_file::varint::{Reader, put};
+
+/// Runs of metrics that are told apart: bounds memory, and the list of a day's files.
+pub(super) const MOST_METRIC_RUNS: usize = 256;
 
 /// Metrics in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +45,7 @@ impl MetricSet {
         }
     }
 
-    /// Joins the runs with the smallest gaps, so that at most `most` are left: the set then has metrics between them, too.
+    /// Joins the runs with the smallest gaps, so that at most `most` remain: the set then has metrics between them, too.
     pub fn bound(&mut self, most: usize) {
         let excess = self.runs.len().saturating_sub(most.max(1));
         if excess == 0 {

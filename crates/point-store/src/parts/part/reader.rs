@@ -1,52 +1,21 @@
-//! Reads parts.
+//! An open part: its index, and its pages through the cache.
 
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::blocks::{Blocks, RawBlock};
 use super::cache::{CachedPage, PageCache, PageKey};
-use super::columns::Columns;
-use super::decode::Decoder;
-use super::index::{Index, KeySpan, PagePlace};
-use super::metric_set::MetricSet;
+use super::index::{Index, PagePlace, PartMeta};
+use super::metric_set::{MOST_METRIC_RUNS, MetricSet};
 use super::page::{BlockPage, BlockPlace, Form, TimesPage};
-use super::writer::MOST_METRIC_RUNS;
-use super::{HEADER, MetricNumber, SeriesKey, TRAILER_BYTES, TRAILER_MAGIC};
-use crate::{BlockSummary, PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
+use super::{HEADER, SeriesKey, TRAILER_BYTES, TRAILER_MAGIC};
+use crate::{PointStoreError, ReadEstimate, TimeRange};
 use oxtsdb_storage_file::disk::{Disk, ReadFile};
 use oxtsdb_storage_file::varint::Reader;
 
 /// The version of the format, the last bytes of [`HEADER`].
 const FORMAT: u32 = 1;
-
-/// All series.
-pub(super) const ALL_KEYS: KeySpan = KeySpan {
-    first: SeriesKey {
-        metric: MetricNumber(0),
-        series: SeriesNumber(0),
-    },
-    last: SeriesKey {
-        metric: MetricNumber(u32::MAX),
-        series: SeriesNumber(u32::MAX),
-    },
-};
-
-/// What a part has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartMeta {
-    /// The number of series.
-    pub series: u64,
-    /// The number of points.
-    pub points: u64,
-    /// The number of blocks.
-    pub blocks: u64,
-    /// First and last instant; 0 to -1 for a part without points.
-    pub range: TimeRange,
-    /// Bytes of the file.
-    pub bytes: u64,
-}
 
 /// A part file.
 ///
@@ -123,7 +92,7 @@ impl Part {
         &self.path
     }
 
-    /// What the part has.
+    /// Numbers of the part.
     pub const fn meta(&self) -> &PartMeta {
         &self.meta
     }
@@ -148,58 +117,6 @@ impl Part {
         size_of::<Self>()
             + size_of_val(self.index.blocks.as_slice())
             + size_of_val(self.index.times.as_slice())
-    }
-
-    /// Appends the points of a series in a range, ascending by instant.
-    ///
-    /// # Errors
-    ///
-    /// [`PointStoreError::Damaged`], or those of the disk. Some points may have been appended.
-    pub fn read(
-        &self,
-        key: SeriesKey,
-        range: TimeRange,
-        decoder: &mut Decoder,
-        out: &mut Columns,
-    ) -> Result<(), PointStoreError> {
-        for block in self.blocks(key..=key, range) {
-            self.decode(&block?, range, decoder, out)?;
-        }
-        Ok(())
-    }
-
-    /// As [`Part::read`], but summarizes blocks that lie in the range and that `summarizes` accepts.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Part::read`].
-    pub fn read_summarized(
-        &self,
-        key: SeriesKey,
-        range: TimeRange,
-        summarizes: &dyn Fn(&BlockSummary) -> bool,
-        decoder: &mut Decoder,
-        (out, summaries): (&mut Columns, &mut Vec<BlockSummary>),
-    ) -> Result<(), PointStoreError> {
-        for block in self.blocks(key..=key, range) {
-            let block = block?;
-            let head = block.head();
-            let is_inside = range.contains(head.range.first_ms) && range.contains(head.range.last_ms);
-            let summary = head
-                .statistics
-                .filter(|_| is_inside)
-                .map(|statistics| BlockSummary {
-                    after: out.len(),
-                    range: head.range,
-                    count: head.count,
-                    statistics,
-                });
-            match summary.filter(summarizes) {
-                Some(summary) => summaries.push(summary),
-                None => self.decode(&block, range, decoder, out)?,
-            }
-        }
-        Ok(())
     }
 
     /// Estimates what reading `count` series of a span in a range would decode.
@@ -254,45 +171,6 @@ impl Part {
             }
         }
         Some(points)
-    }
-
-    /// As [`Part::read`], but decodes only the last block that has points in the range.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Part::read`].
-    pub fn read_last(
-        &self,
-        key: SeriesKey,
-        range: TimeRange,
-        decoder: &mut Decoder,
-        out: &mut Columns,
-    ) -> Result<(), PointStoreError> {
-        let from = out.len();
-        let blocks: Vec<RawBlock> = self.blocks(key..=key, range).collect::<Result<_, _>>()?;
-        for block in blocks.iter().rev() {
-            self.decode(block, range, decoder, out)?;
-            if out.len() > from {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The blocks of a span of series that overlap a range, in order of series, then time. Pages are cached.
-    pub fn blocks(&self, keys: RangeInclusive<SeriesKey>, range: TimeRange) -> Blocks<&Self> {
-        let (first, last) = keys.into_inner();
-        Blocks::new(self, KeySpan { first, last }, range, true)
-    }
-
-    /// All blocks in order, for a merge: pages are not cached.
-    pub fn iter(self: &Arc<Self>) -> Blocks<Arc<Self>> {
-        Blocks::new(Arc::clone(self), ALL_KEYS, TimeRange::ALL, false)
-    }
-
-    /// All blocks in order. Pages are not cached.
-    pub(super) fn all_blocks(&self) -> Blocks<&Self> {
-        Blocks::new(self, ALL_KEYS, TimeRange::ALL, false)
     }
 
     /// The index of the page of a shared time column.

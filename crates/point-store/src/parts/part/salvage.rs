@@ -4,42 +4,14 @@ use super::blocks::{Blocks, RawBlock};
 use super::columns::Columns;
 use super::decode::Decoder;
 use super::index::KeySpan;
+use super::lost::Lost;
 use super::page::Form;
-use super::reader::{ALL_KEYS, Part};
-use super::{PartWriter, SeriesKey};
+use super::reader::Part;
+use super::writer::PartWriter;
 use crate::{PointStoreError, TimeRange};
 
 /// The most ranges that are told apart: bounds memory and the record on disk.
 const MOST_RANGES: usize = 256;
-
-/// A range of series of which points may be lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// The first series.
-    pub first: SeriesKey,
-    /// The last series.
-    pub last: SeriesKey,
-    /// The instants that the points may have had.
-    pub range: TimeRange,
-}
-
-impl Lost {
-    /// Whether all points of another range are in this one.
-    pub fn contains(&self, other: &Self) -> bool {
-        let has_instants =
-            self.range.first_ms <= other.range.first_ms && other.range.last_ms <= self.range.last_ms;
-        self.first <= other.first && other.last <= self.last && has_instants
-    }
-
-    /// Points of any series.
-    pub const fn all(range: TimeRange) -> Self {
-        Self {
-            first: ALL_KEYS.first,
-            last: ALL_KEYS.last,
-            range,
-        }
-    }
-}
 
 impl Part {
     /// Writes all blocks that are intact to a part, and returns what is lost, ascending by series. The index in memory

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::RawBlock;
 use super::columns::Columns;
-use super::index::IndexBuilder;
-use super::metric_set::MetricSet;
+use super::index::{IndexBuilder, PartMeta};
+use super::metric_set::{MOST_METRIC_RUNS, MetricSet};
 use super::page::Form;
 use super::page_builder::{NewForm, NewTimes, PageBuilder};
-use super::reader::{Part, PartMeta};
+use super::reader::Part;
 use super::shared_times::SharedTimes;
 use super::{BLOCK_POINTS, HEADER, INSTANTS, PAGE_BYTES, SeriesKey, Statistics, TRAILER_MAGIC};
 use crate::parts::codec::numbers;
@@ -19,9 +19,6 @@ use oxtsdb_storage_file::disk::{Disk, WriteFile};
 
 /// Encoded instants up to this size are not shared: a reference takes almost as much.
 const INLINE_BYTES: usize = 12;
-
-/// Runs of metrics that are told apart: bounds memory, and the list of a day's files.
-pub(super) const MOST_METRIC_RUNS: usize = 256;
 
 /// A part that is being written, at the path it was given. The caller removes the file if the writer is dropped
 /// before [`PartWriter::finish`], and renames it afterwards.

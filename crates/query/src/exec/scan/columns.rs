@@ -22,7 +22,6 @@ use super::slices::{Slice, Slices};
 use super::{SLICES_AHEAD, ScanItem, Source, read_ahead};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
-use crate::exec::collect::MAX_WORKERS;
 use crate::exec::scan::density::Density;
 use crate::function::summary::Summarizer;
 use crate::plan::access_path::ColumnSeries;
@@ -30,6 +29,9 @@ use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
 use crate::plan::selection::row_selection::Selection;
 use crate::storage::{PointStorage, Storage};
+
+/// Most workers of a query.
+pub(crate) const MAX_WORKERS: usize = 4;
 
 /// The columns of a plan.
 #[derive(Clone, Debug)]
@@ -166,8 +168,8 @@ impl ColumnSource {
             && *attempts <= DAMAGED_PARTS
     }
 
-    /// Rejects series that have lost points in a range, or records what was lost. They are given by their indexes. Call this after the range was read: parts
-    /// may be set aside meanwhile.
+    /// Rejects series that have lost points in a range, or records the loss. `series` are indexes of the series. Call
+    /// this after the range was read: parts may be set aside meanwhile.
     ///
     /// # Errors
     ///

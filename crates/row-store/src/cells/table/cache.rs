@@ -8,7 +8,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::block::Block;
-use super::reader::BlockRef;
+use super::place::BlockRef;
 
 /// Memory of an entry without its block.
 const ENTRY_BYTES: u64 = 100;

@@ -1,25 +1,26 @@
 //! Reads a table file.
 
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use oxtsdb_storage_file::disk::{Disk, ReadFile};
+use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::varint::Reader;
 use parking_lot::{Mutex, RwLock};
 
 use super::block::{Block, BlockCursor, KeyValue, Undecodable};
 use super::cache::{BlockCache, CachedBlock};
+use super::file::{ReadError, TableFile};
 use super::frame::{self, Kind};
+use super::place::{BlockRef, Place};
 use super::salvage::{self, Known};
 use super::{
     CommitRange, Expiring, FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, Properties, StoreId,
     VERSION, filter,
 };
 use crate::StoreError;
-use crate::cells::folder::io_error;
 use crate::cells::set_aside::Gap;
 
 /// Bytes of the place of a block in the footer.
@@ -28,10 +29,7 @@ const PLACE_BYTES: usize = 12;
 /// An open table.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) path: PathBuf,
-    pub(super) file: Arc<dyn ReadFile>,
-    pub(super) bytes: u64,
+    file: TableFile,
     cache: Arc<BlockCache>,
     /// Its number in the cache.
     number: u64,
@@ -59,26 +57,6 @@ pub(super) struct Section {
     pub(super) filter: Place,
 }
 
-/// The place of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) offset: u64,
-    pub(super) bytes: usize,
-}
-
-/// A data block.
-#[derive(Clone, Debug)]
-pub(super) struct BlockRef {
-    pub(super) first_key: Box<[u8]>,
-    pub(super) place: Place,
-}
-
-impl BlockRef {
-    pub(super) fn byte_len(&self) -> usize {
-        size_of::<Self>() + self.first_key.len()
-    }
-}
-
 /// Bytes of a table are damaged.
 #[derive(Debug)]
 pub(crate) struct DamagedTable {
@@ -93,18 +71,6 @@ pub(crate) struct DamagedTable {
 pub(crate) enum TableError {
     Damaged(DamagedTable),
     Store(StoreError),
-}
-
-/// Why bytes of a file cannot be read.
-pub(super) enum ReadError {
-    Damaged(String),
-    Store(StoreError),
-}
-
-impl From<Undecodable> for ReadError {
-    fn from(_: Undecodable) -> Self {
-        Self::Damaged("a block cannot be decoded".to_owned())
-    }
 }
 
 /// What a store knows of a table beside its file.
@@ -129,14 +95,8 @@ impl Table {
         cache: Arc<BlockCache>,
         expected: &Expected<'_>,
     ) -> Result<(Self, Option<Properties>, Vec<Gap>), StoreError> {
-        let failed = |error: io::Error| io_error(path, &error);
-        let file = disk.open(path).map_err(failed)?;
-        let bytes = file.len().map_err(failed)?;
         let mut table = Self {
-            path: path.to_owned(),
-            disk,
-            file,
-            bytes,
+            file: TableFile::open(disk, path)?,
             number: cache.next_table(),
             cache,
             commits: expected.commits,
@@ -163,7 +123,7 @@ impl Table {
                     keys: expected.keys,
                     structure: &[],
                 };
-                let (blocks, gaps) = salvage::blocks(&table, &known, &detail)?;
+                let (blocks, gaps) = salvage::blocks(&table.file, &known, &detail)?;
                 *table.layout.get_mut() = Arc::new(Layout::Blocks(Arc::new(blocks)));
                 table.salvages = AtomicU64::new(1);
                 Ok((table, None, gaps))
@@ -189,7 +149,7 @@ impl Table {
     /// Reads the section index and the properties.
     fn read_end(&self) -> Result<(Vec<Section>, Properties), ReadError> {
         let mut header = [0; HEADER_BYTES];
-        self.read_at(&mut header, 0)?;
+        self.file.read_at(&mut header, 0)?;
         let mut reader = Reader(&header);
         let magic = reader.array();
         let version = reader.array().map(u32::from_be_bytes);
@@ -201,15 +161,19 @@ impl Table {
             return Err(ReadError::Store(StoreError::Invalid {
                 detail: format!(
                     "{} has version {}, this program reads version {VERSION}",
-                    self.path.display(),
+                    self.file.path.display(),
                     version.unwrap_or_default()
                 ),
             }));
         }
         let damaged = || ReadError::Damaged("the footer is damaged".to_owned());
-        let end = self.bytes.checked_sub(FOOTER_BYTES as u64).ok_or_else(damaged)?;
+        let end = self
+            .file
+            .bytes
+            .checked_sub(FOOTER_BYTES as u64)
+            .ok_or_else(damaged)?;
         let mut footer = [0; FOOTER_BYTES];
-        self.read_at(&mut footer, end)?;
+        self.file.read_at(&mut footer, end)?;
         let mut reader = Reader(&footer);
         let mut place = || {
             let offset = u64::from_be_bytes(reader.array()?);
@@ -223,18 +187,18 @@ impl Table {
             return Err(damaged());
         }
         let (sections, properties) = places.ok_or_else(damaged)?;
-        let index = Block::decode(self.read_block(sections, Kind::SectionIndex)?)?;
+        let index = Block::decode(self.file.read_block(sections, Kind::SectionIndex)?)?;
         let section = |(first_key, value): KeyValue| {
             let value = value?;
             let mut reader = Reader(&value);
             Some(Section {
                 first_key,
-                index: read_place(&mut reader)?,
-                filter: read_place(&mut reader)?,
+                index: Place::decode(&mut reader)?,
+                filter: Place::decode(&mut reader)?,
             })
         };
         let sections: Option<Vec<Section>> = index.entries()?.into_iter().map(section).collect();
-        let properties = self.read_block(properties, Kind::Properties)?;
+        let properties = self.file.read_block(properties, Kind::Properties)?;
         sections
             .zip(Properties::decode(&properties))
             .ok_or_else(|| ReadError::Damaged("the section index is damaged".to_owned()))
@@ -245,11 +209,11 @@ impl Table {
     }
 
     pub(crate) const fn byte_len(&self) -> u64 {
-        self.bytes
+        self.file.bytes
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     pub(crate) fn expiring(&self) -> &[Expiring] {
@@ -264,31 +228,6 @@ impl Table {
     /// Removes the file once no reader has the table.
     pub(crate) fn set_obsolete(&self) {
         self.is_obsolete.store(true, Ordering::Relaxed);
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        self.file.read_at(buffer, offset).map_err(|error| {
-            if is_damage(&error) {
-                ReadError::Damaged(format!("offset {offset}: {error}"))
-            } else {
-                ReadError::Store(io_error(&self.path, &error))
-            }
-        })
-    }
-
-    /// Reads and verifies a block.
-    pub(super) fn read_block(&self, place: Place, kind: Kind) -> Result<Bytes, ReadError> {
-        let end = place.offset.checked_add(place.bytes as u64);
-        if end.is_none_or(|end| end > self.bytes) {
-            return Err(ReadError::Damaged(format!(
-                "offset {}: the file is cut off",
-                place.offset
-            )));
-        }
-        let mut stored = vec![0; place.bytes];
-        self.read_at(&mut stored, place.offset)?;
-        frame::decode(&stored, kind)
-            .map_err(|detail| ReadError::Damaged(format!("offset {}: {detail}", place.offset)))
     }
 
     fn cached(
@@ -311,7 +250,7 @@ impl Table {
     fn data_block(&self, place: Place, fill: bool) -> Result<Block, ReadError> {
         let read = || {
             Ok(CachedBlock::Data(Block::decode(
-                self.read_block(place, Kind::Data)?,
+                self.file.read_block(place, Kind::Data)?,
             )?))
         };
         match self.cached(place, fill, read)? {
@@ -323,7 +262,7 @@ impl Table {
     fn filter(&self, section: &Section) -> Result<Bytes, ReadError> {
         let read = || {
             Ok(CachedBlock::Filter(
-                self.read_block(section.filter, Kind::Filter)?,
+                self.file.read_block(section.filter, Kind::Filter)?,
             ))
         };
         match self.cached(section.filter, true, read)? {
@@ -339,9 +278,9 @@ impl Table {
             Layout::Sections(sections) => sections.get(section).ok_or(Undecodable)?,
         };
         let read = || {
-            let index = Block::decode(self.read_block(section.index, Kind::BlockIndex)?)?;
+            let index = Block::decode(self.file.read_block(section.index, Kind::BlockIndex)?)?;
             let block = |(first_key, value): KeyValue| {
-                let place = read_place(&mut Reader(&value?))?;
+                let place = Place::decode(&mut Reader(&value?))?;
                 let first_key = first_key.into();
                 Some(BlockRef { first_key, place })
             };
@@ -454,7 +393,7 @@ impl Table {
             keys,
             structure: &structure,
         };
-        let (blocks, gaps) = salvage::blocks(table, &known, &damage.detail)?;
+        let (blocks, gaps) = salvage::blocks(&table.file, &known, &damage.detail)?;
         // Recorded before reads pass over the blocks.
         record(&gaps)?;
         *table.layout.write() = Arc::new(Layout::Blocks(Arc::new(blocks)));
@@ -466,11 +405,11 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         if self.is_obsolete.load(Ordering::Relaxed)
-            && let Err(error) = self.disk.remove(&self.path)
+            && let Err(error) = self.file.disk.remove(&self.file.path)
             && error.kind() != ErrorKind::NotFound
         {
             // Opening the store removes it.
-            tracing::warn!(file = %self.path.display(), %error, "cannot remove an obsolete table");
+            tracing::warn!(file = %self.file.path.display(), %error, "cannot remove an obsolete table");
         }
     }
 }
@@ -492,19 +431,6 @@ impl Layout {
             Self::Blocks(_) => Some(0),
         }
     }
-}
-
-fn read_place(reader: &mut Reader<'_>) -> Option<Place> {
-    Some(Place {
-        offset: reader.number()?,
-        bytes: reader.length()?,
-    })
-}
-
-/// Whether an error of the disk is damage: of the medium, or of a file that is shorter than it was.
-pub(super) fn is_damage(error: &io::Error) -> bool {
-    const EIO: i32 = 5;
-    error.raw_os_error() == Some(EIO) || error.kind() == ErrorKind::UnexpectedEof
 }
 
 /// The rest of a data block.

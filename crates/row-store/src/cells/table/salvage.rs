@@ -9,8 +9,9 @@ use bytes::Bytes;
 
 use super::HEADER_BYTES;
 use super::block::Block;
+use super::file::{TableFile, is_damage};
 use super::frame::{self, FRAME_BYTES, FrameHeader, Kind, MAGIC};
-use super::reader::{BlockRef, Place, Table, is_damage};
+use super::place::{BlockRef, Place};
 use crate::StoreError;
 use crate::cells::folder::io_error;
 use crate::cells::set_aside::Gap;
@@ -20,7 +21,7 @@ const WINDOW: usize = 64 << 10;
 /// The unit in which reading continues after a read error.
 const PAGE: usize = 4 << 10;
 
-/// What is known of a table without its data blocks.
+/// Facts about a table that do not need its data blocks.
 pub(super) struct Known<'a> {
     /// First and last key.
     pub(super) keys: Option<(&'a [u8], &'a [u8])>,
@@ -34,7 +35,7 @@ pub(super) struct Known<'a> {
 ///
 /// Those of the disk that are no damage.
 pub(super) fn blocks(
-    table: &Table,
+    file: &TableFile,
     known: &Known<'_>,
     detail: &str,
 ) -> Result<(Vec<BlockRef>, Vec<Gap>), StoreError> {
@@ -46,8 +47,8 @@ pub(super) fn blocks(
     };
     let mut offset = HEADER_BYTES as u64;
     let mut ended = false;
-    while offset < table.bytes {
-        match block_at(table, offset)? {
+    while offset < file.bytes {
+        match block_at(file, offset)? {
             Some((kind, content, bytes)) => {
                 match kind {
                     Kind::Data => found.add(Place { offset, bytes }, content),
@@ -67,12 +68,12 @@ pub(super) fn blocks(
                     continue;
                 }
                 found.damaged(offset);
-                offset = next_block(table, offset + 1)?;
+                offset = next_block(file, offset + 1)?;
             }
         }
     }
     if !ended {
-        found.damaged(table.bytes.min(offset));
+        found.damaged(file.bytes.min(offset));
     }
     let stop = known.keys.map_or_else(Vec::new, |(_, last)| next_key(last));
     Ok(found.finish(stop, detail))
@@ -129,15 +130,15 @@ impl Found {
 }
 
 /// Reads bytes; those that cannot be read are zeros.
-fn read(table: &Table, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
-    let failed = |error: &io::Error| io_error(&table.path, error);
-    match table.file.read_at(buffer, offset) {
+fn read(file: &TableFile, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
+    let failed = |error: &io::Error| io_error(&file.path, error);
+    match file.file.read_at(buffer, offset) {
         Ok(()) => return Ok(()),
         Err(error) if is_damage(&error) => {}
         Err(error) => return Err(failed(&error)),
     }
     for (page, bytes) in buffer.chunks_mut(PAGE).enumerate() {
-        match table.file.read_at(bytes, offset + (page * PAGE) as u64) {
+        match file.file.read_at(bytes, offset + (page * PAGE) as u64) {
             Ok(()) => {}
             Err(error) if is_damage(&error) => bytes.fill(0),
             Err(error) => return Err(failed(&error)),
@@ -147,13 +148,13 @@ fn read(table: &Table, buffer: &mut [u8], offset: u64) -> Result<(), StoreError>
 }
 
 /// The block at an offset: its kind, content and length; `None` if it is damaged.
-fn block_at(table: &Table, offset: u64) -> Result<Option<(Kind, Bytes, usize)>, StoreError> {
-    let left = usize::try_from(table.bytes - offset).unwrap_or(usize::MAX);
+fn block_at(file: &TableFile, offset: u64) -> Result<Option<(Kind, Bytes, usize)>, StoreError> {
+    let left = usize::try_from(file.bytes - offset).unwrap_or(usize::MAX);
     let mut header = [0; FRAME_BYTES];
     if left < FRAME_BYTES {
         return Ok(None);
     }
-    read(table, &mut header, offset)?;
+    read(file, &mut header, offset)?;
     let Some(header) = FrameHeader::decode(&header) else {
         return Ok(None);
     };
@@ -162,22 +163,22 @@ fn block_at(table: &Table, offset: u64) -> Result<Option<(Kind, Bytes, usize)>, 
         return Ok(None);
     }
     let mut stored = vec![0; bytes];
-    read(table, &mut stored, offset)?;
+    read(file, &mut stored, offset)?;
     let content = frame::decode(&stored, header.kind).ok();
     Ok(content.map(|content| (header.kind, content, bytes)))
 }
 
 /// The offset of the next intact block from an offset on, or the end of the file.
-fn next_block(table: &Table, mut offset: u64) -> Result<u64, StoreError> {
+fn next_block(file: &TableFile, mut offset: u64) -> Result<u64, StoreError> {
     let mut window = vec![0; WINDOW];
-    while offset < table.bytes {
-        let left = usize::try_from(table.bytes - offset).unwrap_or(usize::MAX);
+    while offset < file.bytes {
+        let left = usize::try_from(file.bytes - offset).unwrap_or(usize::MAX);
         let length = left.min(WINDOW);
         let bytes = window.get_mut(..length).unwrap_or_default();
-        read(table, bytes, offset)?;
+        read(file, bytes, offset)?;
         for (place, magic) in bytes.windows(MAGIC.len()).enumerate() {
             let at = offset + place as u64;
-            if magic == MAGIC && block_at(table, at)?.is_some() {
+            if magic == MAGIC && block_at(file, at)?.is_some() {
                 return Ok(at);
             }
         }
@@ -187,7 +188,7 @@ fn next_block(table: &Table, mut offset: u64) -> Result<u64, StoreError> {
         // The magic may lie across the end.
         offset += (length - MAGIC.len() + 1) as u64;
     }
-    Ok(table.bytes)
+    Ok(file.bytes)
 }
 
 /// The successor of a key.
