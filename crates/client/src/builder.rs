@@ -94,8 +94,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Attempts of each call at most, the first included; 1: no retries. Default: those of the contract's
-    /// `service_config.json` for the method.
+    /// Attempts of each call of an idempotent method at most, the first included; 1: no retries. Default: those of the
+    /// contract's `service_config.json` for the method. Other methods are never retried.
     #[must_use]
     pub fn max_attempts(mut self, attempts: usize) -> Self {
         self.call.max_attempts = Some(attempts);

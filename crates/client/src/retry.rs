@@ -58,9 +58,13 @@ impl RetryBudget {
     }
 }
 
-/// The pauses between the attempts of a call.
+/// The pauses between the attempts of a call. `max_attempts` replaces the number of the policy, but a method without a retry
+/// policy is not idempotent: it has one attempt.
 pub(crate) fn backoff(policy: &MethodPolicy, max_attempts: Option<usize>) -> ExponentialBuilder {
-    let attempts = max_attempts.unwrap_or(policy.max_attempts);
+    let attempts = match policy.max_attempts {
+        1 => 1,
+        attempts => max_attempts.unwrap_or(attempts),
+    };
     ExponentialBuilder::default()
         .with_min_delay(policy.initial_backoff)
         .with_max_delay(policy.max_backoff)
@@ -86,5 +90,22 @@ mod tests {
             budget.succeeded();
         }
         assert!(budget.failed(), "3.5 restored");
+    }
+
+    #[test]
+    fn more_attempts_are_of_idempotent_methods_only() {
+        use backon::BackoffBuilder as _;
+        let attempts = |method: &str, max_attempts| {
+            let policy = service_config::policy(&format!("oxtsdb.uid.v1.UidService/{method}"));
+            1 + backoff(&policy, max_attempts).build().count()
+        };
+        assert_eq!(
+            [None, Some(1), Some(9)].map(|max| attempts("LookupUids", max)),
+            [4, 1, 9]
+        );
+        assert_eq!(
+            [None, Some(1), Some(9)].map(|max| attempts("RenameUid", max)),
+            [1, 1, 1]
+        );
     }
 }
