@@ -5,6 +5,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use oxtsdb_client::UidClient;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::{IngestResources, Writer};
+use oxtsdb_maintenance::compaction::Compactor;
+use oxtsdb_maintenance::compaction::background::Background;
+use oxtsdb_maintenance::layout_check;
+use oxtsdb_maintenance::rollup::build::RollupBuilder;
+use oxtsdb_maintenance::rollup::jobs::{self, RollupJobs};
+use oxtsdb_metadata::references::Tables;
+use oxtsdb_metadata::series_index::SeriesIndex;
+use oxtsdb_metadata::text_search::{Sources, TextSearch};
+use oxtsdb_metadata::tree::Trees;
+use oxtsdb_metadata::tree::process::QUEUE_SERIES;
+use oxtsdb_metadata::uids::{Uids, UidsError};
+use oxtsdb_opentsdb_front::listener::HttpTelnetServer;
 use oxtsdb_proto::data::v1::annotation_service_server::AnnotationServiceServer;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
@@ -29,20 +43,6 @@ use crate::grpc::{
     DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler,
 };
 use crate::points::{self, PointsPart};
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::{IngestResources, Writer};
-use oxtsdb_maintenance::compaction::Compactor;
-use oxtsdb_maintenance::compaction::background::Background;
-use oxtsdb_maintenance::layout_check;
-use oxtsdb_maintenance::rollup::build::RollupBuilder;
-use oxtsdb_maintenance::rollup::jobs::{self, RollupJobs};
-use oxtsdb_metadata::references::Tables;
-use oxtsdb_metadata::series_index::SeriesIndex;
-use oxtsdb_metadata::text_search::{Sources, TextSearch};
-use oxtsdb_metadata::tree::Trees;
-use oxtsdb_metadata::tree::process::QUEUE_SERIES;
-use oxtsdb_metadata::uids::{Uids, UidsError};
-use oxtsdb_opentsdb_front::listener::HttpTelnetServer;
 
 /// The longest pause between two attempts to connect to the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -10,11 +10,11 @@ mod store;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use oxtsdb_opentsdb_front::http::running_queries;
 use oxtsdb_server::Admin;
 use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
 
 use crate::assemble::DataService;
-use oxtsdb_opentsdb_front::http::running_queries;
 
 impl DataService {
     /// Adds the metrics of the service to those of the process, and the pages of running queries and of rejected

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
+use oxtsdb_data_settings::{DataSettings, PointStoreSettings, WriteForm};
+use oxtsdb_maintenance::store_admin::{POINTS, ROLLUPS, StoreAdmin};
 use oxtsdb_point_store::PointStore;
 use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
@@ -19,9 +21,6 @@ use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::open_folder;
 use oxtsdb_storage_file::disk::real::RealDisk;
-
-use oxtsdb_data_settings::{DataSettings, PointStoreSettings, WriteForm};
-use oxtsdb_maintenance::store_admin::{POINTS, ROLLUPS, StoreAdmin};
 
 /// Files of parts that are kept open: of points, of all rollups, and of the rollups of a table at least.
 const OPEN_FILES: usize = 160;

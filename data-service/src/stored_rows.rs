@@ -10,6 +10,7 @@ mod layouts;
 use std::collections::BTreeMap;
 
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
@@ -19,20 +20,19 @@ use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
 use oxtsdb_proto::data::v1::{
     AggregateFunction, CellView, QueryRequest, ScanRowsRequest, StoredRow, SubQuery,
 };
+use oxtsdb_query::last::search::{self as last, LookBack};
+use oxtsdb_query::{Budget, Engine, Limits};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore as _, TableName, WriteBatch};
 use oxtsdb_schema::{RowKeyRef, Tsuid, UidKind};
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::{HttpResponse, Service};
 use serde_json::json;
 use tonic::Status;
 use uid_service::UidSettings;
 
 use crate::grpc::DataServiceHandler;
 use crate::test_handlers::data_handler;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_query::last::search::{self as last, LookBack};
-use oxtsdb_query::{Budget, Engine, Limits};
-use oxtsdb_test_stack::TestStack;
-use oxtsdb_test_stack::service::{HttpResponse, Service};
 
 /// The hour of the rows: 2013-01-01 00:00 UTC, `50e22700`.
 const HOUR_MS: i64 = 1_356_998_400_000;

@@ -117,13 +117,12 @@ fn points() -> Vec<Value> {
 fn histograms() -> Vec<Value> {
     let histogram = |n: i64| {
         let center = 9.0 + 3.0 * (n as f64 / 20.0).sin();
-        let bucket = |bucket: i32| {
+        let bucket = |bucket: u32| {
             let distance = (f64::from(bucket) - center) / 2.0;
-            let bounds = format!("{},{}", 2_i32.pow(bucket as u32), 2_i32.pow(bucket as u32 + 1));
-            (
-                bounds,
-                json!((1000.0 * (-distance * distance).exp()).round() as i64),
-            )
+            #[expect(clippy::cast_possible_truncation, reason = "at most 1,000")]
+            let count = (1000.0 * (-distance * distance).exp()).round() as i64;
+            let bounds = format!("{},{}", 1 << bucket, 1 << (bucket + 1));
+            (bounds, json!(count))
         };
         let buckets: serde_json::Map<String, Value> = (0..18).map(bucket).collect();
         json!({"metric": "latency", "timestamp": DAY + 600 * n, "tags": {"host": "web01"}, "buckets": buckets})

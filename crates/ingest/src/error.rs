@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use oxtsdb_metadata::uids::{UidRejection, UidsError};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{HistogramError, NameError, Uid, UidKind};
 
 use super::TimeUnit;
-use oxtsdb_metadata::uids::{UidRejection, UidsError};
 
 /// Which name of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]

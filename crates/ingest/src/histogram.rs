@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use oxtsdb_metadata::uids::series::{Requested, SeriesRef};
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{Timestamp, histogram};
 
 use super::{PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
-use oxtsdb_metadata::uids::series::{Requested, SeriesRef};
 
 /// Bytes of a cell in a batch besides key, qualifier and value, roughly.
 const CELL_BYTES: usize = 64;

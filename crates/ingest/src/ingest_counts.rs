@@ -1,9 +1,9 @@
 //! Points that were received and stored, by protocol.
 
-use oxtsdb_server::telemetry::used;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxtsdb_server::metrics::Protocol;
+use oxtsdb_server::telemetry::used;
 
 use super::rejections::{Caller, Example, RejectionKind, Rejections};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_access::MetricScope;
+use oxtsdb_metadata::uids::UidsError;
+use oxtsdb_metadata::uids::series::{Requested, SeriesRef, SeriesText};
 use oxtsdb_schema::{Tsuid, Uid, UidKind};
 
 use super::PointErrorReason;
 use super::resolve::{Resolution, Resolved, Resolver};
-use oxtsdb_metadata::uids::UidsError;
-use oxtsdb_metadata::uids::series::{Requested, SeriesRef, SeriesText};
 
 impl Resolver {
     /// As [`Resolver::resolve`]; series of other metrics than those of `scope` are [`PointErrorReason::Refused`], and

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_schema::{Timestamp, Value};
 
 use super::PointErrorReason;
-use oxtsdb_metadata::uids::series::SeriesRef;
 
 /// A point to write.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,10 +9,10 @@
 
 use std::fmt::Display;
 
+use oxtsdb_metadata::uids::UidRejection;
 use oxtsdb_schema::{NameError, Timestamp, Value};
 
 use crate::{NamePlace, PointErrorReason};
-use oxtsdb_metadata::uids::UidRejection;
 
 /// A point as a line of telnet: `put sys.cpu 1356998400 42 host=web01 dc=lga`.
 pub fn line(metric: &str, timestamp: Timestamp, value: Value, tags: &[(&str, &str)]) -> String {

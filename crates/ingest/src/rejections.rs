@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxtsdb_access::Identity;
 use oxtsdb_access::shown::shown;
+use oxtsdb_metadata::uids::UidRejection;
 use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::metrics::Protocol;
@@ -19,7 +20,6 @@ use serde::Serialize;
 use tracing::warn;
 
 use super::PointErrorReason;
-use oxtsdb_metadata::uids::UidRejection;
 
 /// Reasons and callers that are kept.
 const MAX_RECORDS: usize = 100;

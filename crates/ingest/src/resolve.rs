@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashMap;
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesKey, SeriesRef, SeriesText};
+use oxtsdb_metadata::uids::series_cache::SeriesCache;
+use oxtsdb_metadata::uids::{UidRejection, Uids, UidsError};
 use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::{MetricUid, Name, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use smallvec::SmallVec;
 
 use super::{NamePlace, PointErrorReason};
-use oxtsdb_metadata::uids::series::{Requested, Series, SeriesKey, SeriesRef, SeriesText};
-use oxtsdb_metadata::uids::series_cache::SeriesCache;
-use oxtsdb_metadata::uids::{UidRejection, Uids, UidsError};
 
 /// A series, or why it was not resolved; shared by all points of it.
 pub type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_access::MetricScope;
+use oxtsdb_metadata::uids::series::{Requested, SeriesRef};
 use oxtsdb_query::{Aggregator, Engine, Rollups};
 use oxtsdb_row_store::{RowStore, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
@@ -27,7 +28,6 @@ use oxtsdb_schema::{Qualifier, RollupInterval, Timestamp, Value, rollup};
 
 use crate::point_text;
 use crate::{PointError, WriteError, Writer};
-use oxtsdb_metadata::uids::series::{Requested, SeriesRef};
 
 /// Which aggregate a value is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

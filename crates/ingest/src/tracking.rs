@@ -35,14 +35,13 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::HashMap;
-use oxtsdb_row_store::StoreError;
-use rustc_hash::FxBuildHasher;
-use tracing::warn;
-
 use oxtsdb_data_settings::SeriesIndexSettings;
 use oxtsdb_metadata::meta::MetaTable;
 use oxtsdb_metadata::series_index::SeriesIndex;
 use oxtsdb_metadata::uids::series::Series;
+use oxtsdb_row_store::StoreError;
+use rustc_hash::FxBuildHasher;
+use tracing::warn;
 
 const HOUR_SECONDS: u64 = 3600;
 

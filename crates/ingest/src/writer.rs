@@ -6,6 +6,12 @@ use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use oxtsdb_access::MetricScope;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_metadata::meta::MetaTable;
+use oxtsdb_metadata::series_index::SeriesIndex;
+use oxtsdb_metadata::uids::Uids;
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesText};
+use oxtsdb_metadata::uids::series_cache::{CacheFigures, SeriesCache};
 use oxtsdb_point_store::rows::largest_point_bytes;
 use oxtsdb_point_store::{Figures, PointStore, SeriesNumber};
 use oxtsdb_resources::{ClientId, ComputePool, MemoryPool};
@@ -20,12 +26,6 @@ use super::encoded::{BatchSeries, EncodedPoints};
 use super::resolve::{Resolution, Resolved, Resolver};
 use super::tracking::Tracker;
 use super::{IngestCounts, NewPoint, PointError, PointRef, WriteError, WriteOutcome};
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_metadata::meta::MetaTable;
-use oxtsdb_metadata::series_index::SeriesIndex;
-use oxtsdb_metadata::uids::Uids;
-use oxtsdb_metadata::uids::series::{Requested, Series, SeriesText};
-use oxtsdb_metadata::uids::series_cache::{CacheFigures, SeriesCache};
 
 /// Resources of the process for ingestion.
 #[derive(Clone, Debug)]

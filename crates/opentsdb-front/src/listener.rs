@@ -24,6 +24,13 @@ use http::Request;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
 use oxtsdb_access::AccessControl;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::Writer;
+use oxtsdb_ingest::rollup::RollupWriter;
+use oxtsdb_metadata::text_search::TextSearch;
+use oxtsdb_metadata::tree::Trees;
+use oxtsdb_metadata::uids::Uids;
+use oxtsdb_query::Engine;
 use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection, Connections, ListenerOptions, RequestGuard};
@@ -34,13 +41,6 @@ use tokio::net::TcpListener;
 use crate::front::counters::Counters;
 use crate::http::HttpApi;
 use crate::telnet::Telnet;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::Writer;
-use oxtsdb_ingest::rollup::RollupWriter;
-use oxtsdb_metadata::text_search::TextSearch;
-use oxtsdb_metadata::tree::Trees;
-use oxtsdb_metadata::uids::Uids;
-use oxtsdb_query::Engine;
 
 /// Bytes that hyper reads ahead, and the longest head of a request.
 const HTTP_BUFFER_BYTES: usize = 256 << 10;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
@@ -14,7 +15,6 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use uid_service::UidSettings;
 
 use super::TestStack;
-use oxtsdb_data_settings::DataSettings;
 
 /// The table of points.
 const POINTS: &[&str] = &["tsdb"];

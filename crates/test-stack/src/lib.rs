@@ -8,8 +8,12 @@ pub mod service;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_service::DataServiceHandler;
+use data_service::assemble::{DataService, assemble, store_part};
+use data_service::points::PointsPart;
 use futures::TryStreamExt as _;
 use oxtsdb_client::UidClient;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_resources::MemoryAccount;
@@ -18,11 +22,6 @@ use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
 use tonic::service::Routes;
 use uid_service::UidSettings;
-
-use data_service::DataServiceHandler;
-use data_service::assemble::{DataService, assemble, store_part};
-use data_service::points::PointsPart;
-use oxtsdb_data_settings::DataSettings;
 
 pub use gate::{Gate, Pass};
 

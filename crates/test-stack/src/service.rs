@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_opentsdb_front::listener::HttpTelnetServer;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::data_table;
@@ -15,8 +17,6 @@ use tokio::task::JoinHandle;
 use uid_service::UidSettings;
 
 use crate::{Gate, TestStack};
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_opentsdb_front::listener::HttpTelnetServer;
 
 /// A service that listens for HTTP and telnet on a free port of localhost.
 #[derive(Debug)]

@@ -7,6 +7,9 @@ mod page_token;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_metadata::annotation::{
+    AnnotationError, AnnotationKey, Annotations, Edit, PageRequest, Precondition, Source, StoredAnnotation,
+};
 use oxtsdb_proto::data::v1::annotation_service_server::AnnotationService;
 use oxtsdb_proto::data::v1::batch_put_annotations_response::Result as ResultMessage;
 use oxtsdb_proto::data::v1::batch_put_annotations_response::result::Outcome;
@@ -18,6 +21,8 @@ use oxtsdb_proto::data::v1::{
     PutAnnotationResponse,
 };
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Admitted, Engine, QueryDescription, RequestContext};
 use tonic::{Request, Response, Status};
 
 use super::DataServiceHandler;
@@ -25,11 +30,6 @@ use super::query::convert::range;
 use super::query::field_error::{count, missing};
 use super::query::of_query;
 use super::results::context_of;
-use oxtsdb_metadata::annotation::{
-    AnnotationError, AnnotationKey, Annotations, Edit, PageRequest, Precondition, Source, StoredAnnotation,
-};
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Admitted, Engine, QueryDescription, RequestContext};
 use page_token::PageToken;
 
 pub(in crate::grpc) use convert::annotation as annotation_message;

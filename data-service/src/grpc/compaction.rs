@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_maintenance::compaction::{
+    CompactionError, Compactor, Courtesy, Figures, Finding, LEAST_MIN_AGE, NotCompactable, Pass, Problem,
+    Rate, Step,
+};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::compact_rows_response::{Finding as FindingMessage, Problem as ProblemMessage};
 use oxtsdb_proto::data::v1::{CompactRowsRequest, CompactRowsResponse};
@@ -22,10 +26,6 @@ use super::query::convert::{millis, range};
 use super::query::of_query;
 use super::results::context_of;
 use super::status::of_store;
-use oxtsdb_maintenance::compaction::{
-    CompactionError, Compactor, Courtesy, Figures, Finding, LEAST_MIN_AGE, NotCompactable, Pass, Problem,
-    Rate, Step,
-};
 
 /// The age of a row's newest cell unless the request has one.
 const DEFAULT_MIN_AGE: Duration = Duration::from_secs(600);

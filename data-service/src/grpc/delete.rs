@@ -1,6 +1,7 @@
 //! `DataAdminService.DeletePoints`.
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_maintenance::delete::{Deleted, Deletion, delete};
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_proto::data::v1::delete_points_request::Source;
 use oxtsdb_proto::data::v1::{DeletePointsRequest, DeletePointsResponse};
@@ -13,7 +14,6 @@ use tonic::{Request, Response, Status};
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use oxtsdb_maintenance::delete::{Deleted, Deletion, delete};
 
 /// `DataAdminService.DeletePoints`. The response begins when the delete is admitted.
 pub(super) async fn delete_points(

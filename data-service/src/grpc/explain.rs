@@ -4,6 +4,12 @@ use oxtsdb_proto::data::v1::query_plan::{
     AccessPath as AccessPathMessage, Accuracy, Condition, Estimate as EstimateMessage, Filter, KeyRange,
 };
 use oxtsdb_proto::data::v1::{ExplainRequest, ExplainResponse, QueryPlan};
+use oxtsdb_query::Engine;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::access_path::AccessPath;
+use oxtsdb_query::plan::estimate::{self, Estimate};
+use oxtsdb_query::plan::query_plan::Plan;
+use oxtsdb_query::plan::selection::tag_test::{TagTest, ValueTest};
 use oxtsdb_row_store::TableName;
 use oxtsdb_schema::TagvUid;
 use prost::bytes::Bytes;
@@ -12,12 +18,6 @@ use tonic::{Request, Response, Status};
 
 use super::query::{convert, of_query};
 use super::results::context_of;
-use oxtsdb_query::Engine;
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::access_path::AccessPath;
-use oxtsdb_query::plan::estimate::{self, Estimate};
-use oxtsdb_query::plan::query_plan::Plan;
-use oxtsdb_query::plan::selection::tag_test::{TagTest, ValueTest};
 
 /// Most values of a filter that the response lists.
 const SHOWN_VALUES: usize = 100;

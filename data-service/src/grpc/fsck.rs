@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
+use oxtsdb_maintenance::fsck::{CheckError, CheckOptions, CheckedBatch};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::fsck_rows_response::{Event, Findings, Progress, Summary, summary};
 use oxtsdb_proto::data::v1::{FsckRowsRequest, FsckRowsResponse};
@@ -27,7 +28,6 @@ use super::query::convert::range;
 use super::query::of_query;
 use super::results::context_of;
 use super::status::of_store;
-use oxtsdb_maintenance::fsck::{CheckError, CheckOptions, CheckedBatch};
 pub(super) use repair::repair_rows;
 
 /// Default of the grace period.

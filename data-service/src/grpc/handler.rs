@@ -4,9 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use oxtsdb_access::{Access, MetricScope};
-use oxtsdb_server::Shutdown;
-use tonic::Extensions;
-
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::Writer;
 use oxtsdb_ingest::columns::TablesLimits;
@@ -15,6 +12,8 @@ use oxtsdb_maintenance::rollup::build::RollupShared;
 use oxtsdb_metadata::annotation::Annotations;
 use oxtsdb_metadata::uids::limited_engine;
 use oxtsdb_query::Engine;
+use oxtsdb_server::Shutdown;
+use tonic::Extensions;
 
 /// Serves `oxtsdb.data.v1.DataService`. Cloning is cheap.
 #[derive(Clone, Debug)]

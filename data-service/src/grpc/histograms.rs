@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use oxtsdb_ingest::columns::Failures;
+use oxtsdb_ingest::{NewHistogram, PointErrorReason};
+use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::histogram_series::Series as SeriesMessage;
 use oxtsdb_proto::data::v1::{self as pb, HistogramSeries, WriteHistogramsRequest, WriteHistogramsResponse};
@@ -15,9 +18,6 @@ use tonic::{Code, Request, Response, Status};
 use super::results::caller_of;
 use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
-use oxtsdb_ingest::columns::Failures;
-use oxtsdb_ingest::{NewHistogram, PointErrorReason};
-use oxtsdb_metadata::uids::series::SeriesRef;
 
 /// The most histograms of a request.
 const MAX_HISTOGRAMS: usize = 10_000;

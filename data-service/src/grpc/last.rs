@@ -12,15 +12,15 @@ use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage,
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
 use oxtsdb_proto::error::invalid_field;
 use oxtsdb_proto::serve::MessageStream;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames};
+use oxtsdb_query::last::stream::{LastBatch, LastItem, LastQuery, LastTarget, last_points};
+use oxtsdb_query::{Engine, Number};
 use tonic::{Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
 use super::query::{failure, of_query};
 use super::results::{context_of, response, result_stream};
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames};
-use oxtsdb_query::last::stream::{LastBatch, LastItem, LastQuery, LastTarget, last_points};
-use oxtsdb_query::{Engine, Number};
 
 const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;

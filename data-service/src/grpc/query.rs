@@ -10,16 +10,16 @@ use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, status};
 use oxtsdb_proto::serve::MessageStream;
+use oxtsdb_query::Delivery;
+use oxtsdb_query::RollupChoiceError;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Engine, NameError, QueryError};
 use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
 use super::handler::scope_of;
 use super::results::{context_of, response, result_stream};
 use super::status::{kind_name, of_store, overloaded};
-use oxtsdb_query::Delivery;
-use oxtsdb_query::RollupChoiceError;
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Engine, NameError, QueryError};
 
 /// Runs a query. The call's deadline and a disconnecting client cancel it.
 pub(super) async fn query(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_metadata::references::{Found, Search, SearchError, Tables};
 use oxtsdb_proto::common::v1::{self as common, ErrorReason};
 use oxtsdb_proto::data::v1::list_referenced_uids_response::{Event, Progress, Summary, Uids};
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceService;
@@ -19,7 +20,6 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
 use super::results::context_of;
-use oxtsdb_metadata::references::{Found, Search, SearchError, Tables};
 
 /// Bytes of UIDs in a message.
 const MESSAGE_BYTES: usize = 1 << 20;

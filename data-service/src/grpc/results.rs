@@ -4,25 +4,24 @@
 //! no window for `--client-timeout-seconds`, the query is cancelled and its queued messages are dropped, whatever the
 //! state of the connection.
 
-use oxtsdb_server::telemetry::in_request;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use oxtsdb_access::Identity;
+use oxtsdb_ingest::Caller;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::status;
 use oxtsdb_proto::serve::MessageStream;
+use oxtsdb_query::{Admitted, PAUSE_AFTER};
+use oxtsdb_query::{Engine, RequestContext};
 use oxtsdb_resources::outbox::outbox;
 use oxtsdb_resources::{ClientId, Outbox, SendError};
 use oxtsdb_server::deadline_of;
 use oxtsdb_server::metrics::Protocol;
+use oxtsdb_server::telemetry::in_request;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
-
-use oxtsdb_ingest::Caller;
-use oxtsdb_query::{Admitted, PAUSE_AFTER};
-use oxtsdb_query::{Engine, RequestContext};
 
 /// Most bytes of messages that wait for a client.
 const WAITING_BYTES: usize = 1 << 20;

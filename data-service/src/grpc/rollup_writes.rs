@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use oxtsdb_ingest::PointErrorReason;
+use oxtsdb_ingest::columns::Failures;
+use oxtsdb_ingest::rollup::{Aggregate, NewAggregate, RollupWriter};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{RollupSeries, WriteRollupsRequest, WriteRollupsResponse};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as error_status};
@@ -13,9 +16,6 @@ use tonic::{Code, Request, Response, Status};
 use super::results::caller_of;
 use super::write::{WriteOptions, count_write, failures_message};
 use super::{DataServiceHandler, status};
-use oxtsdb_ingest::PointErrorReason;
-use oxtsdb_ingest::columns::Failures;
-use oxtsdb_ingest::rollup::{Aggregate, NewAggregate, RollupWriter};
 
 /// The most values of a request.
 const MAX_VALUES: usize = 10_000;

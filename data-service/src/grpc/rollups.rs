@@ -1,6 +1,9 @@
 //! `DataAdminService.BuildRollups`.
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_maintenance::rollup::build::{
+    BuildError, BuildProgress, BuildRequest, PlanError, Position, PositionError, RollupBuilder,
+};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{BuildRollupsRequest, BuildRollupsResponse};
 use oxtsdb_proto::error::{invalid_field, status as error_status};
@@ -13,9 +16,6 @@ use super::query::convert::range;
 use super::query::of_query;
 use super::results::context_of;
 use super::{DataServiceHandler, status};
-use oxtsdb_maintenance::rollup::build::{
-    BuildError, BuildProgress, BuildRequest, PlanError, Position, PositionError, RollupBuilder,
-};
 
 /// Messages that wait for the client.
 const QUEUED: usize = 4;

@@ -6,10 +6,9 @@ use oxtsdb_proto::data::v1::{
     CancelQueryRequest, CancelQueryResponse, ListQueriesResponse, RunningQuery as RunningQueryMessage,
 };
 use oxtsdb_proto::error::status;
-use tonic::{Code, Status};
-
 use oxtsdb_query::RunningQuery;
 use oxtsdb_query::{Engine, Resource};
+use tonic::{Code, Status};
 
 /// The running queries.
 pub(super) fn list(engine: &Engine) -> ListQueriesResponse {

@@ -11,6 +11,13 @@ use oxtsdb_proto::data::v1::{
 };
 use oxtsdb_proto::error::{invalid_field, item_error};
 use oxtsdb_proto::serve::MessageStream;
+use oxtsdb_query::QueryContext;
+use oxtsdb_query::QueryDescription;
+use oxtsdb_query::RowBatch;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_query::{Engine, QueryError, RequestContext};
+use oxtsdb_query::{RowScan, RowSource, scan_rows as scan_stored_rows};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{CellRef as RowCell, Row};
 use oxtsdb_schema::row::{CellKind, CellPoint, CellRef, decode_cell};
@@ -22,13 +29,6 @@ use super::query::convert::{metric_source, range, tsuids};
 use super::query::field_error::no_such;
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use oxtsdb_query::QueryContext;
-use oxtsdb_query::QueryDescription;
-use oxtsdb_query::RowBatch;
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::{Engine, QueryError, RequestContext};
-use oxtsdb_query::{RowScan, RowSource, scan_rows as scan_stored_rows};
 
 /// A message is closed when its cells have so many bytes; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;

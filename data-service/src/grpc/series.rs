@@ -1,6 +1,11 @@
 //! `SeriesService`: look-up, export and numbers of series.
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use oxtsdb_metadata::lookup::{
+    Census, CensusRequest, Extent, FoundSeries, KeyOrder, LookupQuery, Page, PageRequest, SERIES_BYTES,
+    SeriesLookup, SeriesSelector, SeriesSource, TagSelector, TsuidBatches, decode_token, encode_token,
+    fitting,
+};
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1::count_series_response::{MetricCardinality, TagKeyCardinality};
 use oxtsdb_proto::data::v1::{
@@ -15,11 +20,6 @@ use tonic::{Request, Response, Status};
 use super::query::field_error::no_such;
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use oxtsdb_metadata::lookup::{
-    Census, CensusRequest, Extent, FoundSeries, KeyOrder, LookupQuery, Page, PageRequest, SERIES_BYTES,
-    SeriesLookup, SeriesSelector, SeriesSource, TagSelector, TsuidBatches, decode_token, encode_token,
-    fitting,
-};
 
 /// Series of a page if the request does not say.
 const PAGE_SIZE: usize = 25;

@@ -4,6 +4,10 @@ mod convert;
 mod search;
 mod streams;
 
+use oxtsdb_ingest::Writer;
+use oxtsdb_metadata::meta::{MetaError, MetaTable, SeriesError, names};
+use oxtsdb_metadata::text_search::TextSearch;
+use oxtsdb_metadata::uids::Uids;
 use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, series_key};
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService;
 use oxtsdb_proto::data::v1::{
@@ -22,10 +26,6 @@ use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
 use super::status::{kind_name, of_store, of_uids};
-use oxtsdb_ingest::Writer;
-use oxtsdb_metadata::meta::{MetaError, MetaTable, SeriesError, names};
-use oxtsdb_metadata::text_search::TextSearch;
-use oxtsdb_metadata::uids::Uids;
 
 /// The fields of a document that callers change.
 const FIELDS: &[&str] = &[

@@ -1,16 +1,15 @@
 //! Which gRPC error a failure gets: one `match` for each kind of error, without `_`, so that a new
 //! error does not compile until its caller's next step was thought of.
 
+use oxtsdb_ingest::columns::{ProtocolViolation, SymbolUse};
+use oxtsdb_ingest::{PointErrorReason, WriteError};
+use oxtsdb_metadata::uids::{UidRejection, UidsError};
 use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field_because, invalid_field_with, item_error, status};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::UidKind;
 use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
-
-use oxtsdb_ingest::columns::{ProtocolViolation, SymbolUse};
-use oxtsdb_ingest::{PointErrorReason, WriteError};
-use oxtsdb_metadata::uids::{UidRejection, UidsError};
 
 /// An error of the store.
 pub(crate) fn of_store(error: &StoreError) -> Status {

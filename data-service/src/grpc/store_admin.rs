@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_ingest::Writer;
+use oxtsdb_maintenance::store_admin::{SnapshotError, StoreAdmin};
 use oxtsdb_point_store::parts::days::check::{Checked, DayStats};
 use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
 use oxtsdb_proto::common::v1::time_range::{End, Start};
@@ -28,8 +30,6 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Code, Request, Response, Status};
 
 use super::status::of_store;
-use oxtsdb_ingest::Writer;
-use oxtsdb_maintenance::store_admin::{SnapshotError, StoreAdmin};
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);

@@ -14,19 +14,20 @@
 mod prepare;
 mod replies;
 
-use oxtsdb_server::telemetry::in_request;
 use std::pin::pin;
 use std::time::Instant;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt as _, StreamExt as _};
+use oxtsdb_ingest::{Caller, WriteError};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open};
 use oxtsdb_proto::data::v1::write_stream_response::{Draining, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
 use oxtsdb_proto::serve::MessageStream;
+use oxtsdb_server::telemetry::in_request;
 use oxtsdb_server::{Shutdown, deadline_of, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
@@ -36,7 +37,6 @@ use self::replies::{Lost, Replies, replies};
 use super::results::caller_of;
 use super::write::{WriteOptions, count_write};
 use super::{DataServiceHandler, status};
-use oxtsdb_ingest::{Caller, WriteError};
 
 pub(super) fn write_stream(
     service: &DataServiceHandler,

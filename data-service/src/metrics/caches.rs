@@ -1,9 +1,8 @@
 //! Caches of series, names and pages, and the service that they are filled from.
 
-use oxtsdb_server::metrics::Metrics;
-
 use oxtsdb_ingest::Writer;
 use oxtsdb_metadata::uids::Uids;
+use oxtsdb_server::metrics::Metrics;
 
 pub(super) fn report(metrics: &Metrics, writer: Writer, uids: Uids) {
     metrics.collect(move |figures| {

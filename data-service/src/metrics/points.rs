@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use oxtsdb_server::metrics::{Metrics, Protocol};
-
 use oxtsdb_ingest::{IngestCounts, ProtocolCounts};
+use oxtsdb_server::metrics::{Metrics, Protocol};
 
 pub(super) fn report(metrics: &Metrics, counts: Arc<IngestCounts>) {
     metrics.collect(move |figures| {

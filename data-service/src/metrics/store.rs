@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use oxtsdb_ingest::Writer;
 use oxtsdb_point_store::{Figures as StoreFigures, PointStore};
 use oxtsdb_query::Engine;
 use oxtsdb_server::metrics::{Figures, Metrics};
-
-use oxtsdb_ingest::Writer;
 
 pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
     let storage = engine.storage();

@@ -7,11 +7,11 @@ use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, series_key};
 use oxtsdb_proto::data::v1::QueryLastRequest;
 use oxtsdb_proto::data::v1::query_last_request::{Target, target};
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_query::language::time::now_ms;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use super::*;
-use oxtsdb_query::language::time::now_ms;
 
 async fn tsdb() -> Tsdb {
     Tsdb::start(

@@ -2,7 +2,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::tsdb::Tsdb;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
@@ -16,6 +15,8 @@ use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use proptest::prelude::*;
 use serde_json::json;
+
+use crate::tsdb::Tsdb;
 
 /// 2013-01-01 00:00:00 UTC, an exact day.
 const T: i64 = 1_356_998_400;

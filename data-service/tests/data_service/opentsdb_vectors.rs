@@ -3,7 +3,6 @@
 //! See `testdata/README.md` for the format and the rule of comparison.
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::tsdb::Tsdb;
 use jiff::tz::TimeZone;
 use oxtsdb_query::RequestContext;
 use oxtsdb_query::WholeResult;
@@ -15,6 +14,8 @@ use oxtsdb_query::{
 };
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use serde_json::Value as Json;
+
+use crate::tsdb::Tsdb;
 
 const VECTORS: &str = include_str!("../../../crates/opentsdb-front/testdata/opentsdb-query-vectors.jsonl");
 

@@ -1,7 +1,6 @@
 //! Queries in any number and of any size: each is executed or rejected, within the memory budget.
 use std::time::Duration;
 
-use crate::tsdb::Tsdb;
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
 use oxtsdb_query::Limit;
@@ -12,6 +11,8 @@ use oxtsdb_query::{
 use oxtsdb_resources::{Admission, AdmissionError, AdmissionLimits, ComputePool, MemoryPool};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout};
 use serde_json::json;
+
+use crate::tsdb::Tsdb;
 
 /// 2012-01-01 00:00:00 UTC.
 const T: i64 = 1_325_376_000;

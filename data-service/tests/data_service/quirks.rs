@@ -1,11 +1,12 @@
 //! Each of OpenTSDB's quirks, switched on and off.
-use crate::tsdb::Tsdb;
 use jiff::tz::TimeZone;
 use oxtsdb_query::RequestContext;
 use oxtsdb_query::language::{parse_metric_query, parse_tsuid_query};
 use oxtsdb_query::{Engine, Group, QuerySpec, Quirks, SubQuery};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
 use serde_json::{Value as Json, json};
+
+use crate::tsdb::Tsdb;
 
 /// 2013-01-01 00:00:00 UTC, an exact day.
 const T: i64 = 1_356_998_400;

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use oxtsdb_metadata::uids::UidsError;
+use oxtsdb_metadata::uids::series::SeriesRef;
+
 use super::Declaration;
 use super::symbols::Symbols;
 use crate::{PointErrorReason, Resolution, Resolved, WriteError, Writer};
-use oxtsdb_metadata::uids::UidsError;
-use oxtsdb_metadata::uids::series::SeriesRef;
 
 /// A long symbol that many series refer to is small on the wire and large as their names, so a batch
 /// ends at this many bytes of names.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use oxtsdb_metadata::uids::changes::UidSet;
+use oxtsdb_metadata::uids::series::Series;
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::RowKeyLayout;
@@ -10,8 +12,6 @@ use oxtsdb_schema::RowKeyLayout;
 use crate::encoded::BatchSeries;
 use crate::tracking::Untracked;
 use crate::{PointErrorReason, Resolved};
-use oxtsdb_metadata::uids::changes::UidSet;
-use oxtsdb_metadata::uids::series::Series;
 
 /// Series and the reasons of those that failed.
 #[derive(Debug, Default)]

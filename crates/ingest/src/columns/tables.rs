@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
+use oxtsdb_metadata::uids::UidsError;
+use oxtsdb_metadata::uids::changes::{ChangedSince, Mark};
 
 use super::declarations::Declarations;
 use super::resolve::Batch;
@@ -10,8 +12,6 @@ use super::series_table::SeriesTable;
 use super::symbols::{SYMBOL_BYTES, Symbols};
 use super::{Declaration, ProtocolViolation, SymbolUse};
 use crate::{Resolved, WriteError, Writer};
-use oxtsdb_metadata::uids::UidsError;
-use oxtsdb_metadata::uids::changes::{ChangedSince, Mark};
 
 /// Limits of the tables.
 #[derive(Clone, Copy, Debug)]

@@ -2,18 +2,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::columns::{Block, Continuation, Declaration, Failures, Tables, TablesLimits, encode};
+use oxtsdb_ingest::{IngestResources, Precision, TimeOptions, TimeUnit};
+use oxtsdb_ingest::{NewPoint, Writer};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{ColumnSelection, RowStore, StoreError, WriteBatch};
 use oxtsdb_schema::ts_meta::TsMeta;
 use oxtsdb_schema::{Timestamp, Value};
-use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::columns::{Block, Continuation, Declaration, Failures, Tables, TablesLimits, encode};
-use oxtsdb_ingest::{IngestResources, Precision, TimeOptions, TimeUnit};
-use oxtsdb_ingest::{NewPoint, Writer};
 use oxtsdb_test_stack::{Gate, Pass, TestStack};
+use uid_service::UidSettings;
 
 const ROW_OF_A: &str = "000001000001000001 name:74735f637472 0000000000000001";
 const ROW_OF_B: &str = "000001000001000002 name:74735f637472 0000000000000001";

@@ -4,16 +4,15 @@ mod lanes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{NameError, Timestamp, Uid, UidKind, Value};
-use uid_service::UidSettings;
-
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::{NamePlace, PointErrorReason};
 use oxtsdb_ingest::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
 use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_metadata::uids::{UidRejection, Uids, UidsError};
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::{NameError, Timestamp, Uid, UidKind, Value};
 use oxtsdb_test_stack::{Gate, TestStack};
+use uid_service::UidSettings;
 
 fn point<'a>(metric: &'a str, tags: &'a [(&'a str, &'a str)], seconds: u32, value: i64) -> NewPoint<'a> {
     let timestamp = Timestamp::from_seconds(seconds);

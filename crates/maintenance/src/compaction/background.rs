@@ -12,6 +12,7 @@
 
 use std::time::{Duration, Instant};
 
+use oxtsdb_data_settings::CompactionSettings;
 use oxtsdb_query::Engine;
 use oxtsdb_query::plan::hours::Hours;
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
@@ -19,7 +20,6 @@ use oxtsdb_server::Shutdown;
 use tracing::{debug, info, warn};
 
 use super::{Compactor, Courtesy, Figures, Finding, Pass, Rate, ended, now_ms};
-use oxtsdb_data_settings::CompactionSettings;
 
 /// How often the job looks whether an hour has ended.
 const TICK: Duration = Duration::from_secs(15);

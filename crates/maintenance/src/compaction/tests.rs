@@ -10,10 +10,10 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
 use oxtsdb_schema::row::{CellRef, DuplicatePolicy, Points, decode_row};
 use oxtsdb_schema::{SaltLayout, UidWidths, Value};
+use oxtsdb_test_stack::TestStack;
 use proptest::prelude::*;
 
 use super::*;
-use oxtsdb_test_stack::TestStack;
 
 /// 2013-01-01 00:00 UTC.
 const BASE: u32 = 1_356_998_400;

@@ -1,17 +1,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::{Limits, QueryContext, QueryResources, SeriesFilter};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{CellAddress, RowStore as _, WriteBatch};
 use oxtsdb_schema::data_table::APPEND_QUALIFIER;
 use oxtsdb_schema::row::{CellRef, append_point, compact, decode_cell};
 use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout, RowKeyRef, Timestamp, Value, row_key::write_row_key};
+use oxtsdb_test_stack::TestStack;
 use proptest::prelude::*;
 
 use super::*;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::TestStack;
 
 /// An exact hour.
 const T: u32 = 1_346_846_400;

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_test_stack::TestStack;
 use uid_service::UidSettings;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
 
 /// Sixteen callers each set a field of one annotation at the same time.
 #[tokio::test(flavor = "multi_thread")]

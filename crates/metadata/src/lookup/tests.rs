@@ -1,18 +1,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::{Limit, Limits, QueryResources};
 use oxtsdb_row_store::{RowStore, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, Timestamp, UidKind, Value};
+use oxtsdb_test_stack::TestStack;
 use proptest::prelude::*;
 use uid_service::UidSettings;
 
 use super::page::Total;
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::TestStack;
 
 /// Names of a series: metric and tags, as `m{a=b,c=d}`.
 type Text = String;

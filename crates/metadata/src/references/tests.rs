@@ -1,9 +1,8 @@
+use oxtsdb_point_store::memory::MemoryPoints;
+use oxtsdb_point_store::{Point, PointBatch};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::SaltLayout;
-
-use oxtsdb_point_store::memory::MemoryPoints;
-use oxtsdb_point_store::{Point, PointBatch};
 use oxtsdb_schema::{Timestamp, Value};
 
 use super::*;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_point_store::PointStore;
 use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch};
@@ -33,7 +34,6 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use lists::{Found, Lists, Progress};
-use oxtsdb_data_settings::DataSettings;
 
 /// The longest list that a query waits for, in series.
 pub const SERIES_WAITED_FOR: usize = 50_000;

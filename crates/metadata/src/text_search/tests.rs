@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_client::UidMeta;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::data::v1::search_metadata_response::result::Metadata;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService as _;
 use oxtsdb_proto::data::v1::{MetadataKind, SearchMetadataRequest, SearchMetadataResponse};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::UidKind;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::Service;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Request, Status};
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
-use oxtsdb_test_stack::service::Service;
 
 const POINTS: &str = r#"[
     {"metric":"sys.cpu.user","timestamp":1356998400,"value":1,"tags":{"host":"web01"}},

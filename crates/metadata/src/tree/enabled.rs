@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use oxtsdb_schema::tree::TreeId;
 use tokio::sync::Mutex;
 use tracing::warn;
 
 use super::Trees;
-use oxtsdb_schema::tree::TreeId;
-
 use super::error::{MAX_READY_BYTES, TreeError};
 use super::evaluate::RuleSet;
 use super::table::Tree;

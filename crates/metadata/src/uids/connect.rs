@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_client::{UidClient, UidLayout};
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_schema::{NameRules, UidKind, UidWidth, UidWidths};
 use oxtsdb_server::settings::SettingError;
 use parking_lot::Mutex;
@@ -15,7 +16,6 @@ use super::outage::Outage;
 use super::requests::with_deadline;
 use super::{Inner, Uids, UidsError, watch};
 use crate::meta::changes::MetaChanges;
-use oxtsdb_data_settings::DataSettings;
 
 impl Uids {
     /// Requests the layout from the service, and starts with empty caches.

@@ -13,11 +13,11 @@
 //! given up after its patience, which doubles with each: a response may be lost although the service is back. The
 //! results are cached like any others, so a client that retries finds its names.
 
-use oxtsdb_server::telemetry::in_request;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use oxtsdb_server::telemetry::in_request;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tracing::{info, warn};

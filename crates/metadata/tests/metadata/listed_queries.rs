@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use oxtsdb_row_store::RowStore;
-use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
-use proptest::prelude::*;
-
+use oxtsdb_ingest::{NewPoint, Writer};
 use oxtsdb_query::WholeResult;
 use oxtsdb_query::plan::access_path::{AccessPath, IndexUse};
 use oxtsdb_query::plan::query_plan::Plan;
@@ -13,9 +10,10 @@ use oxtsdb_query::{
     Aggregator, Engine, Group, Limits, QueryResources, QuerySpec, Quirks, RequestContext, SeriesFilter,
     Source, SubQuery, TagFilter,
 };
-
-use oxtsdb_ingest::{NewPoint, Writer};
+use oxtsdb_row_store::RowStore;
+use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
 use oxtsdb_test_stack::TestStack;
+use proptest::prelude::*;
 
 /// 2013-01-01 00:00:00 UTC, an exact hour.
 const T: u32 = 1_356_998_400;

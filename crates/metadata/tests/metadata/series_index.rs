@@ -3,21 +3,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::{NewPoint, Writer};
+use oxtsdb_metadata::annotation::{AnnotationKey, Annotations, Edit, Precondition};
+use oxtsdb_metadata::series_index::*;
+use oxtsdb_query::SeriesIndex as _;
 use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan, StoreError, WriteBatch};
 use oxtsdb_schema::{MetricUid, Timestamp, UidWidths, Value};
+use oxtsdb_test_stack::TestStack;
 use tokio::sync::Semaphore;
 use uid_service::UidSettings;
-
-use oxtsdb_query::SeriesIndex as _;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::{NewPoint, Writer};
-use oxtsdb_metadata::annotation::{AnnotationKey, Annotations, Edit, Precondition};
-use oxtsdb_metadata::series_index::*;
-use oxtsdb_test_stack::TestStack;
 
 /// 2013-01-01 00:00:00 UTC, an exact hour.
 const T: u32 = 1_356_998_400;

@@ -4,6 +4,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
+use oxtsdb_metadata::tree::delete::Deleted;
+use oxtsdb_metadata::tree::edit::{EditMode, RuleEdit, TreeEdit};
+use oxtsdb_metadata::tree::error::TreeError;
+use oxtsdb_metadata::tree::place::PlaceCounts;
+use oxtsdb_metadata::tree::sync::{SyncProgress, SyncRequest};
+use oxtsdb_metadata::tree::*;
+use oxtsdb_metadata::uids::UidsError;
 use oxtsdb_query::{Budget, Limits};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
@@ -12,14 +19,6 @@ use oxtsdb_schema::tree::{BranchDocument, BranchId, RuleDocument, RuleType, Tree
 use oxtsdb_schema::ts_meta::TS_META_QUALIFIER;
 use oxtsdb_schema::{Tsuid, Uid, UidKind};
 use oxtsdb_server::Shutdown;
-
-use oxtsdb_metadata::tree::delete::Deleted;
-use oxtsdb_metadata::tree::edit::{EditMode, RuleEdit, TreeEdit};
-use oxtsdb_metadata::tree::error::TreeError;
-use oxtsdb_metadata::tree::place::PlaceCounts;
-use oxtsdb_metadata::tree::sync::{SyncProgress, SyncRequest};
-use oxtsdb_metadata::tree::*;
-use oxtsdb_metadata::uids::UidsError;
 use oxtsdb_test_stack::TestStack;
 
 /// The trees of a stack.

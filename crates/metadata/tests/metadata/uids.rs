@@ -3,15 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_client::UidClient;
+use oxtsdb_metadata::uids::Uids;
+use oxtsdb_metadata::uids::changes::{ChangedSince, Mark};
 use oxtsdb_schema::UidKind;
+use oxtsdb_test_stack::TestStack;
 use tokio::sync::{Notify, Semaphore};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tower::Service as _;
-
-use oxtsdb_metadata::uids::Uids;
-use oxtsdb_metadata::uids::changes::{ChangedSince, Mark};
-use oxtsdb_test_stack::TestStack;
 
 /// Holds responses of one method back until a test releases them.
 #[derive(Clone)]

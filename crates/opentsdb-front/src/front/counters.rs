@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oxtsdb_ingest::{Caller, Example, IngestCounts, ProtocolCounts, RejectionKind, Writer};
+use oxtsdb_metadata::meta::new_series::NewSeriesFeed;
 use oxtsdb_point_store::{Figures, PointStore};
+use oxtsdb_query::Engine;
 use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
 use oxtsdb_server::metrics::{Metrics, Protocol, Requests};
 
 use crate::front::build_info;
-use oxtsdb_ingest::{Caller, Example, IngestCounts, ProtocolCounts, RejectionKind, Writer};
-use oxtsdb_metadata::meta::new_series::NewSeriesFeed;
-use oxtsdb_query::Engine;
 
 /// Counts since the start.
 #[derive(Debug, Default)]

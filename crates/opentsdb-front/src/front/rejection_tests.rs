@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::IngestCounts;
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1::{
     TimeSeries, TimeUnit, WriteColumnsRequest, WriteOptions, WriteRequest, columns, time_series,
 };
-use serde_json::{Value, json};
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::IngestCounts;
 use oxtsdb_test_stack::TestStack;
 use oxtsdb_test_stack::service::Service;
+use serde_json::{Value, json};
 
 /// Kind, protocol, reason and example of each record; all are of this machine or this process.
 fn records(counts: &IngestCounts) -> Vec<Value> {

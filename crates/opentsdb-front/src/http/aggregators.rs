@@ -2,11 +2,12 @@
 //!
 //! Source: OpenTSDB 2.4, `AggregatorsRpc`.
 
+use oxtsdb_query::Aggregator;
+
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::reply::Reply;
-use oxtsdb_query::Aggregator;
 
 /// GET and POST.
 pub(crate) async fn list(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {

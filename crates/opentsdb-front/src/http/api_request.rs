@@ -4,6 +4,12 @@ use std::sync::Arc;
 
 use http::Method;
 use oxtsdb_access::MetricScope;
+use oxtsdb_ingest::rollup::RollupWriter;
+use oxtsdb_ingest::{Caller, Writer};
+use oxtsdb_metadata::text_search::TextSearch;
+use oxtsdb_metadata::tree::Trees;
+use oxtsdb_metadata::uids::{Uids, limited_engine};
+use oxtsdb_query::{Engine, RequestContext};
 
 use crate::front::counters::Counters;
 use crate::http::config::Config;
@@ -11,12 +17,6 @@ use crate::http::graph::PictureCache;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
-use oxtsdb_ingest::rollup::RollupWriter;
-use oxtsdb_ingest::{Caller, Writer};
-use oxtsdb_metadata::text_search::TextSearch;
-use oxtsdb_metadata::tree::Trees;
-use oxtsdb_metadata::uids::{Uids, limited_engine};
-use oxtsdb_query::{Engine, RequestContext};
 
 /// What handlers use of the service.
 #[derive(Clone, Debug)]

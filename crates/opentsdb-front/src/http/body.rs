@@ -14,12 +14,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::stream::{BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use hyper::body::{Body, Frame, SizeHint};
-use tracing::warn;
-
 use oxtsdb_query::Budget;
 use oxtsdb_query::Held;
 use oxtsdb_query::QueryError;
 use oxtsdb_resources::ComputePool;
+use tracing::warn;
 
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;

@@ -1,10 +1,10 @@
 //! `docs/compatibility.md` lists the endpoints and methods that the server has.
 
 use http::Method;
+use oxtsdb_test_stack::service::Service;
 
 use super::ENDPOINTS;
 use super::endpoint::find;
-use oxtsdb_test_stack::service::Service;
 
 const DOCUMENT: &str = include_str!("../../../../docs/compatibility.md");
 

@@ -1,10 +1,9 @@
 //! Read-only and write-only servers, and rights, over HTTP and telnet.
 
 use oxtsdb_access::{AccessControl, AccessOptions, Mode};
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_query::{QueryDescription, RequestContext};
 use oxtsdb_schema::UidKind;
-
-use oxtsdb_data_settings::DataSettings;
 use oxtsdb_test_stack::TestStack;
 use oxtsdb_test_stack::service::Service;
 

@@ -13,6 +13,9 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
+use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
+use oxtsdb_ingest::rollup::{Aggregate, AggregateError, NewAggregate};
+use oxtsdb_ingest::{Example, RejectionKind};
 use oxtsdb_schema::Value;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
 use oxtsdb_server::metrics::Protocol;
@@ -29,9 +32,6 @@ use crate::http::put::outcome::{self, Flags, Outcome};
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::scalar::{Text, Whole};
 use crate::http::reply::Reply;
-use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
-use oxtsdb_ingest::rollup::{Aggregate, AggregateError, NewAggregate};
-use oxtsdb_ingest::{Example, RejectionKind};
 
 /// Values of a request.
 const MAX_VALUES: usize = 100_000;

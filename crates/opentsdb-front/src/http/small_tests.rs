@@ -1,9 +1,8 @@
 //! Small endpoints, pages outside of the API, and methods.
 
-use serde_json::json;
-
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_test_stack::service::{HttpResponse, Service};
+use serde_json::json;
 use uid_service::UidSettings;
 
 const POINT: &str = r#"{"metric":"sys.cpu","timestamp":1356998400,"value":1,"tags":{"host":"a"}}"#;

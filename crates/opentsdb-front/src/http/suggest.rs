@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use oxtsdb_metadata::uids::{Uids, UidsError};
 use oxtsdb_query::{QueryDescription, QueryError, RequestContext};
 use oxtsdb_schema::UidKind;
 
@@ -16,7 +17,6 @@ use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::uids::{Uids, UidsError};
 
 /// Names of a response if the client gives no `max`.
 const DEFAULT_MAX: usize = 25;

@@ -1,13 +1,12 @@
 use std::io::Read as _;
 
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_resources::MemoryAccount;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::{Service, read_response, read_to_end};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
-use oxtsdb_test_stack::service::{Service, read_response, read_to_end};
 
 async fn put(service: &Service, names: &[&str]) {
     for name in names {

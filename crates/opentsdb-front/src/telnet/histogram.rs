@@ -12,14 +12,14 @@
 
 use std::fmt::Display;
 
+use oxtsdb_ingest::RejectionKind as Kind;
+use oxtsdb_ingest::point_text;
 use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
 use oxtsdb_schema::value::parse_integer;
 use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError, Timestamp, histogram};
 
 use super::lines::{Command, HistogramLine, next_word, parse_tags};
 use crate::front::histogram_text::{self, DISABLED, SentError, decode_base64};
-use oxtsdb_ingest::RejectionKind as Kind;
-use oxtsdb_ingest::point_text;
 
 /// Parses the words behind `histogram`.
 pub(super) fn parse<'a>(

@@ -5,10 +5,8 @@ use std::time::Instant;
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesOrdered;
-
-use oxtsdb_resources::Reservation;
-
 use oxtsdb_ingest::WriteError;
+use oxtsdb_resources::Reservation;
 
 /// Bytes that a batch counts for beside its lines, so that many small batches fill a window too.
 const BATCH_BYTES: usize = 1024;

@@ -12,13 +12,12 @@
 use std::ops::Range;
 
 use memchr::memchr;
-use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
-use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
-use oxtsdb_schema::{Timestamp, Value};
-
 use oxtsdb_ingest::RejectionKind;
 use oxtsdb_ingest::point_text;
 use oxtsdb_ingest::rollup::NewAggregate;
+use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
+use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
+use oxtsdb_schema::{Timestamp, Value};
 
 /// Tags that are parsed of one point. The writer rejects points with fewer tags than that.
 const MAX_TAGS_READ: usize = 256;

@@ -42,6 +42,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_access::{AccessControl, Identity};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::rollup::RollupWriter;
+use oxtsdb_ingest::{Caller, Writer};
 use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
@@ -52,9 +55,6 @@ use tokio::io::AsyncWriteExt as _;
 use self::served::Served;
 use self::session::{Session, SessionOptions, Writers};
 use crate::front::counters::Counters;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::rollup::RollupWriter;
-use oxtsdb_ingest::{Caller, Writer};
 
 /// Bytes of lines that a connection may have in flight; the last batch may go over it.
 const WINDOW_BYTES: usize = 4 << 20;

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use oxtsdb_ingest::rollup::{AggregateOutcome, NewAggregate, RollupWriter};
 use oxtsdb_ingest::{NewHistogram, NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
+use tokio::time::Instant;
 
 /// How long points wait for an unavailable store or UID service.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::{memchr, memchr_iter};
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 use oxtsdb_schema::value::parse_telnet;
 use oxtsdb_schema::{Timestamp, Value};
 
 use super::lines;
 use crate::front::plain_number::{self, PlainNumber};
-use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 
 /// Points of consecutive lines.
 #[derive(Debug, Default)]

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use oxtsdb_ingest::point_text::{self, Rejection};
+use oxtsdb_ingest::rollup::{AggregateError, NewAggregate};
+use oxtsdb_ingest::{Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError};
 use oxtsdb_server::metrics::Protocol;
 
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::telnet::lines::{self, Command, HistogramLine, OtherLine};
 use crate::telnet::rollup;
-use oxtsdb_ingest::point_text::{self, Rejection};
-use oxtsdb_ingest::rollup::{AggregateError, NewAggregate};
-use oxtsdb_ingest::{Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError};
 
 /// Codes of lines in the metrics.
 pub(super) const OK: &str = "ok";

@@ -11,11 +11,11 @@
 
 use std::fmt::Display;
 
+use oxtsdb_ingest::RejectionKind as Kind;
+use oxtsdb_ingest::rollup::{Aggregate, AggregateError, NewAggregate};
 use oxtsdb_schema::rollup::AggregateWord;
 
 use super::lines::{Batch, Command, PutLine, next_word};
-use oxtsdb_ingest::RejectionKind as Kind;
-use oxtsdb_ingest::rollup::{Aggregate, AggregateError, NewAggregate};
 
 /// Parses the words behind `rollup`.
 pub(super) fn parse<'a>(words: Option<&'a str>) -> Result<NewAggregate<'a>, Command<'a>> {

@@ -8,6 +8,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::FutureExt as _;
 use memchr::memrchr;
+use oxtsdb_ingest::rollup::{NewAggregate, RollupWriter};
+use oxtsdb_ingest::{Caller, NewHistogram, NewPoint, WriteError, Writer};
+use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
@@ -28,9 +31,6 @@ use super::replies::{
 };
 use super::served::Served;
 use crate::front::counters::Counters;
-use oxtsdb_ingest::rollup::{NewAggregate, RollupWriter};
-use oxtsdb_ingest::{Caller, NewHistogram, NewPoint, WriteError, Writer};
-use oxtsdb_metadata::uids::series::SeriesRef;
 
 /// The smallest and the largest read.
 const MIN_READ_BYTES: usize = 4 << 10;

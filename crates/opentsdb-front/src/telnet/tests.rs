@@ -6,13 +6,12 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_row_store::StoreError;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use uid_service::UidSettings;
-
 use oxtsdb_data_settings::DataSettings;
+use oxtsdb_row_store::StoreError;
 use oxtsdb_test_stack::service::{Service, points, read_to_end};
 use oxtsdb_test_stack::{Gate, TestStack};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use uid_service::UidSettings;
 
 const T: u32 = 1_356_998_400;
 

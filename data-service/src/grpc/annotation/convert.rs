@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use oxtsdb_metadata::annotation::{AnnotationKey, Edit, KeyError, Source, document_time};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::Annotation as AnnotationMessage;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because};
@@ -10,8 +11,6 @@ use oxtsdb_schema::annotation::millis;
 use oxtsdb_schema::{Annotation, RowKeyLayout, Tsuid};
 use prost_types::FieldMask;
 use tonic::Status;
-
-use oxtsdb_metadata::annotation::{AnnotationKey, Edit, KeyError, Source, document_time};
 
 /// The fields that a mask can name.
 const FIELDS: &[&str] = &["end_ms", "description", "notes", "custom"];

@@ -1,5 +1,6 @@
 //! Maps errors of annotations to statuses.
 
+use oxtsdb_metadata::annotation::{AnnotationError, AnnotationKey};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, reason_of, status};
 use tonic::{Code, Status};
@@ -7,7 +8,6 @@ use tonic_types::StatusExt as _;
 
 use crate::grpc::query::of_query;
 use crate::grpc::status::of_store;
-use oxtsdb_metadata::annotation::{AnnotationError, AnnotationKey};
 
 /// The status of a call about one annotation.
 pub(super) fn of_key(error: &AnnotationError, key: &AnnotationKey) -> Status {

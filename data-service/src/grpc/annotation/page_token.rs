@@ -6,11 +6,10 @@
 //!
 //! Begin and qualifier are absent behind all of an hour.
 
+use oxtsdb_metadata::annotation::Position;
 use oxtsdb_proto::data::v1::ListAnnotationsRequest;
 use oxtsdb_schema::{BaseTime, stored_json};
 use prost::Message as _;
-
-use oxtsdb_metadata::annotation::Position;
 
 /// A decoded token.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as query_source};
 use oxtsdb_proto::data::v1::{AggregateFunction, Annotation, QueryRequest, QueryResponse, SubQuery};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
+use oxtsdb_test_stack::TestStack;
 use prost_types::FieldMask;
 use tonic::Code;
 
 use super::*;
 use crate::test_handlers::data_handler;
-use oxtsdb_test_stack::TestStack;
 
 const T: i64 = 1_356_998_400_000;
 

@@ -1,15 +1,14 @@
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use oxtsdb_schema::{Timestamp, Value};
-
-use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
+use oxtsdb_test_stack::TestStack;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::TestStack;
 
 /// 2012-09-05 12:00 UTC.
 const T: u32 = 1_346_846_400;

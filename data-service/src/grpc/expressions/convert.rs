@@ -9,17 +9,17 @@ use oxtsdb_proto::data::v1::query_expressions_request::{
     Arithmetic as ArithmeticMessage, Expression, Function as FunctionMessage, Input, Join as JoinMessage,
 };
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_query::expression::Arithmetic;
+use oxtsdb_query::expression::fill::Fill;
+use oxtsdb_query::expression::formulas::{self, Body, Formula};
+use oxtsdb_query::expression::join::{Join, SetOperator};
+use oxtsdb_query::{QuerySpec, Quirks, SubQuery};
 use oxtsdb_schema::DuplicatePolicy;
 use tonic::Status;
 
 use super::function;
 use crate::grpc::query::convert::{millis, plausible_range, sub_query};
 use crate::grpc::query::field_error::{count, missing, no_such};
-use oxtsdb_query::expression::Arithmetic;
-use oxtsdb_query::expression::fill::Fill;
-use oxtsdb_query::expression::formulas::{self, Body, Formula};
-use oxtsdb_query::expression::join::{Join, SetOperator};
-use oxtsdb_query::{QuerySpec, Quirks, SubQuery};
 
 const MAX_INPUTS: usize = 50;
 const MAX_EXPRESSIONS: usize = 50;

@@ -4,10 +4,10 @@ use std::iter::once;
 
 use oxtsdb_proto::data::v1::query_expressions_response::{Done, Frame, Series as SeriesMessage};
 use oxtsdb_proto::data::v1::{QueryExpressionsRequest, QueryExpressionsResponse};
-
-use crate::grpc::query::frames::{blocks, frame_points, number, statistics_message};
 use oxtsdb_query::Statistics;
 use oxtsdb_query::expression::Series;
+
+use crate::grpc::query::frames::{blocks, frame_points, number, statistics_message};
 
 /// The messages of a result, each encoded when the stream is polled.
 pub(super) fn messages(

@@ -18,17 +18,16 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{QueryExpressionsRequest, QueryExpressionsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
 use oxtsdb_proto::serve::MessageStream;
-use tonic::{Code, Request, Response, Status};
-
-use super::query::of_query;
-use super::results::{context_of, result_stream};
 use oxtsdb_query::Admitted;
 use oxtsdb_query::Held;
 use oxtsdb_query::expression::formulas::{Input, Outcome, evaluate};
 use oxtsdb_query::expression::{ExpressionError, Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, Statistics};
+use tonic::{Code, Request, Response, Status};
 
+use super::query::of_query;
+use super::results::{context_of, result_stream};
 use convert::ExpressionsQuery;
 
 type Messages = MessageStream<QueryExpressionsResponse>;

@@ -1,4 +1,6 @@
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
 use oxtsdb_proto::data::v1::query_expressions_request::function::moving_average::Window;
@@ -15,13 +17,11 @@ use oxtsdb_proto::data::v1::{
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::RowStore as _;
 use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_test_stack::TestStack;
 use tonic_types::StatusExt as _;
 use uid_service::UidSettings;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::TestStack;
 
 const T: u32 = 1_356_998_400;
 

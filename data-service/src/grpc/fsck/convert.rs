@@ -1,5 +1,6 @@
 //! Findings and rules as messages.
 
+use oxtsdb_maintenance::fsck::CheckedRow;
 use oxtsdb_proto::data::v1::{self as pb, DuplicateChoice, RowCellChange};
 use oxtsdb_proto::error::invalid_field;
 use oxtsdb_schema::row::{FindingSeverity, KeepDuplicate, RowChange, RowFinding, RowFindingType};
@@ -7,7 +8,6 @@ use tonic::Status;
 
 use super::super::query::field_error::no_such;
 use super::repair::MAX_CHANGES;
-use oxtsdb_maintenance::fsck::CheckedRow;
 
 pub(super) fn keep(field: &str, number: i32) -> Result<KeepDuplicate, Status> {
     match DuplicateChoice::try_from(number) {

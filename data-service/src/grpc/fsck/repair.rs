@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use oxtsdb_maintenance::fsck::repair::{Applied, RepairError, STORE_TIME};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::data::v1::repair_rows_response::result::Outcome;
 use oxtsdb_proto::data::v1::repair_rows_response::{Effect, Result as ItemResult};
@@ -14,7 +15,6 @@ use tonic::{Code, Request, Response, Status};
 
 use super::super::DataServiceHandler;
 use super::super::status::of_store;
-use oxtsdb_maintenance::fsck::repair::{Applied, RepairError, STORE_TIME};
 
 /// Maximum count of repairs of a request.
 const MAX_REPAIRS: usize = 1024;

@@ -1,20 +1,19 @@
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
+use oxtsdb_ingest::NewPoint;
+use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
 use oxtsdb_proto::data::v1::repair_rows_response::{Effect, result::Outcome};
 use oxtsdb_proto::data::v1::{
     self as pb, CheckedRow, DuplicateChoice, RepairRowsRequest, RowCellChange, RowRepair,
 };
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{Row, RowStore as _, Scan, WriteBatch};
+use oxtsdb_schema::Timestamp;
 use oxtsdb_schema::Value;
-
-use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
+use oxtsdb_test_stack::TestStack;
 
 use super::*;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_schema::Timestamp;
-use oxtsdb_test_stack::TestStack;
 
 const T: u32 = 1_346_846_400;
 

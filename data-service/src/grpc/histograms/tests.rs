@@ -1,6 +1,7 @@
 //! Histograms over gRPC: writes, and queries of them.
 
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::common::v1::{ErrorReason, SeriesName, Tag, TimeRange, time_range};
 use oxtsdb_proto::data::v1::data_service_server::DataService as _;
 use oxtsdb_proto::data::v1::query_response::Frame;
@@ -10,11 +11,10 @@ use oxtsdb_proto::data::v1::{
     AggregateFunction, HistogramBounds, QueryRequest, SubQuery, TimeUnit, WriteOptions, histogram,
 };
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_test_stack::TestStack;
 use uid_service::UidSettings;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::{self, TestStack};
 
 const T: i64 = 1_356_998_400;
 

@@ -1,21 +1,20 @@
 use std::sync::Arc;
 
-use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesKey};
-use oxtsdb_proto::data::v1::sub_query::MetricSource;
-use oxtsdb_row_store::WriteBatch;
-use oxtsdb_schema::row_key::write_row_key;
-use oxtsdb_schema::{BaseTime, Timestamp, UidKind, Value};
-use tonic::Code;
-
 use futures::TryStreamExt as _;
-
-use super::*;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::NewPoint;
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesKey};
+use oxtsdb_proto::data::v1::sub_query::MetricSource;
 use oxtsdb_query::Limits;
 use oxtsdb_query::QueryResources;
 use oxtsdb_query::RequestContext;
+use oxtsdb_row_store::WriteBatch;
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{BaseTime, Timestamp, UidKind, Value};
 use oxtsdb_test_stack::TestStack;
+use tonic::Code;
+
+use super::*;
 
 fn ms(value: i64) -> Timestamp {
     Timestamp::from_millis(value).unwrap()

@@ -7,10 +7,9 @@ use oxtsdb_proto::data::v1::aggregator::Kind;
 use oxtsdb_proto::data::v1::percentile::Estimator;
 use oxtsdb_proto::data::v1::{AggregateFunction, Aggregator as AggregatorMessage, Percentile};
 use oxtsdb_proto::error::invalid_field;
-use tonic::Status;
-
 use oxtsdb_query::Aggregator;
 use oxtsdb_query::function::aggregator::{Estimate, Function};
+use tonic::Status;
 
 use super::field_error::{missing, no_such};
 

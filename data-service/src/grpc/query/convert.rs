@@ -3,6 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use jiff::tz::TimeZone;
+use oxtsdb_ingest::{date, plausible_ms};
 use oxtsdb_proto::common::v1::{ErrorReason, TimeRange, time_range};
 use oxtsdb_proto::data::v1::downsample::Calendar;
 use oxtsdb_proto::data::v1::downsample::calendar::Unit;
@@ -15,13 +16,6 @@ use oxtsdb_proto::data::v1::{
     TagFilter as TagFilterMessage, downsample,
 };
 use oxtsdb_proto::error::{invalid_field, invalid_field_because};
-use oxtsdb_schema::DuplicatePolicy;
-use prost_types::Duration;
-use tonic::Status;
-
-use super::aggregator::aggregator;
-use super::field_error::{count, missing, no_such};
-use oxtsdb_ingest::{date, plausible_ms};
 use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
@@ -29,6 +23,12 @@ use oxtsdb_query::{
     QuerySpec, Quirks, RateOptions, RollupRequest, RollupUsage, SeriesFilter, Source, SubQuery, TagFilter,
     TagMatcher,
 };
+use oxtsdb_schema::DuplicatePolicy;
+use prost_types::Duration;
+use tonic::Status;
+
+use super::aggregator::aggregator;
+use super::field_error::{count, missing, no_such};
 
 const MAX_QUERIES: usize = 50;
 const MAX_TSUIDS: usize = 10_000;

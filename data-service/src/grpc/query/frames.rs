@@ -1,6 +1,5 @@
 //! Encodes query results as messages.
 
-use oxtsdb_server::telemetry::used;
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,12 +15,13 @@ use oxtsdb_proto::data::v1::query_response::{
     Series,
 };
 use oxtsdb_proto::data::v1::{DeltaTimestamps, HistogramBounds, QueryRequest, QueryResponse, query_response};
-use oxtsdb_schema::Annotation;
-use oxtsdb_schema::histogram::Bounds;
-
-use crate::grpc::annotation::annotation_message;
 use oxtsdb_query::{DamagedRow, RollupUse};
 use oxtsdb_query::{Frame, Group, HistogramPart, Number, Points, Statistics, Values};
+use oxtsdb_schema::Annotation;
+use oxtsdb_schema::histogram::Bounds;
+use oxtsdb_server::telemetry::used;
+
+use crate::grpc::annotation::annotation_message;
 
 /// Points in a message, unless the request sets another number.
 const FRAME_POINTS: u32 = 4096;

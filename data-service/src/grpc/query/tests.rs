@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::query_response::Frame;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
@@ -9,16 +10,15 @@ use oxtsdb_proto::data::v1::{
     AggregateFunction, CancelQueryRequest, SubQuery, TagFilter, tag_filter::FilterType,
 };
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_query::QueryResources;
+use oxtsdb_query::{Engine, Limits};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{Timestamp, Value};
 use oxtsdb_server::Deadline;
+use oxtsdb_test_stack::TestStack;
 
 use super::*;
 use crate::grpc::running;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_query::QueryResources;
-use oxtsdb_query::{Engine, Limits};
-use oxtsdb_test_stack::TestStack;
 
 mod stuck;
 

@@ -1,12 +1,12 @@
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1::data_service_server::DataService as _;
 use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions};
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_test_stack::TestStack;
 use uid_service::UidSettings;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
 
 const T: i64 = 1_356_998_400;
 

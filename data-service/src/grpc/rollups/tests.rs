@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService as _;
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::Service;
 use serde_json::json;
 use uid_service::UidSettings;
 
 use super::*;
 use crate::test_handlers::data_handler;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
-use oxtsdb_test_stack::service::Service;
 
 const CONFIG: &str = r#"{
     "aggregationIds": {"sum": 0, "count": 1, "min": 2, "max": 3},

@@ -2,20 +2,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_query::Limits;
+use oxtsdb_query::QueryResources;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use oxtsdb_schema::Timestamp;
 use oxtsdb_server::Deadline;
+use oxtsdb_test_stack::TestStack;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_query::Limits;
-use oxtsdb_query::QueryResources;
-use oxtsdb_test_stack::TestStack;
 
 const T: u32 = 1_346_846_400;
 

@@ -1,12 +1,12 @@
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::series_selector::TagSelector as TagMessage;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_test_stack::TestStack;
 use tonic::Code;
 
 use super::*;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::TestStack;
 
 async fn stack() -> TestStack {
     let stack = TestStack::start().await;

@@ -1,5 +1,7 @@
 //! Conversions between messages and documents.
 
+use oxtsdb_metadata::lookup::SeriesNames;
+use oxtsdb_metadata::meta::SeriesMeta;
 use oxtsdb_proto::common::v1::{self as common, CustomField, SeriesName, Tag};
 use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::error::invalid_field;
@@ -8,9 +10,6 @@ use oxtsdb_schema::document::CustomFields;
 use oxtsdb_schema::ts_meta::TsMeta;
 use prost_types::Timestamp;
 use tonic::Status;
-
-use oxtsdb_metadata::lookup::SeriesNames;
-use oxtsdb_metadata::meta::SeriesMeta;
 
 /// Whether a field of a message is not empty.
 pub(super) fn is_set(meta: &pb::SeriesMeta, field: &str) -> bool {

@@ -3,6 +3,9 @@
 use std::time::UNIX_EPOCH;
 
 use oxtsdb_client::UidMeta;
+use oxtsdb_data_settings::TEXT_SEARCH_IS_BUILT;
+use oxtsdb_metadata::lookup::{decode_token, encode_token};
+use oxtsdb_metadata::text_search::{self, BATCH, MAX_WINDOW, Record, SearchError, SearchQuery};
 use oxtsdb_proto::common::v1::{CustomField, CustomFields, ErrorReason, UidKind};
 use oxtsdb_proto::data::v1::search_metadata_response::Result as FoundMetadata;
 use oxtsdb_proto::data::v1::search_metadata_response::result::Metadata;
@@ -22,9 +25,6 @@ use crate::grpc::query::of_query;
 use crate::grpc::results::context_of;
 use crate::grpc::series::count;
 use crate::grpc::status::overloaded;
-use oxtsdb_data_settings::TEXT_SEARCH_IS_BUILT;
-use oxtsdb_metadata::lookup::{decode_token, encode_token};
-use oxtsdb_metadata::text_search::{self, BATCH, MAX_WINDOW, Record, SearchError, SearchQuery};
 
 /// Why a server without an index rejects a search.
 const DISABLED: &str = if TEXT_SEARCH_IS_BUILT {

@@ -1,6 +1,7 @@
 //! The calls that read whole tables: SyncMeta and PurgeMeta. Each runs as an admitted query.
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use oxtsdb_metadata::meta::{MetaPurge, MetaSync};
 use oxtsdb_proto::data::v1::{PurgeMetaRequest, PurgeMetaResponse, SyncMetaRequest, SyncMetaResponse};
 use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError, RequestContext};
@@ -9,7 +10,6 @@ use tonic::{Request, Response, Status};
 use super::super::query::of_query;
 use super::super::results::{context_of, result_stream};
 use super::SeriesMetaHandler;
-use oxtsdb_metadata::meta::{MetaPurge, MetaSync};
 
 /// `SeriesMetaService.SyncMeta`.
 pub(super) fn sync_meta(

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, SeriesName, Tag, series_key};
 use oxtsdb_proto::data::v1::series_meta_service_client::SeriesMetaServiceClient;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
@@ -13,15 +15,13 @@ use oxtsdb_row_store::intercept::InterceptedStore;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{ColumnSelection, RowStore, WriteBatch};
 use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_test_stack::{Pass, TestStack};
 use prost_types::FieldMask;
 use tonic::{Code, Status};
 use uid_service::UidSettings;
 
 use crate::grpc::SeriesMetaHandler;
 use crate::test_handlers::series_meta_handler;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::{Pass, TestStack};
 
 const TSUID: [u8; 9] = [0, 0, 1, 0, 0, 1, 0, 0, 1];
 

@@ -1,5 +1,9 @@
 //! Between the contract's messages and documents of trees.
 
+use oxtsdb_metadata::tree::Tree;
+use oxtsdb_metadata::tree::branch::Leaf;
+use oxtsdb_metadata::tree::edit::TreeEdit;
+use oxtsdb_metadata::tree::rule::Rule;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1::{Tree as TreeMessage, TreeBranch, TreeLeaf, TreeRule, TreeRuleType};
@@ -10,10 +14,6 @@ use prost_types::{FieldMask, Timestamp};
 use tonic::Status;
 
 use super::status::of_rule;
-use oxtsdb_metadata::tree::Tree;
-use oxtsdb_metadata::tree::branch::Leaf;
-use oxtsdb_metadata::tree::edit::TreeEdit;
-use oxtsdb_metadata::tree::rule::Rule;
 
 /// The fields of a definition that can be changed.
 const FIELDS: [&str; 6] = [

@@ -9,13 +9,12 @@ mod test;
 #[cfg(test)]
 mod tests;
 
+use oxtsdb_metadata::tree::Trees;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, RequestContext};
 use oxtsdb_resources::ComputePool;
-
 use tonic::Status;
 
 use crate::grpc::query::of_query;
-use oxtsdb_metadata::tree::Trees;
 
 /// Serves `oxtsdb.data.v1.TreeService`. Cloning is cheap.
 #[derive(Clone, Debug)]

@@ -3,6 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use oxtsdb_metadata::tree::Problem;
+use oxtsdb_metadata::tree::edit::EditMode;
+use oxtsdb_metadata::tree::error::TreeError;
+use oxtsdb_metadata::tree::sync::SyncRequest;
 use oxtsdb_proto::data::v1::get_branch_request::Branch as BranchKey;
 use oxtsdb_proto::data::v1::list_tree_problems_response::Entry;
 use oxtsdb_proto::data::v1::tree_service_server::TreeService;
@@ -27,10 +31,6 @@ use super::status::of_tree;
 use super::test::test_tree;
 use crate::grpc::query::field_error::{missing, no_such};
 use crate::grpc::results::{context_of, result_stream};
-use oxtsdb_metadata::tree::Problem;
-use oxtsdb_metadata::tree::edit::EditMode;
-use oxtsdb_metadata::tree::error::TreeError;
-use oxtsdb_metadata::tree::sync::SyncRequest;
 
 /// Trees of a page if the request does not say, and at most.
 const PAGE_SIZE: usize = 100;

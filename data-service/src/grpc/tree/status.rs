@@ -1,13 +1,13 @@
 //! Which gRPC error a failure of an operation on trees gets.
 
+use oxtsdb_metadata::tree::error::TreeError as E;
+use oxtsdb_metadata::tree::rule::RuleError;
 use oxtsdb_proto::common::v1::ErrorReason as R;
 use oxtsdb_proto::error::{invalid_field, invalid_field_with, status};
 use tonic::{Code, Status};
 
 use crate::grpc::query::of_query;
 use crate::grpc::status::{of_store, of_uids};
-use oxtsdb_metadata::tree::error::TreeError as E;
-use oxtsdb_metadata::tree::rule::RuleError;
 
 /// The error of an operation on trees.
 pub(super) fn of_tree(error: &E) -> Status {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use oxtsdb_metadata::tree::evaluate::Outcome;
+use oxtsdb_metadata::uids::Uids;
 use oxtsdb_proto::common::v1::series_key::Key;
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesKey};
 use oxtsdb_proto::data::v1::TestTreeResponse;
@@ -15,8 +17,6 @@ use tonic::{Code, Status};
 use super::TreeServiceHandler;
 use super::status::of_tree;
 use crate::grpc::status::{kind_name, of_uids};
-use oxtsdb_metadata::tree::evaluate::Outcome;
-use oxtsdb_metadata::uids::Uids;
 
 /// Series of a request.
 const MAX_SERIES: usize = 100;

@@ -11,11 +11,11 @@ use oxtsdb_proto::data::v1::{
 };
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_schema::UidKind;
+use oxtsdb_test_stack::TestStack;
 use prost_types::FieldMask;
 use tonic::{Code, Request, Status};
 
 use super::TreeServiceHandler;
-use oxtsdb_test_stack::TestStack;
 
 struct Fixture {
     stack: TestStack,

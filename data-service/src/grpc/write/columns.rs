@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use oxtsdb_ingest::columns::{Failures, Tables, describe, encode};
 use oxtsdb_proto::data::v1::{WriteColumnsRequest, WriteColumnsResponse};
 use oxtsdb_server::deadline_of;
 use tonic::{Request, Response, Status};
@@ -11,7 +12,6 @@ use super::failures::failures_message;
 use super::{WriteOptions, count_write, run_encoder, wrong_point_count};
 use crate::grpc::results::caller_of;
 use crate::grpc::{DataServiceHandler, status};
-use oxtsdb_ingest::columns::{Failures, Tables, describe, encode};
 
 /// The most points of a WriteColumns, and of a frame of a WriteStream.
 pub(in crate::grpc) const MAX_COLUMN_POINTS: usize = 1_000_000;

@@ -1,12 +1,12 @@
 //! Messages of the write calls, as the domain's types. Columns are borrowed, not copied.
 
+use oxtsdb_ingest::columns::{Block, Continuation, Declaration, DeltaTimestamps, Tables};
 use oxtsdb_proto::data::v1::columns::{Block as BlockMessage, SeriesDeclaration};
 use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps as DeltaTimestampsMessage};
 use oxtsdb_proto::write_view::{self, SeriesColumns, SeriesKey, WriteView};
 use tonic::Status;
 
 use crate::grpc::status;
-use oxtsdb_ingest::columns::{Block, Continuation, Declaration, DeltaTimestamps, Tables};
 
 /// Adds the declarations of `columns` to `tables`. `within` is the path of the columns, with its dot.
 pub(in crate::grpc) fn declare(within: &str, columns: &Columns, tables: &mut Tables) -> Result<(), Status> {

@@ -3,12 +3,12 @@
 //! All failed points of a million can be 500,000 runs, about 2 MiB. A response to a call has them in one
 //! message; on a stream they are split over several acks.
 
+use oxtsdb_ingest::columns::{ErrorRun, Failures, Run};
 use oxtsdb_proto::data::v1::{self as pb, PointError, PointRuns};
 use prost::Message as _;
 use prost::encoding::encoded_len_varint;
 
 use crate::grpc::status;
-use oxtsdb_ingest::columns::{ErrorRun, Failures, Run};
 
 /// Bytes that the errors of a message may take.
 const ERRORS_BYTES: usize = 512 << 10;

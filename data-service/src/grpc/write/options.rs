@@ -1,10 +1,9 @@
 //! `WriteOptions`.
 
+use oxtsdb_ingest::{Precision, TimeOptions, TimeUnit};
 use oxtsdb_proto::data::v1::{self as pb, TimestampPrecision};
 use oxtsdb_proto::error::invalid_field;
 use tonic::Status;
-
-use oxtsdb_ingest::{Precision, TimeOptions, TimeUnit};
 
 /// Errors that a response describes by default.
 const DEFAULT_MAX_ERRORS: u32 = 100;

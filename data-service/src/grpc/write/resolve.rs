@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use oxtsdb_ingest::{PointErrorReason, Resolution, Resolved, Writer};
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 use oxtsdb_proto::write_view::{SeriesKey, WriteView, tags};
 use tonic::Status;
 
 use crate::grpc::status;
-use oxtsdb_ingest::{PointErrorReason, Resolution, Resolved, Writer};
-use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 
 /// The series of a request, in their order, of which some are [`known`]. Tags are parsed of the others only.
 ///

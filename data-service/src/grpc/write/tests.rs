@@ -5,17 +5,17 @@ mod columns;
 mod encoded;
 mod series;
 
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::{
     self as pb, Columns, DeltaTimestamps, Failures, TimeUnit, WriteColumnsRequest, WriteRequest,
 };
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_test_stack::{Gate, TestStack};
 use tonic::Code;
 use uid_service::UidSettings;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::{Gate, TestStack};
 
 /// Milliseconds, any time.
 fn options() -> pb::WriteOptions {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use oxtsdb_ingest::columns::{Failures, Tables, TablesLimits, describe, encode};
+use oxtsdb_ingest::{Batch, Writer};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
@@ -11,8 +13,6 @@ use tonic::{Code, Status};
 
 use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
 use crate::grpc::{DataServiceHandler, status};
-use oxtsdb_ingest::columns::{Failures, Tables, TablesLimits, describe, encode};
-use oxtsdb_ingest::{Batch, Writer};
 
 /// Tables of so many bytes are not charged: most streams have few series.
 const FREE_TABLE_BYTES: u64 = 64 << 10;

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::Stream;
+use oxtsdb_ingest::columns::Failures;
 use oxtsdb_proto::data::v1::WriteStreamResponse;
 use oxtsdb_proto::data::v1::write_stream_response::{Ack, Draining, FrameFailures, Message, Opened};
 use parking_lot::Mutex;
@@ -22,7 +23,6 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use crate::grpc::write::RemainingFailures;
-use oxtsdb_ingest::columns::Failures;
 
 /// Bytes of the failures of an ack. The rest of a mebibyte is for its other fields and for lengths.
 const ACK_BYTES: usize = (1 << 20) - (8 << 10);

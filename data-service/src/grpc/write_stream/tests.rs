@@ -7,16 +7,16 @@ mod protocol;
 
 use std::time::Duration;
 
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::write_stream_response as outgoing;
 use oxtsdb_proto::data::v1::write_stream_response::Ack;
 use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps, TimeUnit, WriteOptions};
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_test_stack::{Gate, TestStack};
 use tokio::sync::mpsc;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::{Gate, TestStack};
 
 /// The limit of each wait for the server.
 const PATIENCE: Duration = Duration::from_secs(30);

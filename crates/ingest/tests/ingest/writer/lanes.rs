@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::poll;
+use oxtsdb_data_settings::{DataSettings, WriteForm};
+use oxtsdb_ingest::{NewPoint, WriteError, WriteOutcome, Writer};
+use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_point_store::rows::{LANES, lane_of};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
@@ -17,13 +20,9 @@ use oxtsdb_row_store::{ColumnSelection, Row, RowStore, StoreError, TableName};
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, DuplicatePolicy, Points, Timestamp, UidKind, Value};
+use oxtsdb_test_stack::{Gate, TestStack};
 use tokio::time::Instant;
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::{DataSettings, WriteForm};
-use oxtsdb_ingest::{NewPoint, WriteError, WriteOutcome, Writer};
-use oxtsdb_metadata::uids::series::SeriesRef;
-use oxtsdb_test_stack::{Gate, TestStack};
 
 /// Row keys of metric `m` with the tag values `a` and `b`, in the first hour.
 const ROW_A: &str = "00000100000000000001000001";

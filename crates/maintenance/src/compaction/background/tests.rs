@@ -2,15 +2,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, WriteBatch};
+use oxtsdb_test_stack::TestStack;
 use parking_lot::Mutex;
 use uid_service::UidSettings;
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
 
 /// Fails the first writes to table `tsdb`.
 #[derive(Debug)]

@@ -2,15 +2,15 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_point_store::TimeRange;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::Service;
 use serde_json::json;
 use uid_service::UidSettings;
 
 use super::super::build::RollupShared;
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::service::Service;
-use oxtsdb_test_stack::{self, TestStack};
 
 const CONFIG: &str = r#"{
     "aggregationIds": {"count": 1},

@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_metadata::annotation::{AnnotationKey, Annotations, Edit, Precondition, Source, series_of};
+use oxtsdb_query::QueryDescription;
+use oxtsdb_query::language::time::now_ms;
 use oxtsdb_schema::Annotation;
 
 use super::{failure, parse, render};
@@ -11,9 +14,6 @@ use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::annotation::{AnnotationKey, Annotations, Edit, Precondition, Source, series_of};
-use oxtsdb_query::QueryDescription;
-use oxtsdb_query::language::time::now_ms;
 
 /// Annotations that are changed concurrently.
 const CONCURRENT: usize = 8;

@@ -1,12 +1,12 @@
 //! Maps errors of annotations to HTTP responses.
 
 use http::StatusCode;
+use oxtsdb_metadata::annotation::{AnnotationError, KeyError};
+use oxtsdb_query::QueryError;
 
 use super::parse::repeated;
 use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
-use oxtsdb_metadata::annotation::{AnnotationError, KeyError};
-use oxtsdb_query::QueryError;
 
 /// The response to a series or time that no annotation can have.
 pub(super) fn of_key(error: &KeyError) -> HttpError {

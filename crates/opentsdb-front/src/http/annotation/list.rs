@@ -1,16 +1,17 @@
 //! `/api/annotations`: the global annotations of a range.
 
+use oxtsdb_query::QueryDescription;
+use oxtsdb_query::annotation::{ends_within, global_annotations};
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_schema::annotation::millis;
+
 use super::parse::end_before_start;
 use super::{document, render};
 use crate::http::api_request::ApiRequest;
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::reply::Reply;
-use oxtsdb_query::QueryDescription;
-use oxtsdb_query::annotation::{ends_within, global_annotations};
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_schema::annotation::millis;
 
 /// GET.
 pub(crate) async fn list(mut request: ApiRequest<'_>) -> Result<Reply, HttpError> {

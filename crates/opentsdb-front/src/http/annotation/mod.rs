@@ -22,14 +22,14 @@ mod parse;
 pub(in crate::http) mod render;
 
 use http::StatusCode;
+use oxtsdb_metadata::annotation::{AnnotationError, AnnotationKey, Annotations, Edit, Precondition};
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_schema::Annotation;
 
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::annotation::{AnnotationError, AnnotationKey, Annotations, Edit, Precondition};
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_schema::Annotation;
 
 pub(crate) use list::list;
 

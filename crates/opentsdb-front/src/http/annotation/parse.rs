@@ -1,6 +1,7 @@
 //! Parses annotations and ranges of requests.
 
 use jiff::tz::TimeZone;
+use oxtsdb_query::language::time::parse_time;
 use oxtsdb_schema::Annotation;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +11,6 @@ use crate::http::parameters::Parameters;
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::flag::Flag;
 use crate::http::query::scalar::Text;
-use oxtsdb_query::language::time::parse_time;
 
 /// Documents of a bulk request, and TSUIDs of a bulk delete, at most.
 const MAX_DOCUMENTS: usize = 10_000;

@@ -1,7 +1,6 @@
-use uid_service::UidSettings;
-
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_test_stack::service::{HttpResponse, Service};
+use uid_service::UidSettings;
 
 const SERIES: &str = "000001000001000001";
 

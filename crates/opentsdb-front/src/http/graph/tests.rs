@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use oxtsdb_test_stack::service::{HttpResponse, Service};
+use serde_json::json;
 
 const T: u32 = 1_356_998_400;
 

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use oxtsdb_ingest::RejectionKind;
 use oxtsdb_schema::histogram::{self, Bucket, BucketTextError};
 use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError};
 use serde::Deserialize;
@@ -22,7 +23,6 @@ use crate::front::histogram_text::{self, decode_base64};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::query::scalar::{Text, Whole};
-use oxtsdb_ingest::RejectionKind;
 
 /// A histogram as it was sent; nothing is checked yet.
 #[derive(Debug, Default, Deserialize)]

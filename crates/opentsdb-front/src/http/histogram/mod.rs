@@ -8,6 +8,9 @@
 mod body;
 
 use http::StatusCode;
+use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
+use oxtsdb_ingest::{Caller, Example, NewHistogram, RejectionKind, Writer};
+use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_schema::{HistogramCodecs, Timestamp};
 use oxtsdb_server::metrics::Protocol;
 
@@ -20,9 +23,6 @@ use crate::http::json_body::parsed;
 use crate::http::put::failure;
 use crate::http::put::outcome::{self, Flags, Outcome, is_timeout, rejection_text, reply};
 use crate::http::reply::Reply;
-use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
-use oxtsdb_ingest::{Caller, Example, NewHistogram, RejectionKind, Writer};
-use oxtsdb_metadata::uids::series::SeriesRef;
 
 /// Histograms in one call of the writer.
 const WRITE_HISTOGRAMS: usize = 1000;

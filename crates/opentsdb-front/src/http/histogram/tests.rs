@@ -1,8 +1,7 @@
 //! Histograms over HTTP.
 
-use serde_json::{Value, json};
-
 use oxtsdb_test_stack::service::Service;
+use serde_json::{Value, json};
 
 /// Requests with `details`, and the responses of OpenTSDB 2.4.1 with codec 42, one for each line.
 const RECORDED: &str = include_str!("../../../testdata/histogram_details.jsonl");

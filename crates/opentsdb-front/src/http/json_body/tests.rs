@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_query::RequestContext;
 use oxtsdb_resources::{MemoryAccount, MemoryPool};
+use oxtsdb_test_stack::TestStack;
 use serde_json::json;
 
 use super::*;
 use crate::http::HttpApi;
 use crate::http::request_body::{self, BodyLimits};
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_query::RequestContext;
-use oxtsdb_test_stack::TestStack;
 
 async fn body(content: &str, pool: &MemoryPool, compute: &ComputePool) -> RequestBody {
     let request = Request::new(Full::new(Bytes::from(content.to_owned())));

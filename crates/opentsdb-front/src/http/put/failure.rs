@@ -1,10 +1,9 @@
 //! The status of puts that fail without a fault of the client.
 
 use http::StatusCode;
-use oxtsdb_row_store::StoreError;
-
 use oxtsdb_ingest::{PointErrorReason, WriteError};
 use oxtsdb_metadata::uids::UidRejection;
+use oxtsdb_row_store::StoreError;
 
 /// The status of a write that failed as a whole: 507 for a full disk, 503 if a retry may succeed, else 500.
 pub(in crate::http) fn status_of_write(error: &WriteError) -> StatusCode {

@@ -18,6 +18,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
+use oxtsdb_ingest::{Caller, Example, RejectionKind, Writer};
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
 use oxtsdb_schema::{Timestamp, Value};
@@ -33,9 +36,6 @@ use crate::http::put::body::{PutBody, PutBodyError};
 use crate::http::put::outcome::{Flags, Outcome, is_timeout, rejection_text, reply};
 use crate::http::put::point::{PutPoint, PutTags};
 use crate::http::reply::Reply;
-use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
-use oxtsdb_ingest::{Caller, Example, RejectionKind, Writer};
-use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 
 /// Points in one call of the writer.
 const WRITE_POINTS: usize = 10_000;

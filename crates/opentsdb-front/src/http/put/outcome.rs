@@ -5,6 +5,8 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use oxtsdb_ingest::point_text::Rejection;
+use oxtsdb_ingest::{Caller, Example, WriteError};
 
 use super::failure;
 use crate::front::counters::Counters;
@@ -12,8 +14,6 @@ use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use oxtsdb_ingest::point_text::Rejection;
-use oxtsdb_ingest::{Caller, Example, WriteError};
 
 /// How long a request may wait for the store, unless `sync_timeout` is set.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);

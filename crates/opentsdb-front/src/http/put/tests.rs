@@ -1,12 +1,11 @@
 use std::io::Write as _;
 
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_row_store::{RowStore as _, StoreError};
+use oxtsdb_test_stack::service::{Service, read_response};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::service::{Service, read_response};
 
 const GOOD: &str = r#"{"metric":"m","timestamp":1356998400,"value":1,"tags":{"host":"a"}}"#;
 

@@ -1,8 +1,7 @@
 //! Annotations in results, as OpenTSDB 2.4.1 returns them; groups of series without points have their names.
 
-use serde_json::{Value, json};
-
 use oxtsdb_test_stack::service::Service;
+use serde_json::{Value, json};
 
 const START: i64 = 1_356_998_400;
 

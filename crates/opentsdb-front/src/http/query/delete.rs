@@ -1,12 +1,12 @@
 //! Deletes the points of a query, in its range. OpenTSDB deletes the whole hours that it reads.
 
 use futures::TryStreamExt as _;
+use oxtsdb_maintenance::delete::{Deletion, delete};
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, RequestContext, RowSource, Source};
 
 use super::failure;
 use crate::http::error::HttpError;
-use oxtsdb_maintenance::delete::{Deletion, delete};
 
 /// What a query deletes.
 pub(super) fn deletions(spec: &QuerySpec) -> Result<Vec<Deletion>, HttpError> {

@@ -1,13 +1,13 @@
 //! Maps query errors to HTTP responses, with OpenTSDB's status and message where OpenTSDB has the same error.
 
 use http::StatusCode;
+use oxtsdb_query::expression::ExpressionError;
+use oxtsdb_query::language::LanguageError;
+use oxtsdb_query::{NameError, QueryError, Resource};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::RowError;
 
 use crate::http::error::HttpError;
-use oxtsdb_query::expression::ExpressionError;
-use oxtsdb_query::language::LanguageError;
-use oxtsdb_query::{NameError, QueryError, Resource};
 
 /// A request to delete where that is not allowed.
 pub(super) fn delete_not_allowed() -> HttpError {

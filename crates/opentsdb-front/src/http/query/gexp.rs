@@ -8,6 +8,11 @@
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `Expressions.parseExpressions`.
 
 use jiff::tz::TimeZone;
+use oxtsdb_query::expression::call::{self, Call, CallError, CallSyntaxError};
+use oxtsdb_query::expression::series::Origin;
+use oxtsdb_query::expression::{Series, Work, run};
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Group, GroupEncoder as _, QueryError, Quirks};
 use oxtsdb_schema::UidWidths;
 
 use super::query_echo::TagkUids;
@@ -18,11 +23,6 @@ use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use oxtsdb_query::expression::call::{self, Call, CallError, CallSyntaxError};
-use oxtsdb_query::expression::series::Origin;
-use oxtsdb_query::expression::{Series, Work, run};
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Group, GroupEncoder as _, QueryError, Quirks};
 
 /// Most expressions of a request.
 const MAX_EXPRESSIONS: usize = 100;

@@ -2,9 +2,8 @@
 
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::data_table;
-use serde_json::{Value, json};
-
 use oxtsdb_test_stack::service::{Service, status_for};
+use serde_json::{Value, json};
 
 /// Histograms and points in the first line, then queries from `m` or with a body, each with the response. Points are
 /// arrays: OpenTSDB can return several for one second.

@@ -8,18 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use oxtsdb_schema::{RowKeyLayout, Tsuid};
-use serde::Deserialize;
-
-use super::bounded::FirstOf;
-use super::failure;
-use crate::http::api_request::ApiRequest;
-use crate::http::body::{BodyWriter, ReplyBody};
-use crate::http::error::HttpError;
-use crate::http::json;
-use crate::http::json_body::parsed;
-use crate::http::query::flag::Flag;
-use crate::http::reply::Reply;
 use oxtsdb_query::Budget;
 use oxtsdb_query::Held;
 use oxtsdb_query::Limit;
@@ -33,6 +21,18 @@ use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext};
 use oxtsdb_query::{check_metrics, uids_of_series};
+use oxtsdb_schema::{RowKeyLayout, Tsuid};
+use serde::Deserialize;
+
+use super::bounded::FirstOf;
+use super::failure;
+use crate::http::api_request::ApiRequest;
+use crate::http::body::{BodyWriter, ReplyBody};
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::json_body::parsed;
+use crate::http::query::flag::Flag;
+use crate::http::reply::Reply;
 
 const HOUR_MS: i64 = 3_600_000;
 

@@ -28,17 +28,16 @@ use std::sync::Arc;
 use futures::stream::{self, Stream, StreamExt as _};
 use http::StatusCode;
 use jiff::tz::TimeZone;
+use oxtsdb_query::Delivery;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::tsuids::check_tsuid;
+use oxtsdb_query::{Frame, QueryError, RequestContext, Source};
 
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use oxtsdb_query::Delivery;
-use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::tsuids::check_tsuid;
-use oxtsdb_query::{Frame, QueryError, RequestContext, Source};
-
 use parse::ParsedQuery;
 use query_echo::TagkUids;
 use render::{GroupRenderer, ResponseWriter};

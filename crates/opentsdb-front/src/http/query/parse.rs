@@ -10,6 +10,15 @@
 use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
+use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
+use oxtsdb_query::function::downsample::Downsample;
+use oxtsdb_query::language::time::{TimeError, find_zone, is_date, is_query_time, parse_time};
+use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
+use oxtsdb_query::without_identical;
+use oxtsdb_query::{
+    AnnotationSelection, HistogramResults, MAX_PERCENTILES, QuerySpec, Quirks, RateOptions, RollupRequest,
+    RollupUsage, SeriesFilter, Source, SubQuery,
+};
 use oxtsdb_schema::DuplicatePolicy;
 use serde::Deserialize;
 use serde::de::Deserializer;
@@ -23,15 +32,6 @@ use crate::http::query::flag::Flag;
 use crate::http::query::query_echo::QueryEcho;
 use crate::http::query::rules::QueryRules;
 use crate::http::query::scalar::{Percentile, Text, Whole};
-use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
-use oxtsdb_query::function::downsample::Downsample;
-use oxtsdb_query::language::time::{TimeError, find_zone, is_date, is_query_time, parse_time};
-use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
-use oxtsdb_query::without_identical;
-use oxtsdb_query::{
-    AnnotationSelection, HistogramResults, MAX_PERCENTILES, QuerySpec, Quirks, RateOptions, RollupRequest,
-    RollupUsage, SeriesFilter, Source, SubQuery,
-};
 
 /// Most sub-queries of a request. OpenTSDB limits only the size of the request; removing identical sub-queries
 /// takes quadratic time.

@@ -14,14 +14,14 @@
 use std::collections::BTreeSet;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use oxtsdb_schema::{Uid, UidKind, java};
-use rustc_hash::FxHashMap;
-
-use crate::http::json;
 use oxtsdb_query::ResolvedNames;
 use oxtsdb_query::filter::TagFilter;
 use oxtsdb_query::language::{Expression, SeriesExpression};
 use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, RollupUsage, Source, SubQuery};
+use oxtsdb_schema::{Uid, UidKind, java};
+use rustc_hash::FxHashMap;
+
+use crate::http::json;
 
 /// The parts of a sub-query that the response repeats verbatim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,20 +11,20 @@
 //!
 //! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
 
-use oxtsdb_server::telemetry::used;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use oxtsdb_query::QueryError;
+use oxtsdb_query::function::downsample::Fill;
+use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, Statistics};
 use oxtsdb_schema::{Annotation, java};
+use oxtsdb_server::telemetry::used;
 
 use crate::http::annotation::render;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
 use crate::http::query::parse::{Output, ParsedQuery};
 use crate::http::query::query_echo::{self, QueryEcho, TagkUids};
-use oxtsdb_query::QueryError;
-use oxtsdb_query::function::downsample::Fill;
-use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, Statistics};
 
 /// Points that are written at a time; then a part of the body may end.
 const RUN_POINTS: usize = 1024;

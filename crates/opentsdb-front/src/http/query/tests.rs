@@ -1,12 +1,11 @@
 use std::collections::BTreeMap;
 
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::service::Service;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::service::Service;
 
 const T: u32 = 1_356_998_400;
 

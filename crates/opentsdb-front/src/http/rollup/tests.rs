@@ -1,9 +1,8 @@
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::Service;
 use serde_json::{Value, json};
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::service::Service;
-use oxtsdb_test_stack::{self, TestStack};
 
 /// The configuration of the vectors.
 const CONFIG: &str = r#"{

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use futures::stream;
 use http::StatusCode;
+use oxtsdb_metadata::lookup::{Extent, FoundSeries, SERIES_BYTES, SeriesLookup, TsuidBatches};
 use oxtsdb_query::{Admitted, QueryError};
 use oxtsdb_resources::ComputePool;
 
@@ -15,7 +16,6 @@ use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::lookup::{Extent, FoundSeries, SERIES_BYTES, SeriesLookup, TsuidBatches};
 
 /// GET and POST.
 pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {

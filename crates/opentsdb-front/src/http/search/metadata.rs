@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use oxtsdb_metadata::text_search::{BATCH, Kind, MAX_WINDOW, Record, SearchError, SearchQuery};
 use oxtsdb_query::QueryDescription;
 
 use super::lookup::{head, tail};
@@ -15,7 +16,6 @@ use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::uid::{series_meta, uidmeta};
-use oxtsdb_metadata::text_search::{BATCH, Kind, MAX_WINDOW, Record, SearchError, SearchQuery};
 
 /// What a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use oxtsdb_metadata::lookup::{LookupQuery, SeriesSelector, SeriesSource, TagSelector};
 use serde::Deserialize;
 
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::scalar::{Text, Whole};
-use oxtsdb_metadata::lookup::{LookupQuery, SeriesSelector, SeriesSource, TagSelector};
 
 /// Series of a response if the client does not say.
 const DEFAULT_LIMIT: i64 = 25;

@@ -2,6 +2,8 @@
 
 use futures::TryStreamExt as _;
 use http::{Method, StatusCode};
+use oxtsdb_metadata::tree::branch::{Leaf, Leaves};
+use oxtsdb_metadata::tree::error::TreeError;
 use oxtsdb_query::{Budget, Held, QueryContext, QueryDescription, QueryError};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::{BranchDocument, BranchId};
@@ -14,8 +16,6 @@ use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::tree::branch::{Leaf, Leaves};
-use oxtsdb_metadata::tree::error::TreeError;
 
 /// Memory of a child, in bytes; an estimate.
 const CHILD_BYTES: u64 = 512;

@@ -1,13 +1,13 @@
 //! Maps errors of trees to HTTP responses, with OpenTSDB's messages.
 
 use http::StatusCode;
+use oxtsdb_metadata::tree::error::TreeError as E;
+use oxtsdb_metadata::tree::rule::{RuleError, RuleProblem as P};
 use oxtsdb_query::QueryError;
 
 use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::suggest::uids_error;
-use oxtsdb_metadata::tree::error::TreeError as E;
-use oxtsdb_metadata::tree::rule::{RuleError, RuleProblem as P};
 
 /// An error of the caller whose message OpenTSDB repeats as its details.
 pub(super) fn repeated(message: impl Into<String>) -> HttpError {

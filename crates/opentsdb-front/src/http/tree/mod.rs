@@ -22,6 +22,8 @@ mod rules;
 mod test;
 
 use http::{Method, StatusCode};
+use oxtsdb_metadata::tree::Tree;
+use oxtsdb_metadata::tree::edit::EditMode;
 use oxtsdb_query::QueryDescription;
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::{TreeDocument, TreeId};
@@ -33,8 +35,6 @@ use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use failure::of_tree;
-use oxtsdb_metadata::tree::Tree;
-use oxtsdb_metadata::tree::edit::EditMode;
 use request::{TreeRequest, valid_id};
 
 /// Trees that are read at a time.

@@ -3,6 +3,9 @@
 use futures::TryStreamExt as _;
 use futures::stream::BoxStream;
 use http::Method;
+use oxtsdb_metadata::tree::Problem;
+use oxtsdb_metadata::tree::error::TreeError;
+use oxtsdb_metadata::tree::problems::Problems;
 use oxtsdb_query::{Budget, Held, QueryContext, QueryDescription, QueryError};
 use oxtsdb_schema::java::sort_as_hash_map;
 
@@ -15,9 +18,6 @@ use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::tree::Problem;
-use oxtsdb_metadata::tree::error::TreeError;
-use oxtsdb_metadata::tree::problems::Problems;
 
 /// All methods.
 pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Result<Reply, HttpError> {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use oxtsdb_metadata::tree::Tree;
+use oxtsdb_metadata::tree::branch::Leaf;
 use oxtsdb_schema::stored_json;
 use oxtsdb_schema::tree::{BranchDocument, BranchId, RuleDocument};
 use serde::Serialize;
 
 use crate::http::json;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::tree::Tree;
-use oxtsdb_metadata::tree::branch::Leaf;
 
 /// A small response.
 pub(super) fn reply(write: impl FnOnce(&mut Vec<u8>)) -> Reply {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oxtsdb_metadata::tree::edit::{RuleEdit, TreeEdit};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::TreeId;
 use serde::Deserialize;
@@ -14,7 +15,6 @@ use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
 use crate::http::request_body::RequestBody;
-use oxtsdb_metadata::tree::edit::{RuleEdit, TreeEdit};
 
 /// A request of `/api/tree`.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! `/api/tree/rule`: one rule.
 
 use http::{Method, StatusCode};
+use oxtsdb_metadata::tree::define::RuleChange;
 
 use super::failure::{of_tree, repeated};
 use super::request::RuleRequest;
@@ -9,7 +10,6 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::tree::define::RuleChange;
 
 /// All methods.
 pub(super) async fn rule(request: ApiRequest<'_>) -> Result<Reply, HttpError> {

@@ -3,6 +3,8 @@
 //! POST edits one rule after the other, and PUT stores all of them in place of those there are.
 
 use http::Method;
+use oxtsdb_metadata::tree::define::RuleChange;
+use oxtsdb_metadata::tree::edit::{EditMode, EditedRule};
 
 use super::failure::{of_tree, repeated};
 use super::request::{RuleRequest, tree_id};
@@ -11,8 +13,6 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::tree::define::RuleChange;
-use oxtsdb_metadata::tree::edit::{EditMode, EditedRule};
 
 /// All methods.
 pub(super) async fn rules(request: ApiRequest<'_>) -> Result<Reply, HttpError> {

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use http::Method;
+use oxtsdb_metadata::tree::evaluate::Outcome;
+use oxtsdb_metadata::tree::test::TreeTester;
 use oxtsdb_query::{QueryDescription, QueryError};
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::java::sort_as_hash_map;
@@ -19,8 +21,6 @@ use crate::http::json;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::uid::series_meta;
-use oxtsdb_metadata::tree::evaluate::Outcome;
-use oxtsdb_metadata::tree::test::TreeTester;
 
 /// The most series of a request.
 const MAX_SERIES: usize = 1000;

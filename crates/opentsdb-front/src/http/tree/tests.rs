@@ -1,10 +1,9 @@
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_schema::data_table::TREE_TABLE;
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::{HttpResponse, Service};
 use serde_json::{Value, json};
 use uid_service::UidSettings;
-
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::service::{HttpResponse, Service};
-use oxtsdb_test_stack::{self, TestStack};
 
 async fn service() -> Service {
     let mut settings = DataSettings::default();

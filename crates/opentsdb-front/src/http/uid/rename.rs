@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use http::{Method, StatusCode};
 use oxtsdb_client::ErrorReason;
+use oxtsdb_metadata::uids::Uids;
 use oxtsdb_schema::data_table::UID_TABLE;
 use oxtsdb_schema::{Name, Uid, UidKind};
 use serde::Deserialize;
@@ -17,7 +18,6 @@ use crate::http::parameters::Parameters;
 use crate::http::query::scalar::Text;
 use crate::http::reply::Reply;
 use crate::http::suggest::uids_error;
-use oxtsdb_metadata::uids::Uids;
 
 /// The kinds that a request names; of several the last one here counts.
 const KINDS: [&str; 3] = ["metric", "tagk", "tagv"];

@@ -1,9 +1,8 @@
 //! What OpenTSDB's recorded responses (`tests/testdata/recorded/uid.jsonl`) do not show.
 
-use uid_service::UidSettings;
-
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_test_stack::service::Service;
+use uid_service::UidSettings;
 
 async fn service() -> Service {
     let mut settings = DataSettings::default();

@@ -1,6 +1,7 @@
 //! `/api/uid/tsmeta`: metadata of series.
 
 use http::{Method, StatusCode};
+use oxtsdb_metadata::meta::{MetaError, SeriesMeta, names};
 use oxtsdb_query::language::parse_series;
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::document::CustomFields;
@@ -15,7 +16,6 @@ use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use oxtsdb_metadata::meta::{MetaError, SeriesMeta, names};
 
 /// A body or a query string. Unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]

@@ -1,12 +1,12 @@
 //! Errors of metadata of series.
 
 use http::StatusCode;
+use oxtsdb_metadata::meta::{MetaError, SeriesError};
 
 use super::{illegal_argument, internal, not_saved};
 use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::suggest::uids_error;
-use oxtsdb_metadata::meta::{MetaError, SeriesError};
 
 /// OpenTSDB's error if one of several look-ups fails.
 pub(super) const GROUP_FAILED: &str = "At least one of the Deferreds failed, first exception:";

@@ -2,6 +2,7 @@
 //!
 //! Reads the rows of the metric in table `tsdb-meta`, as an admitted query; the response is charged to its budget.
 
+use oxtsdb_metadata::meta::{Documents, SeriesError};
 use oxtsdb_query::{QueryContext, QueryDescription, QueryError, RequestContext};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::UidKind;
@@ -15,7 +16,6 @@ use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::suggest::uids_error;
-use oxtsdb_metadata::meta::{Documents, SeriesError};
 
 /// Memory of a series beside its document while the response is written, about.
 const SERIES_BYTES: usize = 4096;

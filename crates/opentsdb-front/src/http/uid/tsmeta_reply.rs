@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use oxtsdb_client::UidMeta;
+use oxtsdb_metadata::meta::{SeriesError, SeriesMeta};
+use oxtsdb_metadata::uids::Uids;
 use oxtsdb_schema::{Tsuid, Uid, UidKind, java};
 
 use super::tsmeta_error::{failed, series_error};
@@ -13,8 +15,6 @@ use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::reply::Reply;
 use crate::http::suggest::uids_error;
-use oxtsdb_metadata::meta::{SeriesError, SeriesMeta};
-use oxtsdb_metadata::uids::Uids;
 
 /// The metadata of UIDs.
 pub(super) type UidMetas = HashMap<(UidKind, Uid), UidMeta>;

@@ -1,10 +1,8 @@
 //! Rollups over a socket.
 
-use uid_service::UidSettings;
-
 use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack;
 use oxtsdb_test_stack::service::Service;
+use uid_service::UidSettings;
 
 const CONFIG: &str = r#"{"aggregationIds": {"sum": 0, "count": 1, "min": 2, "max": 3}, "intervals": [
     {"table": "tsdb", "preAggregationTable": "r1m-agg", "interval": "1m", "rowSpan": "1h", "defaultInterval": true},

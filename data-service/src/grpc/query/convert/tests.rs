@@ -1,8 +1,6 @@
 use oxtsdb_proto::data::v1::downsample::Interval as IntervalMessage;
-
 use oxtsdb_proto::data::v1::percentile::Estimator;
 use oxtsdb_proto::data::v1::{AggregateFunction, Aggregator as AggregatorMessage, aggregator, rate};
-
 use tonic_types::StatusExt as _;
 
 use super::*;

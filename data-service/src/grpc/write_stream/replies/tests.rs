@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use oxtsdb_ingest::PointErrorReason;
 use oxtsdb_proto::data::v1::PointRuns;
 use prost::Message as _;
 
 use super::*;
-use oxtsdb_ingest::PointErrorReason;
 
 async fn next(stream: &mut ReplyStream) -> Message {
     stream.next().await.unwrap().unwrap().message.unwrap()

@@ -1,7 +1,8 @@
 //! Acknowledgements: order, window, errors.
 
-use super::*;
 use oxtsdb_data_settings::WriteForm;
+
+use super::*;
 
 #[tokio::test]
 async fn acknowledges_stored_frames() {

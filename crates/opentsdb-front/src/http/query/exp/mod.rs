@@ -15,14 +15,6 @@ mod render;
 mod request;
 
 use jiff::tz::TimeZone;
-use oxtsdb_schema::DuplicatePolicy;
-
-use super::rules::QueryRules;
-use super::{failure, parse::check_times};
-use crate::http::api_request::ApiRequest;
-use crate::http::error::HttpError;
-use crate::http::json_body::parsed;
-use crate::http::reply::Reply;
 use oxtsdb_query::expression::fill::Fill;
 use oxtsdb_query::expression::formulas::{self, Body, Formula, Input};
 use oxtsdb_query::expression::join::{Join, SetOperator};
@@ -32,7 +24,14 @@ use oxtsdb_query::language::time::{find_zone, is_date, now_ms, parse_time};
 use oxtsdb_query::{
     Downsample, QuerySpec, Quirks, RateOptions, RollupRequest, SeriesFilter, Source, SubQuery, TagFilter,
 };
+use oxtsdb_schema::DuplicatePolicy;
 
+use super::rules::QueryRules;
+use super::{failure, parse::check_times};
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
+use crate::http::reply::Reply;
 use request::{FillPolicy, Operator, Query, Timespan};
 
 /// POST.

@@ -14,11 +14,6 @@
 
 use std::collections::BTreeSet;
 
-use oxtsdb_schema::java;
-
-use super::request::{Output, Query};
-use crate::http::body::{BodyWriter, ReplyBody};
-use crate::http::json;
 use oxtsdb_query::expression::arithmetic::{Arithmetic, Operator};
 use oxtsdb_query::expression::combine::Term;
 use oxtsdb_query::expression::fill::Fill;
@@ -27,6 +22,11 @@ use oxtsdb_query::expression::join::{Joined, Operand, SetOperator};
 use oxtsdb_query::expression::lockstep::{Kind, lockstep};
 use oxtsdb_query::expression::{ExpressionError, Series, Work};
 use oxtsdb_query::{Points, QueryError};
+use oxtsdb_schema::java;
+
+use super::request::{Output, Query};
+use crate::http::body::{BodyWriter, ReplyBody};
+use crate::http::json;
 
 /// Columns of a row that are written between two checks of the budget.
 const COLUMNS_AT_A_TIME: usize = 1024;

@@ -6,15 +6,15 @@
 
 use std::collections::HashSet;
 
+use oxtsdb_query::expression::Arithmetic;
+use oxtsdb_query::filter::MAX_FILTERS;
+use oxtsdb_query::language::time::parse_duration;
+use oxtsdb_query::{Aggregator, Quirks};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
 
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::flag::Flag;
-use oxtsdb_query::expression::Arithmetic;
-use oxtsdb_query::filter::MAX_FILTERS;
-use oxtsdb_query::language::time::parse_duration;
-use oxtsdb_query::{Aggregator, Quirks};
 
 /// Metrics, filters, expressions and outputs each.
 const MAX_ITEMS: usize = 100;

@@ -4,15 +4,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use oxtsdb_data_settings::DataSettings;
+use oxtsdb_ingest::NewPoint;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::{Service, status_for};
 use serde_json::json;
 
 use crate::http::HttpApi;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_ingest::NewPoint;
-use oxtsdb_test_stack::TestStack;
-use oxtsdb_test_stack::service::{Service, status_for};
 
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-exp-vectors.jsonl");

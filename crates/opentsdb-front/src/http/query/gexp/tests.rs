@@ -1,6 +1,5 @@
-use serde_json::{Value, json};
-
 use oxtsdb_test_stack::service::{Service, status_for};
+use serde_json::{Value, json};
 
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-gexp-vectors.jsonl");

@@ -1,10 +1,10 @@
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
+use oxtsdb_test_stack::TestStack;
+use oxtsdb_test_stack::service::Service;
 use serde_json::{Value, json};
 
 use super::*;
-use oxtsdb_data_settings::DataSettings;
-use oxtsdb_test_stack::TestStack;
-use oxtsdb_test_stack::service::Service;
 
 /// Two hosts with points some seconds ago and one with an old point, in rows.
 async fn service() -> (Service, i64) {

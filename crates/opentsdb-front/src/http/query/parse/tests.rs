@@ -1,7 +1,7 @@
+use oxtsdb_query::{CalendarInterval, CalendarUnit, Interval};
 use serde_json::json;
 
 use super::*;
-use oxtsdb_query::{CalendarInterval, CalendarUnit, Interval};
 
 const RULES: QueryRules = QueryRules {
     fix_duplicates: false,

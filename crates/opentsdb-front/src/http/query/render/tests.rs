@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
+use oxtsdb_query::{Limits, Points};
 
 use super::*;
 use crate::http::parameters::Parameters;
 use crate::http::query::parse::from_parameters;
 use crate::http::query::rules::QueryRules;
-use oxtsdb_query::{Limits, Points};
 
 fn group(points: &[(i64, Number)]) -> Group {
     Group {
