@@ -36,7 +36,6 @@ use oxtsdb_schema::{RowKeyLayout, data_table};
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreSettings, StoreTable};
 use oxtsdb_server::{FrontEnd, GrpcServer, Host, Shutdown};
-use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
 use crate::grpc::{
@@ -85,35 +84,35 @@ pub struct DataService {
 impl DataService {
     /// `oxtsdb.data.v1.DataService`.
     pub fn server(&self) -> DataServiceServer<DataServiceHandler> {
-        DataServiceServer::new(self.handler.clone())
-            .max_decoding_message_size(self.handler.max_message_bytes())
-            .accept_compressed(CompressionEncoding::Gzip)
-    }
-
-    /// `oxtsdb.data.v1.AnnotationService`, as [`DataService::server`].
-    pub fn annotation_server(&self) -> AnnotationServiceServer<DataServiceHandler> {
-        AnnotationServiceServer::new(self.handler.clone())
-            .max_decoding_message_size(self.handler.max_message_bytes())
-            .accept_compressed(CompressionEncoding::Gzip)
+        DataServiceServer::new(self.handler.clone(), self.handler.max_message_bytes())
     }
 
     /// Adds the gRPC services to a server.
     #[must_use]
     pub fn add_to(&self, server: GrpcServer) -> GrpcServer {
-        let max_message_bytes = self.handler.max_message_bytes();
+        let handler = || self.handler.clone();
+        let (engine, uids) = (self.engine.clone(), self.uids.clone());
+        let series_meta = SeriesMetaHandler::new(engine, &self.writer, uids, self.text_search.clone());
+        let trees = TreeServiceHandler::new(self.trees.clone(), self.engine.clone());
+        let max_bytes = self.handler.max_message_bytes();
         server
-            .service(self.server(), max_message_bytes)
-            .service(self.annotation_server(), max_message_bytes)
-            .service(self.admin_server(), self.max_admin_message_bytes())
-            .service(self.reference_server(), MAX_LOOKUP_BYTES)
-            .service(self.series_server(), MAX_LOOKUP_BYTES)
-            .service(self.series_meta_server(), max_message_bytes)
-            .service(self.store_admin_server(), MAX_LOOKUP_BYTES)
-            .service(self.tree_server(), MAX_LOOKUP_BYTES)
-    }
-
-    fn max_admin_message_bytes(&self) -> usize {
-        MAX_REPAIR_BYTES.max(self.handler.max_message_bytes())
+            .service(self.server())
+            .service(AnnotationServiceServer::new(handler(), max_bytes))
+            .service(DataAdminServiceServer::new(
+                handler(),
+                MAX_REPAIR_BYTES.max(max_bytes),
+            ))
+            .service(ReferenceServiceServer::new(
+                self.references.clone(),
+                MAX_LOOKUP_BYTES,
+            ))
+            .service(SeriesServiceServer::new(handler(), MAX_LOOKUP_BYTES))
+            .service(SeriesMetaServiceServer::new(series_meta, max_bytes))
+            .service(StoreAdminServiceServer::new(
+                self.store_admin.clone(),
+                MAX_LOOKUP_BYTES,
+            ))
+            .service(TreeServiceServer::new(trees, MAX_LOOKUP_BYTES))
     }
 
     /// HTTP and telnet on one port, with their connections among those of the process.
@@ -129,46 +128,6 @@ impl DataService {
             server.serve(listener, shutdown).await;
             Ok(())
         })
-    }
-
-    /// `oxtsdb.data.v1.DataAdminService`.
-    pub fn admin_server(&self) -> DataAdminServiceServer<DataServiceHandler> {
-        DataAdminServiceServer::new(self.handler.clone())
-            .max_decoding_message_size(self.max_admin_message_bytes())
-            .accept_compressed(CompressionEncoding::Gzip)
-    }
-
-    /// `oxtsdb.data.v1.SeriesService`.
-    pub fn series_server(&self) -> SeriesServiceServer<DataServiceHandler> {
-        SeriesServiceServer::new(self.handler.clone()).max_decoding_message_size(MAX_LOOKUP_BYTES)
-    }
-
-    /// `oxtsdb.data.v1.SeriesMetaService`.
-    pub fn series_meta_server(&self) -> SeriesMetaServiceServer<SeriesMetaHandler> {
-        SeriesMetaServiceServer::new(self.series_meta_handler())
-            .max_decoding_message_size(self.handler.max_message_bytes())
-            .accept_compressed(CompressionEncoding::Gzip)
-    }
-
-    pub(crate) fn series_meta_handler(&self) -> SeriesMetaHandler {
-        let (engine, uids) = (self.engine.clone(), self.uids.clone());
-        SeriesMetaHandler::new(engine, &self.writer, uids, self.text_search.clone())
-    }
-
-    /// `oxtsdb.data.v1.ReferenceService`.
-    pub fn reference_server(&self) -> ReferenceServiceServer<ReferenceServiceHandler> {
-        ReferenceServiceServer::new(self.references.clone()).max_decoding_message_size(MAX_LOOKUP_BYTES)
-    }
-
-    /// `oxtsdb.data.v1.StoreAdminService`.
-    pub fn store_admin_server(&self) -> StoreAdminServiceServer<StoreAdminHandler> {
-        StoreAdminServiceServer::new(self.store_admin.clone()).max_decoding_message_size(MAX_LOOKUP_BYTES)
-    }
-
-    /// `oxtsdb.data.v1.TreeService`.
-    pub fn tree_server(&self) -> TreeServiceServer<TreeServiceHandler> {
-        TreeServiceServer::new(TreeServiceHandler::new(self.trees.clone(), self.engine.clone()))
-            .max_decoding_message_size(MAX_LOOKUP_BYTES)
     }
 }
 

@@ -1,14 +1,13 @@
 //! The data service: it owns table `tsdb`, writes points into it and runs queries over them.
 //!
 //! ```text
-//!   grpc ──────────────┐            ┌ write ── uids ──► UID service
-//!   listener ─┬ http ──┼─ adapters ─┤            │
-//!             └ telnet ┘            └ query ─────┴────► row store
+//!   grpc ────────────────────┐  ┌ ingest ──────┐
+//!   opentsdb-front ─┬ http ──┼──┼ query ───────┼─► metadata ─► UID service
+//!                   └ telnet ┘  └ maintenance ─┴────► row store
 //! ```
 //!
-//! The front ends gRPC, HTTP and telnet decode requests, call [`write`] or `oxtsdb_query`, and encode the results.
-//! Neither of the two depends on a protocol. [`uids`] is the only client of the UID service. [`assemble()`] builds
-//! the service from a store and a client of the UID service.
+//! This crate has the adapter of gRPC, the metrics, and [`assemble()`], which builds the service from a store and a client of
+//! the UID service. Adapters decode requests, call the crates in the middle, and encode the results.
 
 pub mod assemble;
 pub mod grpc;

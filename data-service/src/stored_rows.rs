@@ -90,7 +90,7 @@ impl Tsdb {
             store: stack.store.clone(),
             table,
             engine: stack.service.engine.clone(),
-            grpc: DataServiceClient::new(DataServiceServer::new(data_handler(&stack))),
+            grpc: DataServiceClient::new(DataServiceServer::new(data_handler(&stack), 4 << 20)),
             http: Service::of(stack).await,
         }
     }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use prost::{Message, Name};
 use tonic::body::Body;
-use tonic::codec::{Codec, CompressionEncoding, EnabledCompressionEncodings, EncodeBuf, Encoder};
+use tonic::codec::{Codec, CompressionEncoding, EncodeBuf, Encoder};
 use tonic::codegen::tokio_stream::{Stream, StreamExt as _};
 use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService, ServerStreamingService, StreamingService, UnaryService};
@@ -43,40 +43,25 @@ pub trait Methods: Send + Sync + 'static {
     fn call(&self, method: &str, call: Call) -> Answer;
 }
 
-/// A service as tonic serves it.
+/// A service as tonic serves it. Requests may be compressed by gzip. Responses are not: clients that announce gzip by default
+/// would get every small response compressed, and tonic cannot exempt single messages.
 pub struct Server<M> {
     methods: Arc<M>,
-    options: Options,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Options {
-    max_request_bytes: Option<usize>,
-    accepted: EnabledCompressionEncodings,
+    max_request_bytes: usize,
 }
 
 impl<M: Methods> Server<M> {
-    /// Serves the methods of a handler, with tonic's limit of 4 MiB for a request.
-    pub fn new(handler: M::Handler) -> Self {
+    /// Serves the methods of a handler; the message of a request has at most `max_request_bytes`, decompressed.
+    pub fn new(handler: M::Handler, max_request_bytes: usize) -> Self {
         Self {
             methods: Arc::new(M::new(handler)),
-            options: Options::default(),
+            max_request_bytes,
         }
     }
 
-    /// Sets the most bytes of a request's message.
-    #[must_use]
-    pub fn max_decoding_message_size(mut self, bytes: usize) -> Self {
-        self.options.max_request_bytes = Some(bytes);
-        self
-    }
-
-    /// Accepts requests that are compressed in this way. Responses are not compressed: clients that announce gzip by
-    /// default would get every small response compressed, and tonic cannot exempt single messages.
-    #[must_use]
-    pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-        self.options.accepted.enable(encoding);
-        self
+    /// The most bytes of a request's message.
+    pub const fn max_request_bytes(&self) -> usize {
+        self.max_request_bytes
     }
 }
 
@@ -84,7 +69,7 @@ impl<M> Clone for Server<M> {
     fn clone(&self) -> Self {
         Self {
             methods: Arc::clone(&self.methods),
-            options: self.options,
+            max_request_bytes: self.max_request_bytes,
         }
     }
 }
@@ -94,7 +79,7 @@ impl<M: Methods> fmt::Debug for Server<M> {
         let mut server = f.debug_struct("Server");
         server
             .field("service", &M::SERVICE)
-            .field("options", &self.options);
+            .field("max_request_bytes", &self.max_request_bytes);
         server.finish_non_exhaustive()
     }
 }
@@ -121,7 +106,7 @@ impl<M: Methods> Service<http::Request<Body>> for Server<M> {
             .unwrap_or_default();
         let call = Call {
             request,
-            options: self.options,
+            max_request_bytes: self.max_request_bytes,
         };
         Infallibly(if service == M::SERVICE {
             self.methods.call(method, call)
@@ -152,7 +137,7 @@ impl Future for Infallibly {
 #[derive(Debug)]
 pub struct Call {
     request: http::Request<Body>,
-    options: Options,
+    max_request_bytes: usize,
 }
 
 impl Call {
@@ -201,7 +186,7 @@ impl Call {
         R: Message + 'static,
         F: Future<Output = Result<Response<MessageStream<R>>, Status>> + Send + 'static,
     {
-        let mut grpc = self.options.apply(Grpc::new(BoundedCodec::<R, Q>::default()));
+        let mut grpc = self.grpc(BoundedCodec::<R, Q>::default());
         Box::pin(async move { grpc.streaming(Both(handler), self.request).await })
     }
 
@@ -210,23 +195,20 @@ impl Call {
         Box::pin(ready(Status::unimplemented("").into_http()))
     }
 
+    fn grpc<C: Codec>(&self, codec: C) -> Grpc<C> {
+        Grpc::new(codec)
+            .max_decoding_message_size(self.max_request_bytes)
+            .accept_compressed(CompressionEncoding::Gzip)
+    }
+
     fn answer_one(self, handler: BoxHandler<Outgoing>) -> Answer {
-        let mut grpc = self.options.apply(Grpc::new(ServerCodec));
+        let mut grpc = self.grpc(ServerCodec);
         Box::pin(async move { grpc.unary(One(handler), self.request).await })
     }
 
     fn answer_many(self, handler: BoxHandler<MessageStream<Outgoing>>) -> Answer {
-        let mut grpc = self.options.apply(Grpc::new(ServerCodec));
+        let mut grpc = self.grpc(ServerCodec);
         Box::pin(async move { grpc.server_streaming(Many(handler), self.request).await })
-    }
-}
-
-impl Options {
-    fn apply<C: Codec>(self, mut grpc: Grpc<C>) -> Grpc<C> {
-        if let Some(bytes) = self.max_request_bytes {
-            grpc = grpc.max_decoding_message_size(bytes);
-        }
-        grpc.apply_compression_config(self.accepted, EnabledCompressionEncodings::default())
     }
 }
 

@@ -1,7 +1,10 @@
 //! gzip: both services accept it, respond without it, and bound what a message decompresses to.
 
 use oxtsdb_proto::common::v1::{ErrorReason, UidKind};
-use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, TimeSeries, WriteRequest, time_series};
+use oxtsdb_proto::data::v1::tree_service_client::TreeServiceClient;
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, ListTreesRequest, QueryRequest, TimeSeries, WriteRequest, time_series,
+};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_tests::read_back::{always, call_error, sub_query};
@@ -47,6 +50,11 @@ async fn both_services_accept_gzip_and_respond_without() -> anyhow::Result<()> {
     let response = uid.get_or_create_uids(names).await?;
     assert!(!is_gzip(response.metadata()), "{:?}", response.metadata());
     assert!(!response.into_inner().results[0].created);
+
+    // Look-ups too, which have a limit of their own.
+    let mut trees = TreeServiceClient::new(tsdb.data_channel()).send_compressed(Gzip);
+    let response = trees.list_trees(ListTreesRequest::default()).await?;
+    assert!(response.into_inner().trees.is_empty());
 
     let query = QueryRequest {
         range: Some(always()),

@@ -21,7 +21,6 @@ use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_service_server::{UidService, UidServiceServer};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use oxtsdb_server::Shutdown;
-use tonic::codec::CompressionEncoding;
 use tonic::{Request, Response, Status};
 
 use self::convert::PageToken;
@@ -52,9 +51,7 @@ pub struct UidServiceHandler {
 
 /// The tonic service.
 pub fn server(uids: Arc<Uids>, shutdown: Shutdown) -> UidServiceServer<UidServiceHandler> {
-    UidServiceServer::new(UidServiceHandler { uids, shutdown })
-        .max_decoding_message_size(MAX_REQUEST_BYTES)
-        .accept_compressed(CompressionEncoding::Gzip)
+    UidServiceServer::new(UidServiceHandler { uids, shutdown }, MAX_REQUEST_BYTES)
 }
 
 #[tonic::async_trait]

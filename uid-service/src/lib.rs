@@ -56,7 +56,6 @@ use oxtsdb_server::store::{StorePart, StoreTable};
 use oxtsdb_server::{Admin, GrpcServer, Shutdown};
 use tonic::service::Routes;
 
-use crate::grpc::MAX_REQUEST_BYTES;
 pub use crate::grpc::reclaim::UidReclaimServiceHandler;
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
 use crate::in_use::KindState;
@@ -135,10 +134,10 @@ impl UidService {
     #[must_use]
     pub fn add_to(self, server: GrpcServer) -> GrpcServer {
         server
-            .service(self.uids, MAX_REQUEST_BYTES)
-            .service(self.meta, MAX_REQUEST_BYTES)
-            .service(self.admin, MAX_REQUEST_BYTES)
-            .service(self.reclaim, MAX_REQUEST_BYTES)
+            .service(self.uids)
+            .service(self.meta)
+            .service(self.admin)
+            .service(self.reclaim)
     }
 
     /// The services, for clients of the same process.

@@ -5,7 +5,7 @@
 //! *Write streams* is `[write_streams]`. Names in parentheses are those of the same settings in
 //! OpenTSDB.
 //!
-//! This module converts and checks values and knows no other part of the service.
+//! This crate converts and checks values and knows no other part of the service.
 
 mod compaction;
 mod connections;

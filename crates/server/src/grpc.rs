@@ -12,14 +12,11 @@ mod settings;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use http::{Request, Response};
+use oxtsdb_proto::serve::{Methods, Server};
 use tokio::net::TcpListener;
-use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::service::RoutesBuilder;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
-use tower::Service;
 use tracing::info;
 
 pub use options::GrpcOptions;
@@ -63,21 +60,12 @@ impl GrpcServer {
         }
     }
 
-    /// Adds a service. It is NOT_SERVING until the server runs, or [`GrpcServer::health`] reports it. A message of more
-    /// than `max_message_bytes` is rejected when it is announced.
+    /// Adds a service. It is NOT_SERVING until the server runs, or [`GrpcServer::health`] reports it. A message
+    /// larger than the service reads is rejected when it is announced.
     #[must_use]
-    pub fn service<S>(mut self, service: S, max_message_bytes: usize) -> Self
-    where
-        S: Service<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
-            + NamedService
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        S::Future: Send + 'static,
-    {
+    pub fn service<M: Methods>(mut self, service: Server<M>) -> Self {
+        self.services.push((M::SERVICE, service.max_request_bytes()));
         self.routes.add_service(service);
-        self.services.push((S::NAME, max_message_bytes));
         self
     }
 

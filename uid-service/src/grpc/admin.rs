@@ -12,7 +12,6 @@ use oxtsdb_proto::uid::v1::uid_admin_service_server::{UidAdminService, UidAdminS
 use oxtsdb_row_store::CellAddress;
 use oxtsdb_schema::UidKind;
 use oxtsdb_server::code_of_store_error;
-use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, status};
@@ -44,9 +43,7 @@ pub struct UidAdminHandler {
 
 /// The tonic service.
 pub(crate) fn server(fsck: Fsck) -> UidAdminServiceServer<UidAdminHandler> {
-    UidAdminServiceServer::new(UidAdminHandler { fsck })
-        .max_decoding_message_size(MAX_REQUEST_BYTES)
-        .accept_compressed(CompressionEncoding::Gzip)
+    UidAdminServiceServer::new(UidAdminHandler { fsck }, MAX_REQUEST_BYTES)
 }
 
 #[tonic::async_trait]

@@ -11,7 +11,6 @@ use oxtsdb_schema::Uid;
 use oxtsdb_schema::document::CustomFields;
 use oxtsdb_schema::uid_meta::UidMeta;
 use prost_types::Timestamp;
-use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, fail_if_unavailable, in_order, partition, status};
@@ -39,9 +38,7 @@ pub struct UidMetaHandler {
 
 /// The tonic service.
 pub(crate) fn server(metadata: Metadata) -> UidMetaServiceServer<UidMetaHandler> {
-    UidMetaServiceServer::new(UidMetaHandler { metadata })
-        .max_decoding_message_size(MAX_REQUEST_BYTES)
-        .accept_compressed(CompressionEncoding::Gzip)
+    UidMetaServiceServer::new(UidMetaHandler { metadata }, MAX_REQUEST_BYTES)
 }
 
 #[tonic::async_trait]

@@ -10,7 +10,6 @@ use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_reclaim_service_server::{UidReclaimService, UidReclaimServiceServer};
 use prost_types::Timestamp;
-use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status};
 use tracing::warn;
 
@@ -27,9 +26,7 @@ pub struct UidReclaimServiceHandler {
 
 /// The tonic service.
 pub(crate) fn server(uids: Arc<Uids>) -> UidReclaimServiceServer<UidReclaimServiceHandler> {
-    UidReclaimServiceServer::new(UidReclaimServiceHandler { uids })
-        .max_decoding_message_size(MAX_REQUEST_BYTES)
-        .accept_compressed(CompressionEncoding::Gzip)
+    UidReclaimServiceServer::new(UidReclaimServiceHandler { uids }, MAX_REQUEST_BYTES)
 }
 
 #[tonic::async_trait]

@@ -46,7 +46,7 @@ async fn stacks(settings: &DataSettings) -> Vec<TestStack> {
 }
 
 fn client(stack: &TestStack) -> Client {
-    SeriesMetaServiceClient::new(SeriesMetaServiceServer::new(series_meta_handler(stack)))
+    SeriesMetaServiceClient::new(SeriesMetaServiceServer::new(series_meta_handler(stack), 4 << 20))
 }
 
 async fn write(stack: &TestStack, host: &str, seconds: u32) {
