@@ -10,7 +10,7 @@ use oxtsdb_schema::RowKeyLayout;
 use crate::encoded::BatchSeries;
 use crate::tracking::Untracked;
 use crate::{PointErrorReason, Resolved};
-use oxtsdb_metadata::uids::changes::UidSet;
+use oxtsdb_metadata::uids::changes::ChangedUids;
 use oxtsdb_metadata::uids::series::Series;
 
 /// Series and the reasons of those that failed.
@@ -55,7 +55,7 @@ impl SeriesTable {
     }
 
     /// Whether a series uses one of these UIDs.
-    pub(super) fn use_any(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
+    pub(super) fn use_any(&self, layout: &RowKeyLayout, uids: &ChangedUids) -> bool {
         let mut resolved = self.entries.iter().filter_map(|entry| entry.series.as_ref().ok());
         resolved.any(|series| series.uses(layout, uids))
     }
