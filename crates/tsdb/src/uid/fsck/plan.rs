@@ -17,8 +17,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_client::UidKind;
-use oxtsdb_client::proto::common::v1 as common;
 use oxtsdb_client::proto::uid::v1::{UidCellChange, UidFinding, UidRepair};
+use oxtsdb_client::proto::uid_kind;
 use serde::{Deserialize, Serialize};
 
 use super::{severity_name, type_name};
@@ -201,14 +201,7 @@ impl PlanWriter {
         if finding.repair.is_none() && finding.alternatives.is_empty() {
             return Ok(());
         }
-        let kind = finding
-            .kind
-            .and_then(|kind| match common::UidKind::try_from(kind) {
-                Ok(common::UidKind::Metric) => Some(UidKind::Metric),
-                Ok(common::UidKind::TagKey) => Some(UidKind::Tagk),
-                Ok(common::UidKind::TagValue) => Some(UidKind::Tagv),
-                Ok(common::UidKind::Unspecified) | Err(_) => None,
-            });
+        let kind = finding.kind.and_then(uid_kind);
         let line = Finding {
             finding: type_name(finding.r#type),
             severity: severity_name(finding.severity),
