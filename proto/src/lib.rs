@@ -10,12 +10,14 @@ pub mod deadline;
 pub mod decode_memory;
 mod delta_timestamps;
 pub mod error;
+pub mod rejection;
 mod rpc;
 pub mod serve;
 pub mod update_mask;
 pub mod write_view;
 
 pub use bounded_codec::{EncodedCodec, EncodedDecoder, EncodedEncoder, decode_request};
+pub use conversions::uid_kind;
 pub use rpc::Rpc;
 
 #[allow(

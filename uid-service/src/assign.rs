@@ -26,21 +26,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{AssignedUid, PerKind, UidKind};
 use parking_lot::Mutex;
 
 use crate::cache::UidCache;
 use crate::error::UidServiceError;
 use crate::flight::{Flights, Leader};
 use crate::in_use::InUse;
-use crate::layout::PerKind;
 use crate::reclaim::free::FreeNumbers;
 use crate::suggest::Mapping;
 use crate::table::{KindName, UidTable};
 use crate::usage::Scarcity;
 use crate::watch::Assignments;
 
-pub use outcome::Assigned;
 pub(crate) use outcome::Outcome;
 
 /// The purpose of a request for UIDs.
@@ -138,7 +136,7 @@ impl Assigner {
                 .result()
                 .await
                 .unwrap_or(Err(UidServiceError::Interrupted));
-            outcomes.push(outcome.map(|Assigned { uid, created }| Assigned {
+            outcomes.push(outcome.map(|AssignedUid { uid, created }| AssignedUid {
                 uid,
                 created: created && is_leader,
             }));
@@ -207,7 +205,7 @@ impl Inner {
             let outcomes = assign_batch(&self.table, &self.free, &self.in_use, &names).await;
             let mut assigned: PerKind<Vec<Mapping>> = PerKind::default();
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
-                if let Ok(Assigned { uid, created: true }) = outcome {
+                if let Ok(AssignedUid { uid, created: true }) = outcome {
                     self.scarcity.note(*kind, uid.number());
                     let (kind, name, uid) = (*kind, name.clone(), *uid);
                     assigned.get_mut(kind).push(Mapping { kind, name, uid });
@@ -220,7 +218,7 @@ impl Inner {
             }
             drop(turn);
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
-                if let Ok(Assigned { uid, .. }) = outcome {
+                if let Ok(AssignedUid { uid, .. }) = outcome {
                     self.cache.insert(mark, *kind, name, *uid);
                 }
             }

@@ -41,7 +41,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{PerKind, UidKind};
 
 use self::collect::Collected;
 pub use self::finding::{CellChange, Finding, FindingType, Repair, Severity, label};
@@ -51,7 +51,6 @@ pub use self::report::{Event, Progress, Stage, Summary};
 use self::scan::{FirstScans, Totals};
 use self::suspects::Suspects;
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::reclaim::record::Records;
 use crate::table::UidTable;
 

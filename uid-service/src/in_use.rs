@@ -11,15 +11,13 @@
 //! Reports last until the process ends; they are not stored, because a copy of the folder would have older ones.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{KindState, PerKind, Uid, UidKind};
 use parking_lot::{Mutex, RwLock};
 use tracing::{error, info, warn};
 
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::table::UidTable;
 
 /// Random UIDs that are remembered at most, of all reports; about 24 MiB.
@@ -35,37 +33,12 @@ pub(crate) struct KindInUse {
     pub(crate) random: Vec<Uid>,
 }
 
-/// The state of a kind with sequential UIDs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KindState {
-    /// The kind.
-    pub kind: UidKind,
-    /// The counter when it was read last.
-    pub counter: u64,
-    /// The highest UID in use, of all reports; 0: none.
-    pub highest: u64,
-}
-
-impl fmt::Display for KindState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kind,
-            counter,
-            highest,
-        } = *self;
-        UidServiceError::CounterBelowUse {
-            kind,
-            counter,
-            in_use: highest,
-        }
-        .fmt(f)
-    }
-}
-
-impl KindState {
-    /// Whether assignments would repeat a UID in use.
-    pub fn is_behind(&self) -> bool {
-        self.counter < self.highest
+/// The error of assignments of a blocked kind.
+pub(crate) const fn error_of(state: &KindState) -> UidServiceError {
+    UidServiceError::CounterBelowUse {
+        kind: state.kind,
+        counter: state.counter,
+        in_use: state.highest_in_use,
     }
 }
 
@@ -163,7 +136,7 @@ impl InUse {
     /// A counter cannot be read.
     pub(crate) async fn refresh(&self, table: &UidTable) -> Result<Vec<KindState>, UidServiceError> {
         for state in self.states(table) {
-            if state.is_behind() {
+            if state.is_blocked() {
                 let counter = table.counter(state.kind).await?.number;
                 // The state has the result.
                 let _ = self.check(state.kind, counter);
@@ -190,7 +163,7 @@ impl InUse {
                 KindState {
                     kind,
                     counter: known.counter,
-                    highest: known.highest,
+                    highest_in_use: known.highest,
                 }
             })
             .collect()

@@ -49,7 +49,7 @@ use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_reclaim_service_server::UidReclaimServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_schema::data_table;
+use oxtsdb_schema::{KindState, data_table};
 use oxtsdb_server::admin::deployment::WidthFacts;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
@@ -58,7 +58,6 @@ use tonic::service::Routes;
 
 pub use crate::grpc::reclaim::UidReclaimServiceHandler;
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
-use crate::in_use::KindState;
 use crate::meta::Metadata;
 use crate::policy::watch::LivePolicy;
 use crate::settings::UidConfig;
@@ -117,8 +116,10 @@ impl UidService {
                 .upgrade()
                 .map(|uids| uids.kind_states())
                 .unwrap_or_default();
-            let blocked = states.into_iter().filter(KindState::is_behind);
-            blocked.map(|state| state.to_string()).collect()
+            let blocked = states.into_iter().filter(KindState::is_blocked);
+            blocked
+                .map(|state| in_use::error_of(&state).to_string())
+                .collect()
         });
         let kinds = self.domain.layout().kinds;
         admin.describe(|facts| {

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_row_store::{CellAddress, CellRef, ColumnSelection, Condition, Row, StoreError, WriteBatch};
 use oxtsdb_schema::stored_json::etag;
-use oxtsdb_schema::uid_meta::UidMeta;
+use oxtsdb_schema::uid_meta::UidDocument;
 use oxtsdb_schema::uid_table::meta_qualifier;
 use oxtsdb_schema::{Name, UidKind};
 
@@ -37,7 +37,7 @@ pub(crate) const MAX_DOCUMENT: usize = 1 << 20;
 pub(crate) struct Described {
     pub(crate) name: Name,
     /// The stored document, or an empty one.
-    pub(crate) document: UidMeta,
+    pub(crate) document: UidDocument,
     /// Of the stored document; empty: there is none.
     pub(crate) etag: String,
 }
@@ -99,7 +99,7 @@ impl Metadata {
         &self,
         key: KindUid,
         expected: Option<&str>,
-        change: impl Fn(&mut UidMeta) + Send + Sync,
+        change: impl Fn(&mut UidDocument) + Send + Sync,
     ) -> Result<Described, UidServiceError> {
         // Documents of attempts whose outcome is unknown, or that found another document: HBase's Thrift server repeats
         // a put that it has executed.
@@ -121,7 +121,7 @@ impl Metadata {
                 });
             }
             // Custom fields in the order in which they are stored.
-            new.document = UidMeta::decode(key.0, &bytes).unwrap_or(new.document);
+            new.document = UidDocument::decode(key.0, &bytes).unwrap_or(new.document);
             new.etag = etag(Some(&bytes));
             if stored.document.as_ref() == Some(&bytes) {
                 return Ok(new);
@@ -217,7 +217,7 @@ impl Metadata {
 pub(crate) fn new_document(kind: UidKind) -> Vec<u8> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());
-    UidMeta::new(kind, i64::try_from(seconds).unwrap_or(i64::MAX)).encode()
+    UidDocument::new(kind, i64::try_from(seconds).unwrap_or(i64::MAX)).encode()
 }
 
 fn described(
@@ -226,14 +226,12 @@ fn described(
     stored: Option<&[u8]>,
 ) -> Result<Described, UidServiceError> {
     let name = name.ok_or(UidServiceError::UidNotFound { kind, uid })?;
-    let document = match stored {
-        Some(stored) => UidMeta::decode(kind, stored).map_err(|source| UidServiceError::CorruptMeta {
-            kind,
-            uid,
-            source,
-        })?,
-        None => UidMeta::new(kind, 0),
-    };
+    let document =
+        match stored {
+            Some(stored) => UidDocument::decode(kind, stored)
+                .map_err(|source| UidServiceError::CorruptMeta { kind, uid, source })?,
+            None => UidDocument::new(kind, 0),
+        };
     Ok(Described {
         name,
         document,

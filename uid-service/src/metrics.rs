@@ -56,7 +56,7 @@ pub(crate) fn report(metrics: &Metrics, uids: &Arc<Uids>) {
             "kind",
             states
                 .iter()
-                .map(|state| (state.kind.as_str(), u64::from(state.is_behind()))),
+                .map(|state| (state.kind.as_str(), u64::from(state.is_blocked()))),
         );
         let cache = uids.cache();
         figures.gauge("uid_cache_entries", "Mappings in the cache", cache.entries());

@@ -13,13 +13,13 @@ use clap::{ArgAction, Args};
 use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::{TableName, TableNameError};
 use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
-use oxtsdb_schema::{NameRules, UidKind, UidWidth, data_table};
+use oxtsdb_schema::{NameRules, PerKind, UidKind, UidWidth, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
 pub use self::changes::UidChangeSettings;
 use crate::cache::CacheLimits;
 use crate::change::LogRetention;
-use crate::layout::{KindLayout, PerKind, UidLayout};
+use crate::layout::{KindLayout, UidLayout};
 use crate::policy::watch::PolicySource;
 
 /// Settings of the UID service.

@@ -8,19 +8,19 @@ use futures::Stream;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{RowStore, StoreError};
-use oxtsdb_schema::{Name, Uid, UidKind};
+use oxtsdb_schema::{AssignedUid, KindState, Name, Uid, UidKind};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::assign::Assigner;
 pub use crate::assign::Purpose;
-use crate::assign::{Assigned, Assigner};
 use crate::cache::UidCache;
 use crate::change::{ChangeRequest, Changes};
 use crate::coherence::{self, Coherence, REPLICA_LAG};
 use crate::error::UidServiceError;
 use crate::fsck::Fsck;
-use crate::in_use::{InUse, KindInUse, KindState};
+use crate::in_use::{InUse, KindInUse};
 use crate::layout::UidLayout;
 use crate::lookup::{Absence, Lookup};
 use crate::policy::apply;
@@ -162,7 +162,7 @@ impl Uids {
         &self,
         names: &[KindName],
         purpose: Purpose,
-    ) -> Vec<Result<Assigned, UidServiceError>> {
+    ) -> Vec<Result<AssignedUid, UidServiceError>> {
         self.get_or_create_for(names, &[], purpose).await
     }
 
@@ -173,7 +173,7 @@ impl Uids {
         names: &[KindName],
         tag_keys: &[Option<String>],
         purpose: Purpose,
-    ) -> Vec<Result<Assigned, UidServiceError>> {
+    ) -> Vec<Result<AssignedUid, UidServiceError>> {
         let policy = self.policy.get();
         let may_create =
             |kind: UidKind| purpose == Purpose::Explicit || self.layout().kinds.get(kind).auto_create;
@@ -192,7 +192,7 @@ impl Uids {
             .zip(names)
             .enumerate()
             .map(|(index, (found, (kind, name)))| match found? {
-                Some(uid) => Ok(Assigned { uid, created: false }),
+                Some(uid) => Ok(AssignedUid { uid, created: false }),
                 None if may_create(*kind) => {
                     unknown.push(index);
                     Err(UidServiceError::Interrupted)

@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::Scan;
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{PerKind, UidKind};
 use tracing::warn;
 
 use crate::error::UidServiceError;
-use crate::layout::{PerKind, UidLayout};
+use crate::layout::UidLayout;
 use crate::state::StateTable;
 use crate::table::{FIRST_NAME_ROW, ID, UidTable, column};
 

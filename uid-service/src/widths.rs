@@ -16,11 +16,10 @@ use std::collections::BTreeMap;
 
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::{ColumnSelection, Scan, StoreError, TableName};
-use oxtsdb_schema::{Name, Uid, UidKind, UidWidth};
+use oxtsdb_schema::{Name, PerKind, Uid, UidKind, UidWidth};
 use tracing::warn;
 
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::table::{FIRST_NAME_ROW, ID, NAME, UidTable, value};
 
 /// Numbers that are sampled at each end of a counter's range.

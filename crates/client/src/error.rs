@@ -4,14 +4,11 @@
 //! details, which ends a call or a stream, or an `ItemError` for one item of a batch inside a response that is
 //! itself OK. Both become a [`Rejection`], so that a program decides what to do by the same methods.
 
-mod rejection;
-
 use std::time::Duration;
 
 use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::rejection::{self, Rejection};
 use tonic::{Code, Status};
-
-pub use rejection::{FieldViolation, Rejection};
 
 /// Why a call, or a stream that had begun, failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -57,7 +57,6 @@ mod tls;
 mod transport;
 mod tree;
 mod uid;
-mod uid_set;
 mod write;
 
 /// The example of the README, as a test.
@@ -68,7 +67,7 @@ struct Readme;
 pub use annotation::{Annotation, AnnotationPage};
 pub use builder::ClientBuilder;
 pub use data::DataClient;
-pub use error::{Error, FieldViolation, Rejection};
+pub use error::Error;
 pub use health::{Health, HealthClient};
 pub use lookup::{FoundSeries, SeriesPage, SeriesSelector};
 pub use point::{Point, Timestamp, Value};
@@ -86,17 +85,17 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, Custom, KindLayout, KindState, KindUsage, NewName, PurgedUidMeta, QuotaUsage, ReclaimState,
-    ReclaimedUid, SuggestPage, UidClient, UidEvent, UidLayout, UidMapping, UidMeta, UidMetaAction, UidUsage,
-    UidUse, UidWatch, WatchOptions, WatchUpdate,
+    KindLayout, KindUsage, NewName, PurgedUidMeta, QuotaUsage, ReclaimState, ReclaimedUid, SuggestPage,
+    UidClient, UidEvent, UidLayout, UidMapping, UidUsage, UidUse, UidWatch, WatchOptions, WatchUpdate,
 };
-pub use uid_set::UidSet;
 pub use write::{Aggregate, Rollup};
 
 pub use oxtsdb_proto::common::v1::ErrorReason;
 pub use oxtsdb_proto::data::v1::percentile::Estimator;
 pub use oxtsdb_proto::data::v1::{AggregateFunction, Aggregator, QueryRequest};
-pub use oxtsdb_schema::{Uid, UidKind};
+pub use oxtsdb_proto::rejection::{FieldViolation, Rejection};
+pub use oxtsdb_schema::uid_meta::{Custom, UidMetaAction};
+pub use oxtsdb_schema::{AssignedUid, KindState, Uid, UidKind, UidMeta, UidSet};
 pub use tonic::Code;
 
 /// The contract's messages, which requests are made of.

@@ -2,12 +2,11 @@
 
 use std::time::SystemTime;
 
-use oxtsdb_proto::common::v1 as common;
 use oxtsdb_proto::data::v1::ListReferencedUidsRequest;
 use oxtsdb_proto::data::v1::list_referenced_uids_response::Event;
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{PerKind, UidKind, UidSet};
 
-use crate::uid_set::UidSet;
+use crate::uid::kind_from_wire;
 use crate::{DataClient, Error, UidLayout};
 
 /// The UIDs that a search found.
@@ -19,18 +18,13 @@ pub struct ReferencedUids {
     pub rows: u64,
     /// Rows and cells of unknown form; what they reference is not among the UIDs.
     pub unknown: u64,
-    sets: [UidSet; 3],
+    sets: PerKind<UidSet>,
 }
 
 impl ReferencedUids {
     /// The numbers of a kind.
     pub fn of(&self, kind: UidKind) -> &UidSet {
-        let [metric, tagk, tagv] = &self.sets;
-        match kind {
-            UidKind::Metric => metric,
-            UidKind::Tagk => tagk,
-            UidKind::Tagv => tagv,
-        }
+        self.sets.get(kind)
     }
 }
 
@@ -51,17 +45,13 @@ impl DataClient {
             tables: tables.to_vec(),
         };
         let mut messages = self.connection().stream(&request).await?;
-        let mut sets: [UidSet; 3] = Default::default();
+        let mut sets = PerKind::<UidSet>::default();
         while let Some(message) = messages.next().await? {
             match message.event {
                 Some(Event::Progress(now)) => progress(now.rows),
                 Some(Event::Uids(uids)) => {
-                    let (kind, set) = match common::UidKind::try_from(uids.kind) {
-                        Ok(common::UidKind::Metric) => (UidKind::Metric, &mut sets[0]),
-                        Ok(common::UidKind::TagKey) => (UidKind::Tagk, &mut sets[1]),
-                        Ok(common::UidKind::TagValue) => (UidKind::Tagv, &mut sets[2]),
-                        _ => return Err(Error::protocol(format!("UID kind {}", uids.kind))),
-                    };
+                    let kind = kind_from_wire(uids.kind)?;
+                    let set = sets.get_mut(kind);
                     let width = layout.kind(kind).map_or(0, |layout| layout.width);
                     if !(1..=8).contains(&width) || uids.uids.len() % width != 0 {
                         return Err(Error::protocol(format!(

@@ -14,7 +14,7 @@ use oxtsdb_proto::uid::v1::{
     GetUidUsageRequest, LookupNamesRequest, LookupUidsRequest, RenameUidRequest, SuggestNamesRequest,
     UidName, UidValue, get_or_create_uids_response, lookup_names_response, lookup_uids_response,
 };
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{AssignedUid, Uid, UidKind};
 use tonic::body::Body;
 use tonic::codegen::StdError;
 use tower::Service;
@@ -23,12 +23,11 @@ use crate::call::{CallOptions, Connection, deadline_methods};
 use crate::results::Progress;
 use crate::transport;
 use crate::{Error, Rejection, Results};
-pub use in_use::{KindState, UidUse};
-pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
+pub use in_use::UidUse;
+pub use meta::PurgedUidMeta;
 pub use reclaim::{ReclaimState, ReclaimedUid};
-pub use types::{
-    AssignedUid, KindLayout, KindUsage, NewName, QuotaUsage, SuggestPage, UidLayout, UidMapping, UidUsage,
-};
+pub(crate) use types::kind_from_wire;
+pub use types::{KindLayout, KindUsage, NewName, QuotaUsage, SuggestPage, UidLayout, UidMapping, UidUsage};
 pub use watch::{UidEvent, UidWatch, WatchOptions, WatchUpdate};
 
 /// The most names or UIDs in one call; larger batches are split.

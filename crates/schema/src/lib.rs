@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`name`] | names of metrics, tag keys and tag values (ISO-8859-1) |
 //! | [`uid`], [`uid_table`] | UIDs, and the families, qualifiers and counters of table `tsdb-uid` |
+//! | [`PerKind`], [`UidSet`], [`AssignedUid`], [`KindState`] | values of UIDs that crates share |
 //! | [`tsuid`] | metric UID and tag pairs: the identity of a series |
 //! | [`timestamp`] | seconds or milliseconds, and the hour a point belongs to |
 //! | [`value`] | integers of 1, 2, 4, 8 bytes and floats of 4, 8; their text forms |
@@ -34,6 +35,7 @@ mod hex_text;
 pub mod histogram;
 pub mod java;
 pub mod name;
+mod per_kind;
 pub mod qualifier;
 pub mod rollup;
 pub mod row;
@@ -45,13 +47,16 @@ pub mod tree;
 pub mod ts_meta;
 pub mod tsuid;
 pub mod uid;
+mod uid_assignment;
 pub mod uid_meta;
+mod uid_set;
 pub mod uid_table;
 pub mod value;
 
 pub use annotation::{Annotation, AnnotationError};
 pub use histogram::{Histogram, HistogramCodecs, HistogramError};
 pub use name::{Name, NameError, NameRules};
+pub use per_kind::PerKind;
 pub use qualifier::Qualifier;
 pub use rollup::{RollupConfig, RollupInterval, RowSpan};
 pub use row::{CellKind, CellRef, DuplicatePolicy, Points, RowError, RowStats};
@@ -60,4 +65,7 @@ pub use salt::SaltLayout;
 pub use timestamp::{BaseTime, HOUR_SECONDS, Timestamp};
 pub use tsuid::Tsuid;
 pub use uid::{MetricUid, TagkUid, TagvUid, Uid, UidKind, UidWidth, UidWidths};
+pub use uid_assignment::{AssignedUid, KindState};
+pub use uid_meta::UidMeta;
+pub use uid_set::UidSet;
 pub use value::Value;

@@ -186,11 +186,11 @@ fn annotations() {
 #[test]
 fn documents_of_metadata_and_trees() {
     use oxtsdb_schema::ts_meta::TsMeta;
-    use oxtsdb_schema::uid_meta::UidMeta;
+    use oxtsdb_schema::uid_meta::UidDocument;
     run("documents", |input| {
         let (kind, json) = input.split_first().unwrap_or((&0, &[]));
         match kind % 6 {
-            0 => outcome(UidMeta::decode(UidKind::Metric, json), |_| 0),
+            0 => outcome(UidDocument::decode(UidKind::Metric, json), |_| 0),
             1 => outcome(TsMeta::decode(json), |_| 1),
             2 => outcome(TreeDocument::decode(json), |_| 2),
             3 => outcome(RuleDocument::decode(json), |_| 4),

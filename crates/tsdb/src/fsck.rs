@@ -1,24 +1,21 @@
 //! `tsdb fsck`: checks the rows of table `tsdb`, and repairs them by a plan.
 
-mod apply;
-mod plan;
-mod undo;
+mod repair;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use oxtsdb_client::DataClient;
 use oxtsdb_client::proto::common::v1::{TimeRange, time_range};
 use oxtsdb_client::proto::data::v1::fsck_rows_response::{Event, Summary};
 use oxtsdb_client::proto::data::v1::{
-    CheckedRow, DuplicateChoice, FsckRowsRequest, RowFindingSeverity, RowFindingType,
+    CheckedRow, DuplicateChoice, FsckRowsRequest, RowFindingSeverity, RowFindingType, RowRepair,
 };
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
-use self::plan::PlanWriter;
+use crate::repair_plan::{self, PlanWriter};
 use crate::stdout::print;
 use crate::target::{DataTarget, Server};
 use crate::time_zone::{self, TimeZoneArgs};
@@ -106,14 +103,15 @@ fn finding_type(text: &str) -> Result<RowFindingType, String> {
 pub(crate) async fn run(args: FsckArgs) -> anyhow::Result<ExitCode> {
     let server = args.target.data()?;
     match &args.apply {
-        Some(file) => apply::run(&server, file, args.undo.as_deref()).await,
+        Some(file) => repair_plan::apply::<RowRepair>(&server, file, args.undo.as_deref()).await,
         None => check(&server, &args).await,
     }
 }
 
 async fn check(server: &Server<DataClient>, args: &FsckArgs) -> anyhow::Result<ExitCode> {
     let request = request(args)?;
-    let mut plan = args.plan.as_deref().map(PlanWriter::create).transpose()?;
+    let plan = args.plan.as_deref();
+    let mut plan = plan.map(PlanWriter::create::<RowRepair>).transpose()?;
     let client = server.client.without_deadline();
     let failed = |error| server.error("fsck", &error);
     let mut events = client.fsck_rows(request).await.map_err(failed)?;
@@ -139,7 +137,7 @@ async fn check(server: &Server<DataClient>, args: &FsckArgs) -> anyhow::Result<E
                 bar.suspend(|| print(&lines))?;
                 if let Some(plan) = &mut plan {
                     for row in batch.rows {
-                        plan.add(row)?;
+                        repair::add(plan, row)?;
                     }
                 }
             }
@@ -242,28 +240,14 @@ fn errors(summary: &Summary) -> u64 {
 }
 
 fn totals(summary: &Summary) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["severity", "finding", "count"]);
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for count in &summary.findings {
-        table.add_row([
-            severity_name(count.severity).to_owned(),
-            type_name(count.r#type),
-            count.count.to_string(),
-        ]);
-    }
-    let findings = if summary.findings.is_empty() {
-        String::new()
-    } else {
-        format!("{table}\n")
-    };
-    let left_alone = match summary.left_alone {
-        0 => String::new(),
-        count => format!(", {count} too young to tell"),
-    };
+    let counts = summary.findings.iter().map(|count| {
+        let (severity, finding) = (severity_name(count.severity), type_name(count.r#type));
+        (severity, finding, count.count)
+    });
+    let (findings, left_alone) = (
+        repair_plan::table(counts),
+        repair_plan::left_alone(summary.left_alone),
+    );
     let other = if summary.has_other_points {
         "most points are not in rows: `tsdb store check` checks them\n"
     } else {
@@ -288,22 +272,10 @@ fn severity_name(number: i32) -> &'static str {
 }
 
 fn type_name(number: i32) -> String {
-    match RowFindingType::try_from(number) {
-        Ok(finding) => {
-            let name = finding.as_str_name();
-            name.strip_prefix("ROW_FINDING_TYPE_").unwrap_or(name).to_owned()
-        }
-        // Of a newer server.
-        Err(_) => format!("TYPE_{number}"),
-    }
-}
-
-/// Opens a new file for writing.
-fn create(path: &Path) -> anyhow::Result<std::fs::File> {
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .with_context(|| format!("create {}", path.display()))
+    let finding = RowFindingType::try_from(number).ok();
+    repair_plan::type_name(
+        finding.map(|finding| finding.as_str_name()),
+        "ROW_FINDING_TYPE_",
+        number,
+    )
 }

@@ -17,7 +17,7 @@ mod health;
 mod import;
 mod queries;
 mod query;
-mod rejected_repair;
+mod repair_plan;
 mod rollup;
 mod scan;
 mod search;

@@ -135,13 +135,8 @@ async fn send_all(
 }
 
 fn of_uids(kind: UidKind, uids: Vec<u8>) -> ListReferencedUidsResponse {
-    let kind = match kind {
-        UidKind::Metric => common::UidKind::Metric,
-        UidKind::Tagk => common::UidKind::TagKey,
-        UidKind::Tagv => common::UidKind::TagValue,
-    };
     message(Event::Uids(Uids {
-        kind: kind.into(),
+        kind: common::UidKind::from(kind).into(),
         uids: Bytes::from(uids),
     }))
 }

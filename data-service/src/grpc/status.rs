@@ -112,12 +112,7 @@ fn out_of_sequence(field: &str, expected: usize, violation: &ProtocolViolation) 
 
 /// The contract's name of a kind, for metadata.
 pub(crate) fn kind_name(kind: UidKind) -> &'static str {
-    let kind = match kind {
-        UidKind::Metric => common::UidKind::Metric,
-        UidKind::Tagk => common::UidKind::TagKey,
-        UidKind::Tagv => common::UidKind::TagValue,
-    };
-    kind.as_str_name()
+    common::UidKind::from(kind).as_str_name()
 }
 
 /// A point that was not stored.

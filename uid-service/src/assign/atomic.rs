@@ -6,10 +6,10 @@
 
 use oxtsdb_row_store::{AtomicCommit, Condition, FamilyId, WriteBatch};
 use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter, meta_qualifier};
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{AssignedUid, Uid, UidKind};
 use tracing::warn;
 
-use super::outcome::{ATTEMPTS, Assigned, MAX_SKIPPED, Outcome, already_there, back_off};
+use super::outcome::{ATTEMPTS, MAX_SKIPPED, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
 use crate::in_use::InUse;
@@ -54,7 +54,7 @@ pub(super) async fn assign(
 }
 
 fn is_new(outcome: &Outcome) -> bool {
-    matches!(outcome, Ok(Assigned { created: true, .. }))
+    matches!(outcome, Ok(AssignedUid { created: true, .. }))
 }
 
 /// Where a plan has from which names have no UID and which numbers after the counter are free.
@@ -251,7 +251,7 @@ impl Plan {
             self.batch
                 .row(name.as_bytes())
                 .put(self.id, kind.qualifier(), uid.as_bytes());
-            self.outcomes[*index] = Ok(Assigned { uid, created: true });
+            self.outcomes[*index] = Ok(AssignedUid { uid, created: true });
         }
     }
 }

@@ -1,21 +1,12 @@
 //! Results of an assignment, and its retries; shared by the two protocols.
 
-use oxtsdb_schema::Uid;
+use oxtsdb_schema::{AssignedUid, Uid};
 
 use crate::error::UidServiceError;
 use crate::table::KindName;
 
-/// The UID of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Assigned {
-    /// The UID.
-    pub uid: Uid,
-    /// Whether this request assigned it.
-    pub created: bool,
-}
-
 /// The result for one name.
-pub(crate) type Outcome = Result<Assigned, UidServiceError>;
+pub(crate) type Outcome = Result<AssignedUid, UidServiceError>;
 
 /// Attempts of a batch while other programs change its cells.
 pub(super) const ATTEMPTS: u32 = 32;
@@ -27,7 +18,7 @@ pub(super) const MAX_SKIPPED: usize = 4096;
 /// The preliminary outcome of a name: the UID in the table, or that the name is contended.
 pub(super) fn already_there(found: Result<Option<Uid>, UidServiceError>, key: &KindName) -> (bool, Outcome) {
     match found {
-        Ok(Some(uid)) => (true, Ok(Assigned { uid, created: false })),
+        Ok(Some(uid)) => (true, Ok(AssignedUid { uid, created: false })),
         Ok(None) => (
             false,
             Err(UidServiceError::Contended {

@@ -20,11 +20,11 @@ use std::collections::HashMap;
 use futures::StreamExt as _;
 use oxtsdb_row_store::{Retry, StoreError, WriteBatch};
 use oxtsdb_schema::uid_table::{encode_counter, meta_qualifier};
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{AssignedUid, Uid, UidKind};
 use tracing::warn;
 
 use super::claim::{Claim, Claims};
-use super::outcome::{ATTEMPTS, Assigned, Outcome, already_there, back_off};
+use super::outcome::{ATTEMPTS, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
 use crate::in_use::InUse;
@@ -78,7 +78,7 @@ async fn put_documents(table: &UidTable, names: &[KindName], outcomes: &[Outcome
     let mut batch = WriteBatch::new(table.name().clone());
     let family = batch.family(NAME);
     for ((kind, _), outcome) in names.iter().zip(outcomes) {
-        if let Ok(Assigned { uid, created: true }) = outcome {
+        if let Ok(AssignedUid { uid, created: true }) = outcome {
             batch
                 .row(uid.as_bytes())
                 .put(family, meta_qualifier(*kind), &new_document(*kind));
@@ -147,10 +147,10 @@ async fn assign_kind(
         for (index, uid, claim) in claimed {
             let number = drawn.remove(&uid);
             let outcome = match claim {
-                Ok(Claim::Ours) => Ok(Assigned { uid, created: true }),
+                Ok(Claim::Ours) => Ok(AssignedUid { uid, created: true }),
                 Ok(Claim::Theirs { uid, is_unused }) => {
                     unused.extend(number.filter(|_| is_unused));
-                    Ok(Assigned { uid, created: false })
+                    Ok(AssignedUid { uid, created: false })
                 }
                 Ok(Claim::Untried(error)) => {
                     unused.extend(number);

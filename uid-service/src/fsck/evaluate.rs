@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use oxtsdb_row_store::CellAddress;
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{PerKind, Uid, UidKind};
 
 use super::cells::{self, StoredCell, forward, metadata, reverse};
 use super::classify;
@@ -12,7 +12,6 @@ use super::facts::{NameFacts, UidFacts};
 use super::report::Report;
 use super::scan::Totals;
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::table::UidTable;
 
 /// Suspects of one read.

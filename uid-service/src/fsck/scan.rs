@@ -6,7 +6,7 @@
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::{CellAddress, CellRef, ColumnSelection, Row, RowStream, Scan};
 use oxtsdb_schema::uid_table::{COUNTER_ROW, meta_qualifier};
-use oxtsdb_schema::{Name, Uid, UidKind};
+use oxtsdb_schema::{Name, PerKind, Uid, UidKind};
 
 use super::cells::{self, forward, reverse};
 use super::finding::{CellChange, Finding, FindingType, Repair, label};
@@ -15,7 +15,6 @@ use super::report::{Report, Stage};
 use super::suspects::Suspects;
 use super::text::{shown_name, shown_uid};
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::table::{ID, NAME, UidTable};
 
 /// Rows of a batch.

@@ -4,9 +4,9 @@
 //! A UID of the layout's width, if that is 3 bytes at most, has a bit of its own; all others share bits by their
 //! hash. A UID that shares a bit with a suspect is classified as well, and found to be healthy.
 
-use oxtsdb_schema::{UidKind, UidWidth};
+use oxtsdb_schema::{PerKind, UidKind, UidWidth};
 
-use crate::layout::{PerKind, UidLayout};
+use crate::layout::UidLayout;
 
 /// Bits for UIDs of up to 3 bytes, and for names: 2 MiB.
 const SMALL: usize = 1 << 24;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
 use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_proto::uid_kind;
 use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
 use tonic::{Code, Status};
@@ -40,17 +41,8 @@ pub(super) fn check_batch(field: &str, items: usize) -> Result<(), Status> {
     ))
 }
 
-pub(super) fn kind(number: i32) -> Option<UidKind> {
-    match common::UidKind::try_from(number) {
-        Ok(common::UidKind::Metric) => Some(UidKind::Metric),
-        Ok(common::UidKind::TagKey) => Some(UidKind::Tagk),
-        Ok(common::UidKind::TagValue) => Some(UidKind::Tagv),
-        Ok(common::UidKind::Unspecified) | Err(_) => None,
-    }
-}
-
 pub(super) fn kind_of(field: &str, number: i32) -> Result<UidKind, Status> {
-    kind(number).ok_or_else(|| invalid_field(field, no_kind(number)))
+    uid_kind(number).ok_or_else(|| invalid_field(field, no_kind(number)))
 }
 
 /// The kinds of a request without repetitions, in their order; all if there are none.
@@ -74,20 +66,12 @@ fn no_kind(number: i32) -> String {
 }
 
 pub(super) fn kind_number(kind: UidKind) -> i32 {
-    kind_message(kind).into()
+    common::UidKind::from(kind).into()
 }
 
 /// The contract's name of a kind, for metadata.
 pub(super) fn kind_name(kind: UidKind) -> &'static str {
-    kind_message(kind).as_str_name()
-}
-
-const fn kind_message(kind: UidKind) -> common::UidKind {
-    match kind {
-        UidKind::Metric => common::UidKind::Metric,
-        UidKind::Tagk => common::UidKind::TagKey,
-        UidKind::Tagv => common::UidKind::TagValue,
-    }
+    common::UidKind::from(kind).as_str_name()
 }
 
 pub(super) fn name(index: usize, name: &pb::UidName, rules: &NameRules) -> Result<KindName, Box<ItemError>> {
@@ -159,7 +143,7 @@ pub(super) fn stored_mapping(
 }
 
 fn item_kind(field: &str, index: usize, number: i32) -> Result<UidKind, Box<ItemError>> {
-    kind(number).ok_or_else(|| {
+    uid_kind(number).ok_or_else(|| {
         let field = format!("{field}[{index}].kind");
         let message = format!("{field}: {}", no_kind(number));
         item_error(
@@ -213,7 +197,7 @@ impl PageToken {
             return None;
         };
         Some(Self {
-            kind: kind(i32::from(*number))?,
+            kind: uid_kind(i32::from(*number))?,
             last: last.to_vec(),
         })
     }

@@ -21,7 +21,7 @@ pub(super) async fn report(
     let kinds = states.into_iter().map(|state| StateMessage {
         kind: convert::kind_number(state.kind),
         counter: state.counter,
-        highest_in_use: state.highest,
+        highest_in_use: state.highest_in_use,
     });
     Ok(Response::new(pb::ReportUidsInUseResponse {
         kinds: kinds.collect(),

@@ -1,7 +1,7 @@
 //! The calls about metadata: `oxtsdb.uid.v1.UidMetaService`.
 
 use futures::StreamExt as _;
-use oxtsdb_proto::common::v1::{self as pb_common, CustomField, ErrorReason, ItemError};
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
 use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
@@ -9,12 +9,11 @@ use oxtsdb_proto::uid::v1::uid_meta_service_server::{UidMetaService, UidMetaServ
 use oxtsdb_proto::update_mask;
 use oxtsdb_schema::Uid;
 use oxtsdb_schema::document::CustomFields;
-use oxtsdb_schema::uid_meta::UidMeta;
+use oxtsdb_schema::uid_meta::UidDocument;
 use prost_types::Timestamp;
 use tonic::{Code, Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, fail_if_unavailable, in_order, partition, status};
-use crate::meta::sync::Action;
 use crate::meta::{Described, Metadata};
 use crate::table::KindUid;
 
@@ -96,8 +95,9 @@ impl UidMetaService for UidMetaHandler {
         })?;
         let created_seconds = seconds("meta.created", new.created.as_ref())?;
         let etag = Some(new.etag.as_str()).filter(|etag| !etag.is_empty());
-        let custom = custom(&new);
-        let change = |document: &mut UidMeta| {
+        let custom = new.custom.clone();
+        let custom = custom.map(|custom| CustomFields::new(custom.into_fields()));
+        let change = |document: &mut UidDocument| {
             for field in &fields {
                 match *field {
                     "display_name" => document.display_name.clone_from(&new.display_name),
@@ -152,11 +152,7 @@ impl UidMetaService for UidMetaHandler {
         }
         let results = in_order(invalid, done, |outcome| ItemResult {
             outcome: Some(match outcome {
-                Ok(Ok(action)) => Outcome::Action(i32::from(match action {
-                    Action::None => Done::None,
-                    Action::Created => Done::Created,
-                    Action::Corrected => Done::Corrected,
-                })),
+                Ok(Ok(action)) => Outcome::Action(Done::from(action).into()),
                 Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
                 Err(error) => Outcome::Error(error),
             }),
@@ -224,13 +220,6 @@ fn no_first_point(index: usize) -> Box<ItemError> {
     .into()
 }
 
-/// The `custom` fields of a message.
-fn custom(meta: &pb::UidMeta) -> Option<CustomFields> {
-    let fields = meta.custom.as_ref()?.fields.iter();
-    let fields = fields.map(|field| (field.key.clone(), field.value.clone()));
-    Some(CustomFields::new(fields))
-}
-
 fn seconds(field: &str, time: Option<&Timestamp>) -> Result<i64, Status> {
     match time {
         None => Ok(0),
@@ -240,7 +229,7 @@ fn seconds(field: &str, time: Option<&Timestamp>) -> Result<i64, Status> {
 }
 
 fn message((kind, uid): KindUid, described: Described) -> pb::UidMeta {
-    let UidMeta {
+    let UidDocument {
         kind: _,
         display_name,
         description,
@@ -248,13 +237,6 @@ fn message((kind, uid): KindUid, described: Described) -> pb::UidMeta {
         created_seconds,
         custom,
     } = described.document;
-    let field = |(key, value): (&str, Option<&str>)| CustomField {
-        key: key.to_owned(),
-        value: value.map(str::to_owned),
-    };
-    let custom = custom.map(|custom| pb_common::CustomFields {
-        fields: custom.iter().map(field).collect(),
-    });
     pb::UidMeta {
         kind: convert::kind_number(kind),
         uid: convert::uid_bytes(uid),
@@ -266,7 +248,7 @@ fn message((kind, uid): KindUid, described: Described) -> pb::UidMeta {
             seconds: created_seconds,
             nanos: 0,
         }),
-        custom,
+        custom: custom.as_ref().map(Into::into),
         etag: described.etag,
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn kind(uids: &Uids, usage: &KindUsage, quotas: &[QuotaUse]) -> KindM
         names,
         assigned_per_day: usage.forecast.assigned_per_day,
         exhaustion_time: usage.forecast.exhaustion.map(Into::into),
-        highest_in_use: state.map_or(0, |state| state.highest),
+        highest_in_use: state.map_or(0, |state| state.highest_in_use),
     }
 }
 

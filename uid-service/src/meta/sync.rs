@@ -7,7 +7,7 @@
 
 use futures::StreamExt as _;
 use oxtsdb_row_store::WriteBatch;
-use oxtsdb_schema::uid_meta::UidMeta;
+use oxtsdb_schema::uid_meta::{UidDocument, UidMetaAction};
 use oxtsdb_schema::uid_table::meta_qualifier;
 
 use super::{Metadata, READ_ROWS, absent, described, meta_cell};
@@ -20,17 +20,6 @@ const CONCURRENCY: usize = 16;
 /// `created` is left as it is if it is not later than the first point by more.
 const TOLERANCE_SECONDS: i64 = 3600;
 
-/// What was done for a UID, or would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Nothing.
-    None,
-    /// The document was missing.
-    Created,
-    /// `created` was not known or too late.
-    Corrected,
-}
-
 impl Metadata {
     /// Brings the documents of UIDs in line with the times of their first points, in seconds. With `plan_only`
     /// nothing is written.
@@ -38,7 +27,7 @@ impl Metadata {
         &self,
         items: &[(KindUid, i64)],
         plan_only: bool,
-    ) -> Vec<Result<Action, UidServiceError>> {
+    ) -> Vec<Result<UidMetaAction, UidServiceError>> {
         let mut all = Vec::with_capacity(items.len());
         for items in items.chunks(READ_ROWS) {
             let keys: Vec<KindUid> = items.iter().map(|(key, _)| *key).collect();
@@ -50,13 +39,13 @@ impl Metadata {
                 .map(|(stored, (key, first_point))| {
                     let stored = stored?;
                     if stored.name.is_some() && stored.document.is_none() {
-                        return Ok(Action::Created);
+                        return Ok(UidMetaAction::Created);
                     }
                     let found = described(*key, stored.name, stored.document.as_deref())?;
                     Ok(if is_too_late(&found.document, *first_point) {
-                        Action::Corrected
+                        UidMetaAction::Corrected
                     } else {
-                        Action::None
+                        UidMetaAction::None
                     })
                 })
                 .collect();
@@ -64,7 +53,7 @@ impl Metadata {
                 all.extend(actions);
                 continue;
             }
-            let is_created = |action: &Result<Action, _>| matches!(action, Ok(Action::Created));
+            let is_created = |action: &Result<UidMetaAction, _>| matches!(action, Ok(UidMetaAction::Created));
             let missing = actions.iter().zip(items).filter(|(action, _)| is_created(action));
             let missing: Vec<(KindUid, i64)> = missing.map(|(_, item)| *item).collect();
             let were_committed = self.commit(&missing).await;
@@ -75,9 +64,11 @@ impl Metadata {
                     let (metadata, item) = (self.clone(), *item);
                     async move {
                         match action? {
-                            Action::Created if were_committed => Ok(Action::Created),
-                            Action::None => Ok(Action::None),
-                            Action::Created | Action::Corrected => metadata.sync_one(item).await,
+                            UidMetaAction::Created if were_committed => Ok(UidMetaAction::Created),
+                            UidMetaAction::None => Ok(UidMetaAction::None),
+                            UidMetaAction::Created | UidMetaAction::Corrected => {
+                                metadata.sync_one(item).await
+                            }
                         }
                     }
                 })
@@ -99,7 +90,7 @@ impl Metadata {
         let family = batch.family(NAME);
         let mut conditions = Vec::with_capacity(missing.len());
         for (key, first_point) in missing {
-            let document = UidMeta::new(key.0, *first_point).encode();
+            let document = UidDocument::new(key.0, *first_point).encode();
             batch
                 .row(key.1.as_bytes())
                 .put(family, meta_qualifier(key.0), &document);
@@ -110,20 +101,22 @@ impl Metadata {
     }
 
     /// Creates or corrects one document, whatever it is by now.
-    async fn sync_one(&self, (key, first_point): (KindUid, i64)) -> Result<Action, UidServiceError> {
-        let new = UidMeta::new(key.0, first_point).encode();
+    async fn sync_one(&self, (key, first_point): (KindUid, i64)) -> Result<UidMetaAction, UidServiceError> {
+        let new = UidDocument::new(key.0, first_point).encode();
         if self.table.check_and_put(meta_cell(key), None, &new).await? {
-            return Ok(Action::Created);
+            return Ok(UidMetaAction::Created);
         }
-        let correct = |document: &mut UidMeta| {
+        let correct = |document: &mut UidDocument| {
             if is_too_late(document, first_point) {
                 document.created_seconds = first_point;
             }
         };
-        self.update(key, None, correct).await.map(|_| Action::Corrected)
+        self.update(key, None, correct)
+            .await
+            .map(|_| UidMetaAction::Corrected)
     }
 }
 
-fn is_too_late(document: &UidMeta, first_point: i64) -> bool {
+fn is_too_late(document: &UidDocument, first_point: i64) -> bool {
     document.created_seconds == 0 || document.created_seconds > first_point.saturating_add(TOLERANCE_SECONDS)
 }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use oxtsdb_schema::AssignedUid;
+
 use super::Policy;
 use super::quota::Quotas;
-use crate::assign::{Assigned, Assigner, Outcome, Purpose};
+use crate::assign::{Assigner, Outcome, Purpose};
 use crate::error::UidServiceError;
 use crate::table::KindName;
 
@@ -63,7 +65,7 @@ pub(crate) async fn assign(
         let outcome = outcomes.get(place).cloned();
         outcome
             .unwrap_or(Err(UidServiceError::Interrupted))
-            .map(|assigned| Assigned {
+            .map(|assigned| AssignedUid {
                 created: assigned.created && first,
                 ..assigned
             })

@@ -13,13 +13,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{PerKind, Uid, UidKind};
 use parking_lot::Mutex;
 use tracing::warn;
 
 use super::record::{Record, Records, State};
 use crate::deleted::DeletedUids;
-use crate::layout::PerKind;
 use crate::state::StateTable;
 
 /// How long no free numbers are looked for when there were none: with all numbers in use, every new name would cause

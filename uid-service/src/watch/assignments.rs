@@ -11,14 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{PerKind, Uid, UidKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::hub::Reported;
 use super::{Event, Hub, Position, WatchRequest};
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::suggest::Mapping;
 use crate::table::{KindName, KindUid, UidTable};
 

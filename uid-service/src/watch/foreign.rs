@@ -17,11 +17,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::{Scan, StoreError};
-use oxtsdb_schema::{Name, Uid, UidKind};
+use oxtsdb_schema::{Name, PerKind, Uid, UidKind};
 use parking_lot::Mutex;
 
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::table::{KindUid, NAME, UidTable, column, value};
 
 /// Ranges of a kind: 4 MiB of digests.

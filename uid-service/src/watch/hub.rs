@@ -7,12 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{PerKind, UidKind};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Event, WatchRequest};
-use crate::layout::PerKind;
 
 /// Bytes of events that wait for one client.
 const OUTBOX_BYTES: usize = 256 << 10;

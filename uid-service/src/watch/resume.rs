@@ -7,13 +7,12 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream;
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{PerKind, UidKind};
 use tokio::time::Instant;
 
 use super::hub::{Subscription, UPDATE_EVENTS};
 use super::{Assignments, Event, Position, Token, Update};
 use crate::error::UidServiceError;
-use crate::layout::PerKind;
 use crate::lookup::Lookup;
 
 /// An update with its token.

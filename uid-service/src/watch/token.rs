@@ -4,10 +4,9 @@
 //!   version (1) | identity of the table (8) | log (8) | counters of metrics, tagk, tagv (8 each)      as hex
 //! ```
 
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{PerKind, UidKind};
 
 use super::Position;
-use crate::layout::PerKind;
 
 const VERSION: u8 = 1;
 

@@ -7,9 +7,8 @@ use std::time::{Duration, SystemTime};
 use crate::support::{Service, Wrapped, outcome};
 use oxtsdb_client::{ErrorReason, NewName};
 use oxtsdb_schema::UidKind::{self, Metric, Tagk, Tagv};
-use oxtsdb_schema::{Name, NameRules};
+use oxtsdb_schema::{AssignedUid, Name, NameRules};
 use uid_service::UidSettings;
-use uid_service::assign::Assigned;
 use uid_service::error::UidServiceError;
 use uid_service::policy::quota::QuotaUse;
 use uid_service::policy::watch::LivePolicy;
@@ -101,7 +100,7 @@ fn key(kind: UidKind, name: impl AsRef<str>) -> KindName {
     (kind, Name::parse(name.as_ref(), &NameRules::default()).unwrap())
 }
 
-fn exceeded(outcome: &Result<Assigned, UidServiceError>) -> Option<&str> {
+fn exceeded(outcome: &Result<AssignedUid, UidServiceError>) -> Option<&str> {
     match outcome {
         Err(UidServiceError::QuotaExceeded { setting, .. }) => Some(setting),
         Ok(_) => None,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use oxtsdb_proto::uid::v1::{ReportUidsInUseRequest, UidName, UidsInUse};
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{KindState, UidKind};
 
 use super::{UidClient, types};
 use crate::Error;
@@ -17,24 +17,6 @@ pub trait UidUse: fmt::Debug + Send + Sync {
 
     /// The UIDs of these kinds; `None`: they are not known, and none is sent.
     fn in_use(&self, kinds: &[UidKind]) -> Option<UidsInUse>;
-}
-
-/// Whether a kind assigns UIDs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KindState {
-    /// Name space.
-    pub kind: UidKind,
-    /// The counter.
-    pub counter: u64,
-    /// The highest UID in use that was reported; 0: none.
-    pub highest_in_use: u64,
-}
-
-impl KindState {
-    /// Whether no UID is assigned, because it may be in use.
-    pub fn is_blocked(&self) -> bool {
-        self.counter < self.highest_in_use
-    }
 }
 
 impl UidClient {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use oxtsdb_proto::common::v1::{CustomField, CustomFields};
 use oxtsdb_proto::uid::v1 as pb;
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::uid_meta::UidMetaAction;
+use oxtsdb_schema::{Uid, UidKind, UidMeta};
 use prost_types::{FieldMask, Timestamp};
 
 use super::{UidClient, no_outcome, same_length, types, uid_value};
@@ -17,43 +17,6 @@ const MAX_GET: usize = 1000;
 /// UIDs in a call of SyncUidMeta. On HBase each document costs a request.
 const SYNC_BATCH: usize = 1024;
 
-/// Fields that users name, in their order; the value `None` is a null.
-pub type Custom = Vec<(String, Option<String>)>;
-
-/// What people note about a metric, a tag key or a tag value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UidMeta {
-    /// Name space.
-    pub kind: UidKind,
-    /// The UID.
-    pub uid: Uid,
-    /// The name; output only.
-    pub name: String,
-    /// A name to show.
-    pub display_name: String,
-    /// One line.
-    pub description: String,
-    /// Longer text.
-    pub notes: String,
-    /// When the UID was assigned, to the second; `None`: not known.
-    pub created: Option<SystemTime>,
-    /// Anything else; `None`: null.
-    pub custom: Option<Custom>,
-    /// Version of the stored document; empty: none is stored. In an update the version that it must have; empty: any.
-    pub etag: String,
-}
-
-/// What was done for a UID, or would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UidMetaAction {
-    /// Its document is as it should be.
-    None,
-    /// Its document was created.
-    Created,
-    /// The time of creation was corrected.
-    Corrected,
-}
-
 /// Progress of a purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgedUidMeta {
@@ -65,48 +28,25 @@ pub struct PurgedUidMeta {
     pub is_done: bool,
 }
 
-impl UidMeta {
-    /// The metadata of a UID without any, for an update.
-    pub fn new(kind: UidKind, uid: Uid) -> Self {
-        Self {
-            kind,
-            uid,
-            name: String::new(),
-            display_name: String::new(),
-            description: String::new(),
-            notes: String::new(),
-            created: None,
-            custom: None,
-            etag: String::new(),
-        }
-    }
+fn from_wire(meta: pb::UidMeta) -> Result<UidMeta, Error> {
+    Ok(UidMeta {
+        kind: types::kind_from_wire(meta.kind)?,
+        uid: types::uid(&meta.uid)?,
+        name: meta.name,
+        display_name: meta.display_name,
+        description: meta.description,
+        notes: meta.notes,
+        created: meta.created.and_then(|created| instant(created.seconds)),
+        custom: meta.custom.map(|custom| custom.into_fields().collect()),
+        etag: meta.etag,
+    })
+}
 
-    fn from_wire(meta: pb::UidMeta) -> Result<Self, Error> {
-        Ok(Self {
-            kind: types::kind_from_wire(meta.kind)?,
-            uid: types::uid(&meta.uid)?,
-            name: meta.name,
-            display_name: meta.display_name,
-            description: meta.description,
-            notes: meta.notes,
-            created: meta.created.and_then(|created| instant(created.seconds)),
-            custom: meta.custom.map(custom_from_wire),
-            etag: meta.etag,
-        })
-    }
-
-    fn to_wire(&self) -> pb::UidMeta {
-        pb::UidMeta {
-            kind: types::to_wire(self.kind),
-            uid: self.uid.as_bytes().to_vec().into(),
-            name: String::new(),
-            display_name: self.display_name.clone(),
-            description: self.description.clone(),
-            notes: self.notes.clone(),
-            created: self.created.map(timestamp),
-            custom: self.custom.as_deref().map(custom_to_wire),
-            etag: self.etag.clone(),
-        }
+/// The message of an update: the name is output only.
+fn to_wire(meta: &UidMeta) -> pb::UidMeta {
+    pb::UidMeta {
+        name: String::new(),
+        ..meta.clone().into()
     }
 }
 
@@ -122,7 +62,7 @@ impl UidClient {
             uid: uid.as_bytes().to_vec().into(),
         };
         let response = self.connection.call(&message).await?;
-        UidMeta::from_wire(response.meta.ok_or_else(no_meta)?)
+        from_wire(response.meta.ok_or_else(no_meta)?)
     }
 
     /// Returns the metadata of each UID, in the order of the UIDs.
@@ -145,7 +85,7 @@ impl UidClient {
             same_length(response.results.len(), uids.len())?;
             for result in response.results {
                 found.push(match result.outcome.ok_or_else(no_outcome)? {
-                    Outcome::Meta(meta) => Ok(UidMeta::from_wire(meta)?),
+                    Outcome::Meta(meta) => Ok(from_wire(meta)?),
                     Outcome::Error(error) => Err(error.into()),
                 });
             }
@@ -161,11 +101,11 @@ impl UidClient {
     /// If the call fails, among others because of another etag.
     pub async fn update_uid_meta(&self, meta: &UidMeta, fields: Option<&[&str]>) -> Result<UidMeta, Error> {
         let message = pb::UpdateUidMetaRequest {
-            meta: Some(meta.to_wire()),
+            meta: Some(to_wire(meta)),
             update_mask: fields.map(field_mask),
         };
         let response = self.connection.call(&message).await?;
-        UidMeta::from_wire(response.meta.ok_or_else(no_meta)?)
+        from_wire(response.meta.ok_or_else(no_meta)?)
     }
 
     /// Deletes the metadata of a UID. With an etag, the stored document must have it.
@@ -262,28 +202,13 @@ pub(crate) fn field_mask(fields: &[&str]) -> FieldMask {
     }
 }
 
-pub(crate) fn custom_from_wire(custom: CustomFields) -> Custom {
-    let fields = custom.fields.into_iter();
-    fields.map(|field| (field.key, field.value)).collect()
-}
-
-pub(crate) fn custom_to_wire(fields: &[(String, Option<String>)]) -> CustomFields {
-    let field = |(key, value): &(String, Option<String>)| CustomField {
-        key: key.clone(),
-        value: value.clone(),
-    };
-    CustomFields {
-        fields: fields.iter().map(field).collect(),
-    }
-}
-
 /// An instant, to the second; `None` before 1970.
-pub(crate) fn instant(seconds: i64) -> Option<SystemTime> {
+fn instant(seconds: i64) -> Option<SystemTime> {
     let seconds = u64::try_from(seconds).ok()?;
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
-pub(crate) fn timestamp(instant: SystemTime) -> Timestamp {
+fn timestamp(instant: SystemTime) -> Timestamp {
     let since = instant.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),

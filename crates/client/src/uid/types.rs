@@ -30,15 +30,6 @@ pub struct NewName<N> {
     pub tag_key: Option<N>,
 }
 
-/// A UID that a name has or was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AssignedUid {
-    /// The UID.
-    pub uid: Uid,
-    /// Whether this call assigned it. False in the retry of a call whose response was lost.
-    pub created: bool,
-}
-
 /// A page of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuggestPage {
@@ -130,21 +121,11 @@ pub struct KindUsage {
 
 /// The contract's value of a kind.
 pub(super) fn to_wire(kind: UidKind) -> i32 {
-    let kind = match kind {
-        UidKind::Metric => common::UidKind::Metric,
-        UidKind::Tagk => common::UidKind::TagKey,
-        UidKind::Tagv => common::UidKind::TagValue,
-    };
-    kind.into()
+    common::UidKind::from(kind).into()
 }
 
-pub(super) fn kind_from_wire(kind: i32) -> Result<UidKind, Error> {
-    match common::UidKind::try_from(kind) {
-        Ok(common::UidKind::Metric) => Ok(UidKind::Metric),
-        Ok(common::UidKind::TagKey) => Ok(UidKind::Tagk),
-        Ok(common::UidKind::TagValue) => Ok(UidKind::Tagv),
-        Ok(common::UidKind::Unspecified) | Err(_) => Err(Error::protocol(format!("UID kind {kind}"))),
-    }
+pub(crate) fn kind_from_wire(kind: i32) -> Result<UidKind, Error> {
+    oxtsdb_proto::uid_kind(kind).ok_or_else(|| Error::protocol(format!("UID kind {kind}")))
 }
 
 /// A UID of a response.

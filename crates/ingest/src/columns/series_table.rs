@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_metadata::uids::changes::UidSet;
+use oxtsdb_metadata::uids::changes::ChangedUids;
 use oxtsdb_metadata::uids::series::Series;
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
@@ -55,7 +55,7 @@ impl SeriesTable {
     }
 
     /// Whether a series uses one of these UIDs.
-    pub(super) fn use_any(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
+    pub(super) fn use_any(&self, layout: &RowKeyLayout, uids: &ChangedUids) -> bool {
         let mut resolved = self.entries.iter().filter_map(|entry| entry.series.as_ref().ok());
         resolved.any(|series| series.uses(layout, uids))
     }

@@ -21,11 +21,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::TryStreamExt as _;
-use oxtsdb_client::UidMetaAction;
 use oxtsdb_query::{Held, QueryContext, QueryError, Storage};
 use oxtsdb_row_store::{ColumnSelection, RowFilter, Scan};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::ts_meta::TsMeta;
+use oxtsdb_schema::uid_meta::UidMetaAction;
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, Tsuid, Uid, UidKind};
 use parking_lot::Mutex;
 use tracing::warn;

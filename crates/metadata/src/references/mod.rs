@@ -17,12 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use futures::TryStreamExt as _;
-use oxtsdb_client::UidSet;
 use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
 use oxtsdb_query::Storage;
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, StoreError, TableName};
-use oxtsdb_schema::{RowKeyLayout, UidKind, UidWidths};
+use oxtsdb_schema::{PerKind, RowKeyLayout, UidKind, UidSet, UidWidths};
 use parking_lot::Mutex;
 
 /// Bytes of the base time in a row key.
@@ -71,14 +70,14 @@ pub struct Found {
     pub rows: u64,
     /// Rows and cells of unknown form.
     pub unknown: u64,
-    sets: Sets,
+    sets: PerKind<UidSet>,
     _memory: Reservation,
 }
 
 impl Found {
     /// The numbers of a kind that are referenced, ascending.
     pub fn numbers(&self, kind: UidKind) -> impl Iterator<Item = u64> + '_ {
-        self.sets.of(kind).iter()
+        self.sets.get(kind).iter()
     }
 }
 
@@ -108,19 +107,11 @@ struct Progress {
     cancelled: AtomicBool,
 }
 
-/// The numbers of each kind.
-#[derive(Debug, Default)]
-struct Sets {
-    metric: UidSet,
-    tagk: UidSet,
-    tagv: UidSet,
-}
-
 /// The state of a search.
 #[derive(Debug)]
 struct Marks {
     widths: UidWidths,
-    sets: Sets,
+    sets: PerKind<UidSet>,
     unknown: u64,
     memory: Reservation,
     failed: Option<MemoryError>,
@@ -174,7 +165,7 @@ impl Search {
         let started = SystemTime::now();
         let marks = Arc::new(Mutex::new(Marks {
             widths: self.layout.widths,
-            sets: Sets::default(),
+            sets: PerKind::default(),
             unknown: 0,
             memory: self.memory.empty_reservation(),
             failed: None,
@@ -304,20 +295,6 @@ impl Search {
     }
 }
 
-impl Sets {
-    fn of(&self, kind: UidKind) -> &UidSet {
-        match kind {
-            UidKind::Metric => &self.metric,
-            UidKind::Tagk => &self.tagk,
-            UidKind::Tagv => &self.tagv,
-        }
-    }
-
-    fn byte_len(&self) -> u64 {
-        self.metric.byte_len() + self.tagk.byte_len() + self.tagv.byte_len()
-    }
-}
-
 impl Marks {
     /// Whether all UIDs of a series are marked.
     fn has(&self, (metric, tags): (&[u8], &[u8])) -> bool {
@@ -374,7 +351,11 @@ impl Marks {
 
     /// Reserves the memory of the sets.
     fn reserve(&mut self) {
-        let needed = self.sets.byte_len().saturating_sub(self.memory.bytes());
+        let bytes: u64 = UidKind::ALL
+            .map(|kind| self.sets.get(kind).byte_len())
+            .iter()
+            .sum();
+        let needed = bytes.saturating_sub(self.memory.bytes());
         if needed > 0 && self.failed.is_none() {
             self.failed = self.memory.try_grow(needed.max(MEMORY_STEP)).err();
         }

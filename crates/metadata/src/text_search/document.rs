@@ -4,9 +4,8 @@
 //! its names as `metric` and `metric.name`, its tags as `tags.name` (keys and values), and the value of each tag as a
 //! field with the name of its key: `host:web01`.
 
-use oxtsdb_client::UidMeta;
 use oxtsdb_schema::ts_meta::TsMeta;
-use oxtsdb_schema::{Annotation, Tsuid, uid_meta};
+use oxtsdb_schema::{Annotation, Tsuid, UidMeta, uid_meta};
 
 use super::Record;
 use crate::lookup::SeriesNames;

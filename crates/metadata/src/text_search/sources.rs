@@ -1,9 +1,9 @@
 //! What the index is built from, and results are read from.
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use oxtsdb_client::{ErrorReason, UidMeta};
+use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_query::{Engine, QueryError};
-use oxtsdb_schema::{Tsuid, Uid, UidKind};
+use oxtsdb_schema::{Tsuid, Uid, UidKind, UidMeta};
 
 use crate::annotation::{AnnotationError, AnnotationKey, Annotations, StoredAnnotation};
 use crate::lookup::SeriesNames;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_client::UidMeta;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::data::v1::search_metadata_response::result::Metadata;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService as _;

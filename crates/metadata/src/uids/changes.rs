@@ -22,7 +22,7 @@ use oxtsdb_schema::{Uid, UidKind};
 use parking_lot::{Mutex, RwLock};
 
 /// UIDs whose mappings have changed.
-pub type UidSet = HashSet<(UidKind, Uid)>;
+pub type ChangedUids = HashSet<(UidKind, Uid)>;
 
 /// Changes whose UIDs are remembered. To a holder of an older mark, everything may have changed.
 const RECENT: usize = 64;
@@ -38,7 +38,7 @@ pub struct UidChanges {
     count: AtomicU64,
     /// The last changes, with the mark after each. `None`: everything may have changed. Locked for reading while a
     /// result is cached.
-    recent: RwLock<VecDeque<(Mark, Option<Arc<UidSet>>)>>,
+    recent: RwLock<VecDeque<(Mark, Option<Arc<ChangedUids>>)>>,
     /// Held during a change.
     turn: Mutex<()>,
 }
@@ -49,7 +49,7 @@ pub enum ChangedSince {
     /// No mapping.
     Nothing,
     /// At most the mappings of these UIDs.
-    Uids(Vec<Arc<UidSet>>),
+    Uids(Vec<Arc<ChangedUids>>),
     /// Any mapping may have changed: the mark is too old, or a change has no known UIDs.
     Everything,
 }
@@ -67,7 +67,7 @@ impl UidChanges {
 
     /// Removes changed mappings from the caches with `invalidate`, and records them; `None`: everything. Blocks while
     /// another change is recorded.
-    pub(super) fn record(&self, uids: Option<Arc<UidSet>>, invalidate: impl FnOnce()) {
+    pub(super) fn record(&self, uids: Option<Arc<ChangedUids>>, invalidate: impl FnOnce()) {
         let _turn = self.turn.lock();
         // Results that are being cached are removed; later ones are not cached.
         let begin = {
@@ -114,9 +114,9 @@ mod tests {
 
     use super::*;
 
-    fn set(number: u64) -> Arc<UidSet> {
+    fn set(number: u64) -> Arc<ChangedUids> {
         let uid = Uid::from_number(number, UidWidth::DEFAULT).unwrap();
-        Arc::new(UidSet::from([(UidKind::Tagk, uid)]))
+        Arc::new(ChangedUids::from([(UidKind::Tagk, uid)]))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use oxtsdb_client::ErrorReason;
+use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::requests::with_deadline;

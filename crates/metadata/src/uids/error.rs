@@ -1,6 +1,8 @@
 //! Errors of look-ups and assignments of UIDs.
 
-use oxtsdb_client::{Code, Error, ErrorReason, Rejection};
+use oxtsdb_client::{Code, Error};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::rejection::Rejection;
 use oxtsdb_schema::UidKind;
 
 /// Why a call to the UID service failed.

@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use oxtsdb_client::proto::uid::v1::UidsInUse;
-use oxtsdb_client::proto::uid::v1::uids_in_use::KindInUse;
-use oxtsdb_client::{Error, ErrorReason, KindState, UidUse};
+use oxtsdb_client::{Error, UidUse};
 use oxtsdb_point_store::{HighestUids, PointStore};
-use oxtsdb_proto::common::v1 as common;
+use oxtsdb_proto::common::v1::{self as common, ErrorReason};
+use oxtsdb_proto::uid::v1::UidsInUse;
+use oxtsdb_proto::uid::v1::uids_in_use::KindInUse;
 use oxtsdb_row_store::{RowStore, TableName};
-use oxtsdb_schema::{Uid, UidKind, UidWidths};
+use oxtsdb_schema::{KindState, Uid, UidKind, UidWidths};
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
 
@@ -155,7 +155,7 @@ impl UidUse for SeriesUse {
         let kinds = kinds.iter().map(|kind| {
             let is_random = self.random.contains(kind);
             KindInUse {
-                kind: wire(*kind),
+                kind: common::UidKind::from(*kind).into(),
                 highest: if is_random { 0 } else { highest.of(*kind) },
                 uids: match (is_random, kind) {
                     (true, UidKind::Metric) => self.metrics().concat().into(),
@@ -322,14 +322,4 @@ fn other_table(folder: &str, remembered: u64, found: u64) -> String {
          removed, or belongs to another deployment; restore the folder, or start once with --accept-uid-table and run \
          `tsdb uid recover`"
     )
-}
-
-/// The contract's value of a kind.
-fn wire(kind: UidKind) -> i32 {
-    let kind = match kind {
-        UidKind::Metric => common::UidKind::Metric,
-        UidKind::Tagk => common::UidKind::TagKey,
-        UidKind::Tagv => common::UidKind::TagValue,
-    };
-    kind.into()
 }

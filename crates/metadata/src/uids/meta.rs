@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use oxtsdb_client::{AssignedUid, Rejection, Results, UidMapping, UidMeta, UidMetaAction};
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_client::{Results, UidMapping};
+use oxtsdb_proto::rejection::Rejection;
+use oxtsdb_schema::uid_meta::UidMetaAction;
+use oxtsdb_schema::{AssignedUid, Uid, UidKind, UidMeta};
 
 use super::requests::with_deadline;
 use super::{Uids, UidsError};

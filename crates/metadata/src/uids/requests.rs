@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_client::{ErrorReason, NewName, Rejection, SuggestPage, UidClient};
+use oxtsdb_client::{NewName, SuggestPage, UidClient};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::rejection::Rejection;
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::cache::NameCache;

@@ -8,7 +8,7 @@ use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{RowKeyLayout, Tsuid, UidKind};
 
-use super::changes::UidSet;
+use super::changes::ChangedUids;
 
 /// A series, ready to be written to.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Series {
     }
 
     /// Whether one of its UIDs is in the set.
-    pub fn uses(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
+    pub fn uses(&self, layout: &RowKeyLayout, uids: &ChangedUids) -> bool {
         let Ok(tsuid) = Tsuid::from_bytes(&self.tsuid, &layout.widths) else {
             return false;
         };

@@ -22,7 +22,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use oxtsdb_schema::RowKeyLayout;
 use parking_lot::RwLock;
 
-use super::changes::UidSet;
+use super::changes::ChangedUids;
 use super::series::{Series, SeriesKey};
 
 /// Shards, each with a lock of its own.
@@ -240,7 +240,7 @@ impl SeriesCache {
     }
 
     /// Removes the series that use one of these UIDs.
-    pub(crate) fn forget(&self, layout: &RowKeyLayout, uids: &UidSet) {
+    pub(crate) fn forget(&self, layout: &RowKeyLayout, uids: &ChangedUids) {
         for shard in &self.shards {
             shard.write().retain(|entry| !entry.series.uses(layout, uids));
         }

@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use oxtsdb_client::{ErrorReason, UidEvent, WatchOptions, WatchUpdate};
+use oxtsdb_client::{UidEvent, WatchOptions, WatchUpdate};
+use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_schema::UidKind;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::changes::UidSet;
+use super::changes::ChangedUids;
 use super::series_cache::SeriesCache;
 use super::{Inner, Uids};
 use crate::meta::changes::Subject;
@@ -184,7 +185,7 @@ impl Uids {
                 self.each_series_cache(SeriesCache::clear);
             }),
             Stale::Events(events) => {
-                let mut uids = UidSet::new();
+                let mut uids = ChangedUids::new();
                 for event in events.iter() {
                     let (UidEvent::Assigned(mapping)
                     | UidEvent::Renamed { mapping, .. }

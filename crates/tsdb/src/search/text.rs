@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use oxtsdb_client::DataClient;
-use oxtsdb_client::proto::common::v1::UidKind;
 use oxtsdb_client::proto::data::v1::search_metadata_response::result::Metadata;
 use oxtsdb_client::proto::data::v1::{MetadataKind, SearchMetadataRequest};
+use oxtsdb_client::proto::uid_kind;
+use oxtsdb_client::{DataClient, UidKind};
 
 use super::Format;
 use crate::stdout::print;
@@ -90,11 +90,7 @@ pub(super) async fn run(
 fn cells(metadata: Metadata) -> Vec<String> {
     match metadata {
         Metadata::Uid(meta) => {
-            let kind = match meta.kind() {
-                UidKind::TagKey => "tagk",
-                UidKind::TagValue => "tagv",
-                UidKind::Metric | UidKind::Unspecified => "metrics",
-            };
+            let kind = uid_kind(meta.kind).unwrap_or(UidKind::Metric).as_str();
             let uid = hex::encode_upper(&meta.uid);
             let texts = [meta.name, meta.display_name, meta.description, meta.notes];
             [kind.to_owned(), uid].into_iter().chain(texts).collect()

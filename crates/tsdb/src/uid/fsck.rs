@@ -1,20 +1,16 @@
 //! `tsdb uid fsck`: checks the table of UIDs, and repairs it by a plan.
 
-mod apply;
-mod plan;
-mod undo;
+mod repair;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use oxtsdb_client::proto::uid::v1::fsck_uids_response::{Event, Summary};
 use oxtsdb_client::proto::uid::v1::{UidFinding, UidFindingSeverity, UidFindingType, UidRepair};
 use oxtsdb_client::{UidClient, UidKind};
 
-use self::plan::PlanWriter;
+use crate::repair_plan::{self, PlanWriter};
 use crate::stdout::print;
 use crate::target::Server;
 
@@ -65,7 +61,7 @@ pub(super) struct FsckArgs {
 /// If a call fails, or a file cannot be read or written.
 pub(super) async fn run(server: &Server<UidClient>, args: FsckArgs) -> anyhow::Result<ExitCode> {
     match &args.apply {
-        Some(file) => apply::run(server, file, args.undo.as_deref()).await,
+        Some(file) => repair_plan::apply::<UidRepair>(server, file, args.undo.as_deref()).await,
         None => check(server, &args).await,
     }
 }
@@ -85,7 +81,8 @@ async fn check(server: &Server<UidClient>, args: &FsckArgs) -> anyhow::Result<Ex
             preferred.push(label.to_owned());
         }
     }
-    let mut plan = args.plan.as_deref().map(PlanWriter::create).transpose()?;
+    let plan = args.plan.as_deref();
+    let mut plan = plan.map(PlanWriter::create::<UidRepair>).transpose()?;
     let client = server.client.without_deadline();
     let mut events = client.fsck_uids(&kinds, grace).await.map_err(failed)?;
     let bar = indicatif::ProgressBar::new_spinner();
@@ -97,7 +94,7 @@ async fn check(server: &Server<UidClient>, args: &FsckArgs) -> anyhow::Result<Ex
                 bar.suspend(|| print(&lines))?;
                 if let Some(plan) = &mut plan {
                     for finding in batch.findings {
-                        plan.add(select(finding, &preferred))?;
+                        repair::add(plan, select(finding, &preferred))?;
                     }
                 }
             }
@@ -152,28 +149,14 @@ fn line(finding: &UidFinding) -> String {
 }
 
 fn totals(summary: &Summary) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["severity", "finding", "count"]);
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for count in &summary.findings {
-        table.add_row([
-            severity_name(count.severity).to_owned(),
-            type_name(count.r#type),
-            count.count.to_string(),
-        ]);
-    }
-    let findings = if summary.findings.is_empty() {
-        String::new()
-    } else {
-        format!("{table}\n")
-    };
-    let left_alone = match summary.left_alone {
-        0 => String::new(),
-        count => format!(", {count} too young to tell"),
-    };
+    let counts = summary.findings.iter().map(|count| {
+        let (severity, finding) = (severity_name(count.severity), type_name(count.r#type));
+        (severity, finding, count.count)
+    });
+    let (findings, left_alone) = (
+        repair_plan::table(counts),
+        repair_plan::left_alone(summary.left_alone),
+    );
     let errors: u64 = summary
         .findings
         .iter()
@@ -197,22 +180,10 @@ fn severity_name(number: i32) -> &'static str {
 }
 
 fn type_name(number: i32) -> String {
-    match UidFindingType::try_from(number) {
-        Ok(finding) => {
-            let name = finding.as_str_name();
-            name.strip_prefix("UID_FINDING_TYPE_").unwrap_or(name).to_owned()
-        }
-        // Of a newer server.
-        Err(_) => format!("TYPE_{number}"),
-    }
-}
-
-/// Opens a new file for writing.
-fn create(path: &Path) -> anyhow::Result<std::fs::File> {
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .with_context(|| format!("create {}", path.display()))
+    let finding = UidFindingType::try_from(number).ok();
+    repair_plan::type_name(
+        finding.map(|finding| finding.as_str_name()),
+        "UID_FINDING_TYPE_",
+        number,
+    )
 }

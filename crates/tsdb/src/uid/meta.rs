@@ -158,10 +158,8 @@ fn show(meta: &UidMeta) -> anyhow::Result<ExitCode> {
 
 /// A line for each field that is not empty.
 fn text(meta: &UidMeta) -> String {
-    let created = meta
-        .created
-        .and_then(|created| created.duration_since(UNIX_EPOCH).ok());
-    let created = created.map_or_else(|| "not known".to_owned(), |since| since.as_secs().to_string());
+    let created = meta.created_seconds();
+    let created = created.map_or_else(|| "not known".to_owned(), |seconds| seconds.to_string());
     let mut lines = String::new();
     let mut line = |field: &str, value: &str| {
         if !value.is_empty() {

@@ -14,6 +14,7 @@ use oxtsdb_client::{
     DataClient, ErrorReason, ReclaimState, ReclaimedUid, ReferencedUids, Rejection, Uid, UidClient, UidKind,
     UidMapping, UidSet,
 };
+use oxtsdb_schema::PerKind;
 use serde_json::json;
 
 use crate::stdout::print;
@@ -116,15 +117,15 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
     let failed = |error| server.error("uid reclaim plan", &error);
     let found = search(server, args).await?;
     // A UID with two names is damage, which the check of UIDs repairs.
-    let mut seen: [UidSet; 3] = Default::default();
-    let mut twice: [UidSet; 3] = Default::default();
+    let mut seen = PerKind::<UidSet>::default();
+    let mut twice = PerKind::<UidSet>::default();
     let client = server.client.without_deadline();
     let mut export = client.export_uids(&[]);
     while let Some(mappings) = export.next().await.map_err(failed)? {
         for mapping in mappings {
-            let slot = slot(mapping.kind);
-            if !seen[slot].insert(mapping.uid.number()) {
-                twice[slot].insert(mapping.uid.number());
+            let number = mapping.uid.number();
+            if !seen.get_mut(mapping.kind).insert(number) {
+                twice.get_mut(mapping.kind).insert(number);
             }
         }
     }
@@ -136,11 +137,11 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
     let mut export = client.export_uids(&[]);
     while let Some(mappings) = export.next().await.map_err(failed)? {
         for mapping in mappings {
-            let (slot, number) = (slot(mapping.kind), mapping.uid.number());
+            let (kind, number) = (mapping.kind, mapping.uid.number());
             // What was assigned during the search is not among those that were seen.
-            let candidate = seen[slot].contains(number) && !twice[slot].contains(number);
-            if candidate && !found.of(mapping.kind).contains(number) {
-                let (kind, uid) = (mapping.kind.as_str(), mapping.uid.to_string());
+            let candidate = seen.get(kind).contains(number) && !twice.get(kind).contains(number);
+            if candidate && !found.of(kind).contains(number) {
+                let (kind, uid) = (kind.as_str(), mapping.uid.to_string());
                 writeln!(
                     output,
                     "{}",
@@ -180,16 +181,16 @@ async fn release(
     }
     let found = search(server, args).await?;
     // A mapping that another program has put is a reference as well.
-    let mut mapped: [UidSet; 3] = Default::default();
+    let mut mapped = PerKind::<UidSet>::default();
     let mut export = client.export_uids(&[]);
     while let Some(mappings) = export.next().await.map_err(failed)? {
         for mapping in mappings {
-            mapped[slot(mapping.kind)].insert(mapping.uid.number());
+            mapped.get_mut(mapping.kind).insert(mapping.uid.number());
         }
     }
     let is_referenced = |uid: &ReclaimedUid| {
         let (kind, number) = (uid.mapping.kind, uid.mapping.uid.number());
-        found.of(kind).contains(number) || mapped[slot(kind)].contains(number)
+        found.of(kind).contains(number) || mapped.get(kind).contains(number)
     };
     let (restore, release): (Vec<_>, Vec<_>) = records.into_iter().partition(|uid| {
         uid.state == ReclaimState::Restoring || (uid.state == ReclaimState::Quarantined && is_referenced(uid))
@@ -306,15 +307,6 @@ fn read_plan(path: &Path) -> anyhow::Result<(SystemTime, Vec<UidMapping>)> {
         mappings.push(mapping);
     }
     Ok((time, mappings))
-}
-
-/// The position of a kind.
-fn slot(kind: UidKind) -> usize {
-    match kind {
-        UidKind::Metric => 0,
-        UidKind::Tagk => 1,
-        UidKind::Tagv => 2,
-    }
 }
 
 #[cfg(test)]

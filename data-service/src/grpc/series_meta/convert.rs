@@ -2,7 +2,7 @@
 
 use oxtsdb_metadata::lookup::SeriesNames;
 use oxtsdb_metadata::meta::SeriesMeta;
-use oxtsdb_proto::common::v1::{self as common, CustomField, SeriesName, Tag};
+use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::error::invalid_field;
 use oxtsdb_schema::Tsuid;
@@ -33,10 +33,8 @@ pub(super) fn document(meta: &pb::SeriesMeta) -> Result<TsMeta, Status> {
     if created_seconds < 0 {
         return Err(invalid_field("meta.created", "is before 1970"));
     }
-    let custom = meta.custom.as_ref().map(|custom| {
-        let fields = custom.fields.iter();
-        CustomFields::new(fields.map(|field| (field.key.clone(), field.value.clone())))
-    });
+    let custom = meta.custom.clone();
+    let custom = custom.map(|custom| CustomFields::new(custom.into_fields()));
     Ok(TsMeta {
         display_name: meta.display_name.clone(),
         description: meta.description.clone(),
@@ -81,13 +79,6 @@ pub(super) fn message(tsuid: &Tsuid, names: SeriesNames, meta: SeriesMeta) -> pb
         key: key.as_ref().to_owned(),
         value: value.as_ref().to_owned(),
     };
-    let field = |(key, value): (&str, Option<&str>)| CustomField {
-        key: key.to_owned(),
-        value: value.map(str::to_owned),
-    };
-    let custom = document.custom.map(|custom| common::CustomFields {
-        fields: custom.iter().map(field).collect(),
-    });
     pb::SeriesMeta {
         tsuid: tsuid.as_bytes().to_vec().into(),
         name: Some(SeriesName {
@@ -98,7 +89,7 @@ pub(super) fn message(tsuid: &Tsuid, names: SeriesNames, meta: SeriesMeta) -> pb
         description: document.description,
         notes: document.notes,
         created: (document.created_seconds != 0).then(|| timestamp(document.created_seconds)),
-        custom,
+        custom: document.custom.as_ref().map(Into::into),
         units: document.units,
         data_type: document.data_type,
         retention_days: document.retention_days,

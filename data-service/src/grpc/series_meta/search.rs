@@ -1,21 +1,15 @@
 //! `SeriesMetaService.SearchMetadata`.
 
-use std::time::UNIX_EPOCH;
-
-use oxtsdb_client::UidMeta;
 use oxtsdb_data_settings::TEXT_SEARCH_IS_BUILT;
 use oxtsdb_metadata::lookup::{decode_token, encode_token};
 use oxtsdb_metadata::text_search::{self, BATCH, MAX_WINDOW, Record, SearchError, SearchQuery};
-use oxtsdb_proto::common::v1::{CustomField, CustomFields, ErrorReason, UidKind};
+use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::search_metadata_response::Result as FoundMetadata;
 use oxtsdb_proto::data::v1::search_metadata_response::result::Metadata;
 use oxtsdb_proto::data::v1::{MetadataKind, SearchMetadataRequest, SearchMetadataResponse};
 use oxtsdb_proto::error::{invalid_field, status};
-use oxtsdb_proto::uid::v1 as uid;
 use oxtsdb_query::{QueryDescription, QueryError};
-use oxtsdb_schema::UidKind as Kind;
 use prost::Message as _;
-use prost_types::Timestamp;
 use tonic::{Code, Request, Status};
 
 use super::{SeriesMetaHandler, convert};
@@ -139,39 +133,8 @@ fn position(query: &SearchQuery, token: &str) -> Option<usize> {
 
 fn metadata(record: Record) -> Metadata {
     match record {
-        Record::Uid(meta) => Metadata::Uid(uid_meta(meta)),
+        Record::Uid(meta) => Metadata::Uid(meta.into()),
         Record::Series { tsuid, names, meta } => Metadata::Series(convert::message(&tsuid, names, meta)),
         Record::Annotation(stored) => Metadata::Annotation(message(&stored)),
-    }
-}
-
-fn uid_meta(meta: UidMeta) -> uid::UidMeta {
-    let kind = match meta.kind {
-        Kind::Metric => UidKind::Metric,
-        Kind::Tagk => UidKind::TagKey,
-        Kind::Tagv => UidKind::TagValue,
-    };
-    let created = meta
-        .created
-        .and_then(|created| created.duration_since(UNIX_EPOCH).ok());
-    let fields = |custom: Vec<(String, Option<String>)>| CustomFields {
-        fields: custom
-            .into_iter()
-            .map(|(key, value)| CustomField { key, value })
-            .collect(),
-    };
-    uid::UidMeta {
-        kind: kind.into(),
-        uid: meta.uid.as_bytes().to_vec().into(),
-        name: meta.name,
-        display_name: meta.display_name,
-        description: meta.description,
-        notes: meta.notes,
-        created: created.map(|created| Timestamp {
-            seconds: i64::try_from(created.as_secs()).unwrap_or(i64::MAX),
-            nanos: 0,
-        }),
-        custom: meta.custom.map(fields),
-        etag: meta.etag,
     }
 }

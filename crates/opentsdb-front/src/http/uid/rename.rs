@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use http::{Method, StatusCode};
-use oxtsdb_client::ErrorReason;
 use oxtsdb_metadata::uids::Uids;
+use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_schema::data_table::UID_TABLE;
 use oxtsdb_schema::{Name, Uid, UidKind};
 use serde::Deserialize;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use oxtsdb_client::UidMeta;
 use oxtsdb_metadata::meta::{SeriesError, SeriesMeta};
 use oxtsdb_metadata::uids::Uids;
-use oxtsdb_schema::{Tsuid, Uid, UidKind, java};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_schema::{Tsuid, Uid, UidKind, UidMeta, java};
 
 use super::tsmeta_error::{failed, series_error};
 use super::uidmeta::write_custom;
@@ -64,7 +64,7 @@ pub(super) async fn uid_metas(uids: &Uids, series: &[Tsuid]) -> Result<UidMetas,
             Ok(meta) => {
                 metas.insert((kind, uid), meta);
             }
-            Err(rejection) if rejection.reason == Some(oxtsdb_client::ErrorReason::UidNotFound) => {
+            Err(rejection) if rejection.reason == Some(ErrorReason::UidNotFound) => {
                 return Err(series_error(&SeriesError::UidWithoutName { kind, uid }));
             }
             Err(rejection) if rejection.is_retry_safe() => {

@@ -1,11 +1,12 @@
 //! `/api/uid/uidmeta`: metadata of a UID.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::{Method, StatusCode};
-use oxtsdb_client::{ErrorReason, Rejection, UidMeta};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::rejection::Rejection;
 use oxtsdb_schema::document::CustomFields;
-use oxtsdb_schema::{Uid, UidKind, uid_meta};
+use oxtsdb_schema::{Uid, UidKind, UidMeta, uid_meta};
 use serde::Deserialize;
 
 use super::body::{self, TextField, merged_created, merged_custom, merged_text};
@@ -110,9 +111,12 @@ impl Edit {
             let owned = |(key, value): (&str, Option<&str>)| (key.to_owned(), value.map(str::to_owned));
             custom.iter().map(owned).collect()
         });
-        let created = merged_created(seconds(meta.created), self.created.unwrap_or_default());
+        let created = merged_created(
+            meta.created_seconds().unwrap_or(0),
+            self.created.unwrap_or_default(),
+        );
         let created = u64::try_from(created).unwrap_or_default();
-        meta.created = (created != 0).then(|| UNIX_EPOCH + std::time::Duration::from_secs(created));
+        meta.created = (created != 0).then(|| UNIX_EPOCH + Duration::from_secs(created));
         meta
     }
 }
@@ -208,7 +212,7 @@ pub(in crate::http) fn write(out: &mut Vec<u8>, meta: &UidMeta) {
         json::write_string(out, text);
     }
     out.extend_from_slice(b",\"created\":");
-    json::write_integer(out, seconds(meta.created));
+    json::write_integer(out, meta.created_seconds().unwrap_or(0));
     out.extend_from_slice(b",\"custom\":");
     match &meta.custom {
         None => out.extend_from_slice(b"null"),
@@ -237,9 +241,4 @@ pub(super) fn write_custom<'f>(out: &mut Vec<u8>, fields: impl Iterator<Item = (
         }
     }
     out.push(b'}');
-}
-
-fn seconds(instant: Option<SystemTime>) -> i64 {
-    let since = instant.and_then(|instant| instant.duration_since(UNIX_EPOCH).ok());
-    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }

@@ -4,7 +4,7 @@ use oxtsdb_client::{ErrorReason, Rejection};
 
 /// Whether a rejected repair changed nothing for certain. The client may have repeated the request: an attempt before
 /// the rejected one may have applied a part.
-pub(crate) fn has_no_effect(rejection: &Rejection) -> bool {
+pub(super) fn has_no_effect(rejection: &Rejection) -> bool {
     match rejection.reason {
         Some(ErrorReason::StateChanged) => rejection
             .metadata

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
-use oxtsdb_proto::error::reason_of;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
+
+use crate::common::v1::{ErrorReason, ItemError};
+use crate::error::reason_of;
 
 /// A call, or one item of a batch, that a service rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,12 +109,12 @@ impl fmt::Display for Rejection {
 }
 
 /// The text without line breaks.
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.lines().collect::<Vec<_>>().join(" ")
 }
 
 /// gRPC's name of a code: `NOT_FOUND`.
-pub(super) const fn code_name(code: Code) -> &'static str {
+pub const fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",
@@ -137,10 +138,10 @@ pub(super) const fn code_name(code: Code) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_proto::error::item_error;
     use tonic_types::ErrorDetails;
 
     use super::*;
+    use crate::error::item_error;
 
     #[test]
     fn the_service_decides_whether_an_item_is_retryable() {

@@ -1,4 +1,4 @@
-//! The record of how to make changes back.
+//! Records of how to make changes back.
 //!
 //! ```text
 //!   {"format":"oxtsdb-uid-undo","version":1}
@@ -6,7 +6,7 @@
 //!   {"not_applied":1}                                             the change was rejected
 //! ```
 //!
-//! It is applied from its end: later changes may be of the same cells.
+//! A record is applied from its end: later changes may be of the same cells.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,33 +14,18 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 use std::path::Path;
 
 use anyhow::Context as _;
-use oxtsdb_client::proto::uid::v1::{UidCellChange, UidRepair};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Repair, header, open, write_line};
-
-/// The format of a record.
-pub(super) const UNDO: &str = "oxtsdb-uid-undo";
+use super::file;
+use super::repair::Repair;
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Line {
-    Undo { number: u64, undo: Repair },
+enum Line<S> {
+    Undo { number: u64, undo: S },
     NotApplied { not_applied: u64 },
-}
-
-/// The repair that makes another one back.
-fn inverse(repair: &UidRepair) -> UidRepair {
-    let inverse = |change: &UidCellChange| UidCellChange {
-        old_value: change.new_value.clone(),
-        new_value: change.old_value.clone(),
-        ..change.clone()
-    };
-    UidRepair {
-        changes: repair.changes.iter().rev().map(inverse).collect(),
-        ..repair.clone()
-    }
 }
 
 /// Writes a record.
@@ -51,15 +36,16 @@ pub(super) struct UndoWriter {
 }
 
 impl UndoWriter {
+    /// Creates the record of repairs of a kind.
+    ///
     /// # Errors
     ///
     /// The file exists, or cannot be written.
-    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn create<R: Repair>(path: &Path) -> anyhow::Result<Self> {
         let mut record = Self {
-            file: BufWriter::new(super::create(path)?),
+            file: file::create(path, R::UNDO)?,
             next: 1,
         };
-        write_line(&mut record.file, &header(UNDO))?;
         record.sync()?;
         // The name of the file must survive a crash as well.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -73,14 +59,14 @@ impl UndoWriter {
     /// # Errors
     ///
     /// The file cannot be written: the repairs must not be made.
-    pub(super) fn record(&mut self, repairs: &[UidRepair]) -> anyhow::Result<u64> {
+    pub(super) fn record<R: Repair>(&mut self, repairs: &[R]) -> anyhow::Result<u64> {
         let first = self.next;
         for repair in repairs {
-            let undo = Line::Undo {
+            let line = Line::Undo {
                 number: self.next,
-                undo: inverse(repair).into(),
+                undo: R::Stored::from(repair.inverse()),
             };
-            write_line(&mut self.file, &undo)?;
+            file::write_line(&mut self.file, &line)?;
             self.next += 1;
         }
         self.sync()?;
@@ -93,7 +79,8 @@ impl UndoWriter {
     ///
     /// The file cannot be written.
     pub(super) fn not_applied(&mut self, number: u64) -> anyhow::Result<()> {
-        write_line(&mut self.file, &Line::NotApplied { not_applied: number })
+        let line = Line::<()>::NotApplied { not_applied: number };
+        file::write_line(&mut self.file, &line)
     }
 
     /// Writes what is buffered.
@@ -107,9 +94,21 @@ impl UndoWriter {
     }
 }
 
-/// The repairs of a record, the last one first.
+/// Opens a record, and returns its repairs, the last one first, without those that were not applied.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub(super) fn repairs<R: Repair>(
+    path: &Path,
+) -> anyhow::Result<impl Iterator<Item = anyhow::Result<R::Stored>> + Send + use<R>> {
+    let mut record = Record::open(path)?;
+    Ok(std::iter::from_fn(move || record.previous()))
+}
+
+/// A record that is read from its end.
 #[derive(Debug)]
-pub(super) struct UndoReader {
+struct Record {
     file: BufReader<File>,
     /// Where the lines begin that are left.
     lines: Vec<u64>,
@@ -117,14 +116,10 @@ pub(super) struct UndoReader {
     name: String,
 }
 
-impl UndoReader {
+impl Record {
     /// Opens a record. A last line without its end is one that was being written in a crash: its change was not made.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
-        let mut file = open(path)?;
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let mut file = file::open(path)?;
         let mut lines = Vec::new();
         let mut start = 0;
         let mut line = Vec::new();
@@ -147,18 +142,8 @@ impl UndoReader {
         })
     }
 
-    fn line(&mut self, start: u64) -> anyhow::Result<Line> {
-        let mut line = String::new();
-        self.file.seek(SeekFrom::Start(start))?;
-        self.file.read_line(&mut line)?;
-        Ok(serde_json::from_str(&line)?)
-    }
-}
-
-impl Iterator for UndoReader {
-    type Item = anyhow::Result<Repair>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+    /// The repair before those that were returned.
+    fn previous<S: DeserializeOwned>(&mut self) -> Option<anyhow::Result<S>> {
         loop {
             let start = self.lines.pop()?;
             // Behind the header, from 1.
@@ -174,47 +159,42 @@ impl Iterator for UndoReader {
             }
         }
     }
+
+    fn line<S: DeserializeOwned>(&mut self, start: u64) -> anyhow::Result<Line<S>> {
+        let mut line = String::new();
+        self.file.seek(SeekFrom::Start(start))?;
+        self.file.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn repair(row: u8) -> UidRepair {
-        let change = |new: &'static [u8]| UidCellChange {
-            row: vec![row].into(),
-            family: "id".to_owned(),
-            qualifier: vec![0xff].into(),
-            old_value: None,
-            new_value: Some(new.into()),
-        };
-        UidRepair {
-            label: "restore".to_owned(),
-            description: String::new(),
-            changes: vec![change(b"a"), change(b"b")],
-        }
-    }
-
-    #[test]
-    fn a_record_is_read_from_its_end_without_what_was_not_applied() {
+    /// Checks that a record of repairs of a kind is read from its end without the rejected repair. `cut_off` is the begin of a
+    /// line.
+    pub(crate) fn assert_read_from_its_end<R: Repair + PartialEq + std::fmt::Debug>(
+        repairs: &[R; 3],
+        cut_off: &str,
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("undo");
-        let mut writer = UndoWriter::create(&path).unwrap();
-        assert_eq!(writer.record(&[repair(1), repair(2)]).unwrap(), 1);
+        let mut writer = UndoWriter::create::<R>(&path).unwrap();
+        let [first, rejected, last] = repairs;
+        assert_eq!(writer.record(&[first.clone(), rejected.clone()]).unwrap(), 1);
         writer.not_applied(2).unwrap();
-        assert_eq!(writer.record(&[repair(3)]).unwrap(), 3);
-        assert!(UndoWriter::create(&path).is_err(), "an existing record is kept");
+        assert_eq!(writer.record(std::slice::from_ref(last)).unwrap(), 3);
+        assert!(
+            UndoWriter::create::<R>(&path).is_err(),
+            "an existing record is kept"
+        );
         // A line that was being written in a crash.
         let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"{\"number\":4,\"undo\":{\"label\":\"x\"")
-            .unwrap();
+        file.write_all(cut_off.as_bytes()).unwrap();
 
-        let read: Vec<UidRepair> = UndoReader::open(&path)
-            .unwrap()
-            .map(|repair| repair.unwrap().message().unwrap())
-            .collect();
-        assert_eq!(read, [inverse(&repair(3)), inverse(&repair(1))]);
-        assert_eq!(read[0].changes[0].old_value.as_deref(), Some(b"b".as_slice()));
-        assert_eq!(read[0].changes[0].new_value, None);
+        let read = super::repairs::<R>(&path).unwrap();
+        let read: Vec<R> = read.map(|repair| R::checked(repair, &path).unwrap()).collect();
+        assert_eq!(read, [last.inverse(), first.inverse()]);
     }
 }
