@@ -90,7 +90,7 @@ async fn run(
         }
     }
     let mut statistics = std::mem::take(&mut output.statistics);
-    // A context may be that of several queries.
+    // Several queries may share a context.
     let [series, rows, bytes] = read();
     statistics.series = series - before[0];
     statistics.rows = rows - before[1];

@@ -17,7 +17,7 @@ use crate::exec::extents::SERIES_AT_A_TIME;
 use crate::exec::group::Grouping;
 use crate::exec::scan::columns::ColumnSource;
 
-/// The windows of a sub-query, and what of them is in memory at a time.
+/// The windows of a sub-query, and the share of them that is in memory at a time.
 #[derive(Debug)]
 pub(super) struct FilledResult {
     /// Windows of each series.
@@ -47,7 +47,7 @@ impl FilledResult {
     ///
     /// # Errors
     ///
-    /// [`QueryError::OverBudget`], and those of the store.
+    /// [`QueryError::OverBudget`], and the errors of the store.
     pub(super) async fn check(
         &self,
         columns: &ColumnSource,

@@ -42,7 +42,7 @@ pub enum Frame {
         /// Its groups.
         groups: usize,
     },
-    /// What the whole query read.
+    /// Counts of the reads of the whole query.
     Statistics(Statistics),
 }
 

@@ -160,7 +160,7 @@ pub(crate) fn rows(
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
                 let skip_damaged = skip_damaged.clone();
-                // Rows are in order of hours, so all hours before that of the last row are complete.
+                // Rows are in order of hours, so all hours before the last row's hour are complete.
                 let hour = keys.last().and_then(|key| selection.base_time(key));
                 // The match cache may have grown since the plan was made.
                 keys.retain(|key| selection.may_match(key));

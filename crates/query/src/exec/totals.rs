@@ -1,4 +1,4 @@
-//! What all queries of an engine have used, and how long their stages took.
+//! Totals of all queries of an engine, and the durations of their stages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,7 +41,7 @@ impl QueryTotals {
         }
     }
 
-    /// Adds what a query has read and returned.
+    /// Adds the reads and results of a query.
     pub(super) fn add_read(&self, statistics: &Statistics) {
         let read = [
             statistics.series,
