@@ -5,8 +5,8 @@
 //!   otherwise: the names of the key's values that no query has resolved ──► tests over UIDs ──► catalogue ──► series
 //! ```
 //!
-//! A name is resolved once for each value, not for each series, and what it matches is kept for later queries. A series
-//! with a value that has no name matches: naming the result reports the error.
+//! A name is resolved once for each value, not for each series, and its match is kept for later queries. A series with
+//! a value that has no name matches: naming the result reports the error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,11 +22,11 @@ use crate::plan::selection::matches::Passing;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, ValueTest};
 
-/// Up to so many series that have the literal values of a query, the names of their own values are resolved, not those of
-/// all values of a key.
+/// Number of series with the literal values of a query up to which only the names of their own values are resolved, not
+/// the names of all values of a key.
 const FEW: usize = 4096;
 
-/// Up to so many series are looked at by the caller, in less than 0.1 ms; a hand-over to another thread takes as long.
+/// Number of series that are tested inline, in less than 0.1 ms; a hand-over to another thread takes as long.
 const FEW_INLINE: usize = 1024;
 
 /// Finds series in a catalogue.

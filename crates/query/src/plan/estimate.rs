@@ -1,4 +1,4 @@
-//! Estimates what a plan will read.
+//! Estimates the reads of a plan.
 //!
 //! The number of series comes from the query or from the index. Both list existing series, with or without points in
 //! the range, so the number is an upper bound. The store counts rows of a scan in samples spread over the range:
@@ -58,20 +58,20 @@ pub struct Figure {
     pub at_least: u64,
 }
 
-/// What a plan will read; `None` where it cannot be estimated.
+/// The estimated reads of a plan; `None` where they cannot be estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Matching series.
     pub series: Option<Figure>,
-    /// Rows that are read, or whose keys a scan has to visit.
+    /// Rows that are read, or have their keys visited by a scan.
     pub rows: Option<Figure>,
     /// Bytes of these rows in the store.
     pub bytes: Option<Figure>,
-    /// What columns have.
+    /// Points and bytes in columns.
     pub columns: Option<ColumnFigures>,
 }
 
-/// What columns have to read.
+/// The points and bytes that a plan reads from columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnFigures {
     /// Points.
@@ -128,8 +128,8 @@ impl Counted {
     }
 }
 
-/// Estimates what the plan will read. Visits the keys of at most a few thousand rows, where the store can do so
-/// cheaply, and none for single rows.
+/// Estimates the reads of the plan. Visits the keys of at most a few thousand rows, where the store can do so cheaply,
+/// and none for single rows.
 ///
 /// # Errors
 ///
@@ -203,7 +203,7 @@ fn at_most(value: u64) -> Figure {
     }
 }
 
-/// The estimate for columns: the metadata of their store tells points and bytes. A series has a row in each hour with
+/// The estimate for columns: the metadata of their store have points and bytes. A series has a row in each hour with
 /// points.
 fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: Option<Figure>) -> Estimate {
     let range = TimeRange {

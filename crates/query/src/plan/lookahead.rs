@@ -61,7 +61,7 @@ impl Lookahead {
         })
     }
 
-    /// Divides a range into the one that is read first and the rest; `None` if all of it is read.
+    /// Divides a range into the part that is read first and the rest; `None` if all of it is read.
     pub(crate) fn divide(&self, range: TimeRange) -> Option<(TimeRange, TimeRange)> {
         let is_inside = range.first_ms < self.after_ms && self.limit_ms <= range.last_ms;
         let first = TimeRange {

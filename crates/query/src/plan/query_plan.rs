@@ -29,11 +29,11 @@ pub struct Plan {
     pub metric: Option<Arc<str>>,
     /// The hours that are read.
     pub hours: Hours,
-    /// Series whose first point is later do not count.
+    /// Series that begin later do not count.
     pub begins_until_ms: i64,
     /// How rows are found.
     pub access_path: AccessPath,
-    /// What the index contributed.
+    /// The contribution of the index.
     pub index_use: IndexUse,
     /// Which rows match.
     pub selection: Selection,
@@ -41,7 +41,7 @@ pub struct Plan {
     pub group_by: Vec<TagkUid>,
     /// The table that is read.
     pub read: TableRead,
-    /// Its storage, if it is not that of points.
+    /// Its storage, if it is another one than the storage of points.
     of_table: Option<Box<Storage>>,
     /// The tables to read in its place if it has no series.
     pub(crate) fallbacks: VecDeque<TableRead>,
@@ -56,8 +56,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill
-    /// policy alone would generate too many points, and those of the name directory.
+    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill policy alone would
+    /// generate too many points, and the errors of the name directory.
     pub async fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
@@ -196,7 +196,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The storage that has the table; `storage` is that of points.
+    /// The storage that has the table; `storage` is the storage of points.
     pub(crate) fn storage<'a>(&'a self, storage: &'a Storage) -> &'a Storage {
         self.of_table.as_deref().unwrap_or(storage)
     }

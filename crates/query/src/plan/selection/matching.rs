@@ -11,7 +11,7 @@ use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, ValueTest};
 use crate::series_index::SeriesList;
 
-/// Series that are matched before other tasks run, and whose names are resolved together.
+/// Series that are matched before other tasks run, and have their names resolved together.
 const CHUNK: usize = 4096;
 
 /// The matching series of a list.
@@ -24,8 +24,8 @@ pub struct Matching {
 }
 
 impl Selection {
-    /// The matching series of a list, `at_most` so many of them. A series with a value that has no name is
-    /// among them: reading its rows reports the error.
+    /// The matching series of a list, at most `at_most`. A series with a value that has no name is among them: reading
+    /// its rows reports the error.
     ///
     /// # Errors
     ///

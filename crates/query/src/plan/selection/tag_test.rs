@@ -28,9 +28,9 @@ pub enum ValueTest {
     In(FxHashSet<TagvUid>),
     /// None of these.
     NotIn(FxHashSet<TagvUid>),
-    /// One whose name matches.
+    /// A value with a name that matches.
     Name(NameTest),
-    /// One whose name matches, or no tag with this key at all.
+    /// A value with a name that matches, or no tag with this key at all.
     NameIfPresent(NameTest),
 }
 
@@ -87,7 +87,7 @@ impl TagTest {
 }
 
 impl NameTest {
-    /// A test whose results are in `matches`.
+    /// A test that keeps its results in `matches`.
     pub fn new(predicate: Predicate, matches: Arc<Matches>) -> Self {
         Self { predicate, matches }
     }
