@@ -1,9 +1,8 @@
 //! Functions from many numbers to one, and the aggregators that OpenTSDB makes of them.
 //!
-//! A [`Function`] turns the values of one instant (or of one downsampling window) into one value. An
-//! [`Aggregator`] is a function together with what it does about a series that has no point at an
-//! instant, though it has some before and after ([`Interpolation`]). So `sum`, `zimsum` and `pfsum`
-//! are one function.
+//! A [`Function`] turns the values of one instant (or of one downsampling window) into one value. An [`Aggregator`] is
+//! a function together with its rule for a series that has no point at an instant, though it has some before and after
+//! ([`Interpolation`]). So `sum`, `zimsum` and `pfsum` are one function.
 //!
 //! Integers stay integers, on 64 bits that wrap, and divisions truncate toward zero. On doubles NaN
 //! counts as absent, except in `mult`, `first`, `last` and at the end of `diff`; all values absent
@@ -42,7 +41,7 @@ pub enum Function {
     First,
     /// The last.
     Last,
-    /// The value below which so many percent lie.
+    /// The value below which this many percent lie.
     Percentile {
         /// Above 0, below 100.
         percent: f64,
@@ -64,7 +63,7 @@ pub enum Estimate {
     R7,
 }
 
-/// What a series contributes at an instant between two of its points.
+/// The contribution of a series at an instant between two of its points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The value on the straight line between the two.
@@ -186,12 +185,12 @@ impl Aggregator {
         self.name
     }
 
-    /// What it computes; `None`: nothing, every series is by itself.
+    /// Its function; `None`: every series is by itself.
     pub const fn function(&self) -> Option<Function> {
         self.function
     }
 
-    /// What a series contributes where it has no point.
+    /// The contribution of a series where it has no point.
     pub const fn interpolation(&self) -> Interpolation {
         self.interpolation
     }
@@ -225,8 +224,7 @@ impl Function {
         }
     }
 
-    /// The result over integers, of which there is at least one (0 of none). `values` may come back
-    /// in another order.
+    /// Returns the result over integers; 0 if there are none. `values` may come back in another order.
     #[expect(clippy::cast_possible_wrap, reason = "fewer values than 2^63 fit into memory")]
     #[expect(clippy::cast_precision_loss, reason = "as OpenTSDB computes them")]
     #[expect(
@@ -276,7 +274,7 @@ pub struct Accumulator {
     function: Function,
     /// Values that count: all, or all but NaN.
     count: u64,
-    /// What has come together so far; its meaning is the function's.
+    /// The state so far; its meaning is the function's.
     state: f64,
     kept: Vec<f64>,
 }
@@ -355,7 +353,7 @@ impl Accumulator {
         self.count += block.count as u64;
     }
 
-    /// What has come together so far.
+    /// The state so far.
     pub(crate) const fn state(&self) -> f64 {
         self.state
     }
@@ -525,7 +523,7 @@ mod tests {
         let mut whole = Accumulator::new(function(name));
         whole.feed(values);
         let result = whole.take();
-        // In portions it is the same, and after a result the fold is new.
+        // Portions have the same result, and a result resets the accumulator.
         for value in values {
             whole.feed(&[*value]);
         }

@@ -1,6 +1,6 @@
 //! Downsampling: one value for each window of a series.
 //!
-//! [`Downsample`] is what a query requests, [`Windows`] the windows of its range, and [`Downsampler`] computes the values
+//! [`Downsample`] is the request, [`Windows`] the windows of its range, and [`Downsampler`] computes the values
 //! of a series. The result is always floating point. A fill policy gives a value to windows without points, up to the
 //! last that ends inside.
 //!
@@ -61,7 +61,7 @@ impl Downsampler {
             .map_or(0, |filled| filled.count_between(self.filled, until_ms))
     }
 
-    /// Takes points; columns of one length. `runs` are those of a series before, with the same windows.
+    /// Takes points; columns of one length. `runs` may be from an earlier series with the same windows.
     pub fn feed(&mut self, times_ms: &[i64], values: &[f64], runs: &mut WindowRuns) {
         let (from_ms, stop_ms) = match self.windows.layout {
             WindowLayout::Whole { start_ms, stop_ms } => (start_ms, stop_ms),
@@ -130,7 +130,7 @@ impl Downsampler {
         self.fold.feed_block(block);
     }
 
-    /// What the function has of the window that is being filled.
+    /// The function's state in the window that is being filled.
     pub(crate) const fn state(&self) -> f64 {
         self.fold.state()
     }
