@@ -35,11 +35,11 @@ const STEPS_AT_A_TIME: u64 = 65_536;
 pub struct Term<'a> {
     /// Its name and series.
     pub operand: Operand<'a>,
-    /// What it counts as where it has no value.
+    /// The value that stands for a missing one.
     pub fill: Fill,
 }
 
-/// What a computation keeps to.
+/// The limits and the range of a computation, and its usage so far.
 #[derive(Debug)]
 pub struct Work<'a> {
     quirks: Quirks,
@@ -47,7 +47,7 @@ pub struct Work<'a> {
     cancelled: &'a CancellationToken,
     values: usize,
     steps: u64,
-    /// Memory of the series and of what is made of them, if it is counted.
+    /// Memory of the operands and of the result, if it is counted.
     held: Option<Held>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Counts the memory of what is made to that of the series which it is made of.
+    /// Adds the memory of results to `held`, the memory of the operands.
     #[must_use]
     pub fn holding(self, held: Held) -> Self {
         Self {
@@ -197,7 +197,7 @@ pub fn by_time(
     joined.into_iter().map(compute).collect()
 }
 
-/// Computes each joined series, by place. What an operand does not have counts as zero, as does NaN.
+/// Computes each joined series, by place. An operand without a value counts as zero, as does NaN.
 ///
 /// # Errors
 ///
@@ -250,7 +250,7 @@ pub fn by_place(
     joined.into_iter().map(compute).collect()
 }
 
-/// How many values two series have that should have equally many, or what such were made of.
+/// Lengths of two joined series that should have equally many values, or such lengths inherited from an operand.
 fn uneven<'a>(terms: &[Term<'a>], joined: &Joined) -> Option<(usize, usize)> {
     let of_term = |(term, member): (&Term<'a>, &Option<usize>)| term.operand.series.get((*member)?);
     let members: Vec<&Series> = terms.iter().zip(&joined.members).filter_map(of_term).collect();

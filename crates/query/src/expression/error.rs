@@ -42,16 +42,16 @@ pub enum ExpressionError {
     /// The result is neither a double nor a truth.
     #[error("the result is {kind}, OpenTSDB takes doubles and truths only")]
     ResultType {
-        /// What it is.
+        /// The kind of the result.
         kind: &'static str,
     },
-    /// An alias of what was combined just before.
+    /// An alias of a combination that was made just before.
     #[error("OpenTSDB gives no alias to what was combined just before")]
     AliasOfCombined,
     /// Too many numbers.
     #[error("expression makes {values} values, at most {MAX_VALUES} are allowed")]
     TooManyValues {
-        /// So many.
+        /// The number of values.
         values: usize,
     },
     /// Too much to compute.

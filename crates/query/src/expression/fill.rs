@@ -1,6 +1,6 @@
-//! What an operand counts as where it has no value.
+//! Fill of expressions: the value that stands for a missing one.
 
-/// What an operand counts as where it has no value.
+/// The value that an operand has where it has no point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fill {
     /// 0.

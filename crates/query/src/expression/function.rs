@@ -43,7 +43,7 @@ pub struct NamedFunction {
     example: &'static str,
 }
 
-/// What a call computes.
+/// The computation of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// The function that its texts select, over all series of all operands.
@@ -235,7 +235,7 @@ fn alias(list: Vec<Series>, template: &str, quirks: Quirks) -> Vec<Series> {
     };
     let named = list.into_iter().map(|mut series| {
         let mut name = template.to_owned();
-        // What has an alias has no tags any more.
+        // A series with an alias has no tags any more.
         for tag in series.tags.values().filter(|_| series.alias.is_none()) {
             name = name.replace(&format!("@{}", tag.key), &tag.value);
         }

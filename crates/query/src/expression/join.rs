@@ -55,7 +55,7 @@ pub struct Operand<'a> {
 pub struct Joined {
     /// For each operand the place of its series.
     pub members: Vec<Option<usize>>,
-    /// The members, and the series whose place they took: place of the operand, place of the series.
+    /// The members, and the series that lend them their place: place of the operand, place of the series.
     pub all: Vec<(usize, usize)>,
     /// Names of all of them; without points.
     pub series: Series,
@@ -156,7 +156,7 @@ fn together(operands: &[Operand<'_>], members: &[Option<usize>], order: &[usize]
         tags.retain(|uid, _| !aggregate_tags.contains_key(uid));
     }
     let metrics = present.iter().flat_map(|series| series.metrics.clone());
-    // An alias has no UID, and hides those of the others.
+    // An alias has no UID, and hides the UIDs of the other series.
     let nameless = quirks.joined_tags_of_one_operand && present.iter().any(|series| series.is_nameless());
     Series {
         metrics: if nameless {

@@ -1,4 +1,4 @@
-//! What expressions need of the engine, and where they are computed: in the computation pool.
+//! The interface of expressions to the engine, and the computation pool in which they run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Found {
     pub series: Vec<Vec<Series>>,
     /// The global annotations, if requested; `None`: none nearby.
     pub global_annotations: Option<Vec<Arc<Annotation>>>,
-    /// What it took.
+    /// Counts of the reads and the time.
     pub statistics: Statistics,
     /// Their memory.
     pub held: Held,
@@ -132,7 +132,7 @@ mod tests {
         compute: impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send + 'static,
         deadline: Option<Instant>,
     ) -> Result<(), ExpressionError> {
-        // It outlives the computations, as that of a server does.
+        // The pool outlives the computations, as in a server.
         static POOL: LazyLock<ComputePool> = LazyLock::new(|| ComputePool::new(4).unwrap());
         let registration = running.register(QueryDescription::default(), Arc::default());
         let resources = QueryResources::unlimited().unwrap();

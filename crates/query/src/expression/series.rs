@@ -8,10 +8,10 @@ use oxtsdb_schema::{Annotation, Tsuid, Uid, UidWidths};
 use super::error::ExpressionError;
 use crate::{Group, Points};
 
-/// A series: a group that a query found, or what was made of such.
+/// A series: a group that a query returned, or a result of such groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The metrics whose values it has, by UID.
+    /// The metrics of its values, by UID.
     pub metrics: BTreeMap<Uid, Arc<str>>,
     /// A name in place of metrics and tags.
     pub alias: Option<Arc<str>>,
@@ -58,7 +58,7 @@ pub enum Origin {
 }
 
 impl Series {
-    /// A group, with the UIDs of its names as its TSUIDs tell them.
+    /// A group, with the UIDs of its names as its TSUIDs have them.
     pub fn of_group(group: Group, widths: &UidWidths) -> Self {
         // `None`: several values. As groups are made, so tags come in the order of their names.
         let mut uids: BTreeMap<Uid, Option<Uid>> = BTreeMap::new();

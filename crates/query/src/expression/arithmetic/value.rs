@@ -1,4 +1,4 @@
-//! Values of arithmetic and what operators make of them.
+//! Values of arithmetic and the results of operators.
 
 /// A value while an expression is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]

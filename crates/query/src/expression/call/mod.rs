@@ -25,11 +25,11 @@ pub struct Call {
     arguments: Vec<Argument>,
 }
 
-/// What a call is given.
+/// An argument of a call.
 #[derive(Clone, Debug, PartialEq)]
 enum Argument {
     Call(Call),
-    /// A sub-query: its index among those of the request, and its text.
+    /// A sub-query: its index among the request's sub-queries, and its text.
     Query(usize, String),
     Text(String),
 }
