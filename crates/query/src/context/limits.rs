@@ -28,7 +28,7 @@ impl Limits {
         memory: Limit::of_setting("--query-max-memory-mib", 0),
     };
 
-    /// These limits with another one of points, that of a setting.
+    /// Replaces the limit of points by another setting's.
     #[must_use]
     pub const fn with_points(mut self, most: u64) -> Self {
         self.points = Limit::of_setting(self.points.setting, most);

@@ -11,7 +11,7 @@ use crate::context::deadline::Deadline;
 use crate::context::running::Registration;
 use crate::error::QueryError;
 
-/// What all stages of a query share. Every stage takes it: sub-queries, last-point look-ups and expressions.
+/// The state that all stages of a query share. Every stage takes it: sub-queries, last-point look-ups and expressions.
 /// Clones share one budget and one cancellation.
 #[derive(Clone, Debug)]
 pub struct QueryContext {
@@ -48,7 +48,7 @@ impl QueryContext {
         self.deadline.at()
     }
 
-    /// What the query may use and has used.
+    /// The limits of the query and its usage.
     pub const fn budget(&self) -> &Budget {
         &self.budget
     }

@@ -44,7 +44,7 @@ struct Entry {
     error: Option<String>,
 }
 
-/// What the list of running queries shows of a query.
+/// A query as the list of running queries shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryDescription {
     /// Its sub-queries as text.
@@ -68,13 +68,13 @@ impl QueryDescription {
 pub struct RunningQuery {
     /// Its number, from 1 since the server started.
     pub id: u64,
-    /// What it reads.
+    /// The metrics and the range that it reads.
     pub description: QueryDescription,
     /// When it was registered.
     pub started_at: SystemTime,
     /// Time since then.
     pub elapsed: Duration,
-    /// What it has used so far.
+    /// Its usage so far.
     pub usage: Arc<Usage>,
 }
 
@@ -197,7 +197,7 @@ impl Registration {
         let mut list = self.queries.list.lock();
         if let Some(entry) = list.queries.get_mut(&self.id) {
             entry.error.get_or_insert_with(|| {
-                // An error may name what the client sent.
+                // An error may contain names that the client sent.
                 let mut text = error.to_string();
                 shorten(&mut text);
                 text
