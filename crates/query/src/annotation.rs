@@ -54,8 +54,8 @@ pub(crate) fn held_bytes(annotations: &[Arc<Annotation>]) -> u64 {
     annotations.iter().map(|annotation| annotation.held_bytes()).sum()
 }
 
-/// Reads the global annotations of a query. `None` if no annotation of the hours that are read passes the quirk's
-/// test, which precedes that of the range.
+/// Reads the global annotations of a query. `None` if no annotation of the scanned hours passes the quirk's test, which
+/// runs before the test of the range.
 ///
 /// # Errors
 ///

@@ -42,7 +42,7 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, NameError>;
 
-    /// What was returned before can be kept until this changes; `None`: it cannot be kept.
+    /// The generation of the names: returned names can be kept until it changes. `None`: they cannot be kept.
     fn generation(&self) -> Option<NameGeneration> {
         None
     }
@@ -84,7 +84,7 @@ pub async fn check_metrics<'t>(
 pub struct NameGeneration {
     /// Reported changes.
     pub changes: u64,
-    /// Times that cached names have expired, for changes that nobody reports.
+    /// Times that cached names have expired, for changes without a notification.
     pub age: u64,
 }
 

@@ -116,7 +116,7 @@ impl SeriesList {
         self.ends.push(u32::try_from(self.tags.len()).unwrap_or(u32::MAX));
     }
 
-    /// These series and those of some sets.
+    /// Returns the union of these series and the series of some sets.
     pub fn with<'a>(&'a self, sets: impl IntoIterator<Item = &'a BTreeSet<Box<[u8]>>>) -> Self {
         let mut others: Vec<&[u8]> = sets.into_iter().flatten().map(|tags| &**tags).collect();
         others.sort_unstable();

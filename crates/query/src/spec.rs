@@ -26,7 +26,7 @@ pub struct QuerySpec {
     pub max_scanned_points: Option<u64>,
     /// OpenTSDB's quirks that apply.
     pub quirks: Quirks,
-    /// Skip and report rows whose cells do not decode, instead of failing.
+    /// Skip and report rows with cells that do not decode, instead of failing.
     pub skip_damaged_rows: bool,
     /// Also return points around the range, as far as the scan reads them: see [`crate::plan::hours`].
     pub with_surroundings: bool,
@@ -112,7 +112,7 @@ pub enum Source {
 pub struct SeriesFilter {
     /// Filters; all must match.
     pub tags: Vec<TagFilter>,
-    /// Only series whose tag keys are exactly those of the filters. Without filters, and for series by TSUIDs, it has
-    /// no effect.
+    /// Only series with exactly the tag keys of the filters. Without filters, and for series by TSUIDs, it has no
+    /// effect.
     pub explicit_tags: bool,
 }

@@ -19,7 +19,7 @@ pub struct PointStorage {
     pub columns: Arc<dyn PointStore>,
     /// The other cells of the table: annotations, for example.
     pub cells: Arc<dyn RowStore>,
-    /// The tables of rollups whose values are in columns: a store for each, as [`RollupColumns`] reads them.
+    /// The tables of rollups with values in columns: a store for each, as [`RollupColumns`] reads them.
     ///
     /// [`RollupColumns`]: oxtsdb_point_store::rollups::RollupColumns
     pub rollups: RollupPoints,

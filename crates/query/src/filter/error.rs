@@ -34,7 +34,7 @@ pub enum FilterError {
     Regexp {
         /// The expression.
         text: String,
-        /// What is wrong, in words that follow the expression.
+        /// The reason, in words that follow the expression.
         reason: String,
     },
     /// More regular expressions than a query may have.

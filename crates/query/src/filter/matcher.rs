@@ -32,7 +32,7 @@ pub(crate) enum Resolution<'m> {
     NotIn(&'m [String]),
     /// All.
     All,
-    /// Those whose names pass [`TagMatcher::predicate`].
+    /// The values with names that pass [`TagMatcher::predicate`].
     ByName,
 }
 
@@ -185,7 +185,7 @@ impl TagMatcher {
         })
     }
 
-    /// What identifies it: equal matchers have equal types and arguments.
+    /// The identity of a matcher: equal matchers have equal types and arguments.
     fn key(&self) -> (&'static str, &[String], Option<&str>) {
         let pattern = match &self.argument {
             Parsed::Alternatives(_) => None,

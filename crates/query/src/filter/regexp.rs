@@ -23,7 +23,7 @@ const MAX_PROGRAM_BYTES: usize = 128 * 1024;
 /// Expressions that match everything, as OpenTSDB knows them.
 const ANY: [&str; 4] = [".*", "^.*", ".*$", "^.*$"];
 
-/// A regular expression whose syntax was checked.
+/// A regular expression with checked syntax.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Regexp {
     text: String,

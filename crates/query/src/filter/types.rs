@@ -152,7 +152,7 @@ impl FilterType {
         self.example
     }
 
-    /// What it matches, in a sentence.
+    /// A description of the matching values, in a sentence.
     pub const fn description(&self) -> &'static str {
         self.description
     }

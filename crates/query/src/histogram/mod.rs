@@ -4,8 +4,9 @@
 //!   plan ─► rows ─► histograms by series ─► windows: sums ─► groups: sums ─► percentiles, buckets ─► results
 //! ```
 //!
-//! Each percentile and each bucket of a group is a result of its own, whose metric has a suffix. Rates, fill policies and
-//! interpolation do not apply. Cells that do not decode are left out, counted and reported: OpenTSDB leaves them out too.
+//! Each percentile and each bucket of a group is a result of its own, with a suffix of its metric. Rates, fill policies
+//! and interpolation do not apply. Cells that do not decode are left out, counted and reported: OpenTSDB leaves them
+//! out too.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.HistogramGroupByAndAggregateCB`, `TSSubQuery.checkHistogramQuery`.
 

@@ -1,9 +1,9 @@
-//! Reads histograms from rows, and sums those of a window.
+//! Reads histograms from rows, and sums the histograms of each window.
 //!
-//! OpenTSDB takes the cells of a row in stored order, by qualifier. That is not the order of time in a row with seconds
-//! and milliseconds: all in milliseconds come before those in seconds from the 55th second on. A window then also takes
-//! the earlier histograms that follow it, and that of a whole range ends at the first one behind it.
-//! Without this quirk cells are taken in order of time, and of two at one instant the newer one.
+//! OpenTSDB takes the cells of a row in stored order, by qualifier. Stored order is not the order of time in a row with
+//! seconds and milliseconds: all in milliseconds come before the cells in seconds from the 55th second on. A window
+//! then also takes the earlier histograms that follow it, and a window of the whole range ends at the first one behind
+//! it. Without this quirk cells are taken in order of time, and of two at one instant the newer one.
 //!
 //! Source: OpenTSDB 2.4, `HistogramSpan`, `HistogramDownsampler`, `Internal.decodeHistogramDataPoint`.
 
@@ -30,7 +30,7 @@ pub(super) struct ReadOptions {
     pub(super) layout: RowKeyLayout,
     /// `None`: none are configured, and no cell can be decoded.
     pub(super) codecs: Option<HistogramCodecs>,
-    /// Windows whose histograms are summed; `None`: each is kept.
+    /// Windows that sum their histograms; `None`: each is kept.
     pub(super) windows: Option<Windows>,
     /// Whether cells are taken in stored order, as OpenTSDB does.
     pub(super) in_stored_order: bool,
@@ -74,7 +74,7 @@ impl Reader {
         })
     }
 
-    /// Adds the histograms of matching rows; those of a series come in order of time.
+    /// Adds the histograms of matching rows; a series' histograms come in order of time.
     pub(super) fn add(&mut self, rows: &[Row]) -> Result<(), QueryError> {
         for row in rows {
             self.add_row(row)?;

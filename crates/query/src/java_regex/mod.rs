@@ -1,13 +1,13 @@
 //! Java's regular expressions, as far as they can be matched in linear time.
 //!
 //! OpenTSDB uses Java's backtracking matcher, which does not terminate in practice for an expression such as `(a*)*b`
-//! and a long value. This matcher follows all alternatives at once, so its time is bounded by the length of the
-//! expression times that of the value. Syntax that cannot be matched this way is rejected by name: look-ahead,
-//! look-behind, back references, possessive quantifiers, atomic groups. The length of an expression, its depth and
-//! the size of its program have limits. A program keeps no memory for matching: [`JavaRegex::memory_bytes`] is what it
-//! takes.
+//! and a long value. This matcher follows all alternatives at once, so its time is bounded by the product of the
+//! lengths of the expression and the value. Syntax that cannot be matched this way is rejected by name: look-ahead,
+//! look-behind, back references, possessive quantifiers, atomic groups. The length of an expression, its depth and the
+//! size of its program have limits. A program keeps no memory for matching: [`JavaRegex::memory_bytes`] is all the
+//! memory it takes.
 //!
-//! [`translate`] rewrites Java's syntax into that of the crate `regex`, for one of two alphabets: names are
+//! [`translate`] rewrites Java's syntax into the syntax of the crate `regex`, for one of two alphabets: names are
 //! ISO-8859-1, a byte for a character; other texts are Unicode. Java's classes (`\d`, `\w`, `\s`, `\p{Lower}`) know
 //! ASCII only. [`JavaRegex`] is an expression over Unicode with its groups, as `java.util.regex.Matcher` and
 //! `String.split` use it.
@@ -95,7 +95,7 @@ impl JavaRegex {
         &self.text
     }
 
-    /// The number of groups, without that of the whole match (`Matcher.groupCount`).
+    /// The number of groups, without the whole match (`Matcher.groupCount`).
     pub fn group_count(&self) -> usize {
         self.program.captures_len() - 1
     }

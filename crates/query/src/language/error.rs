@@ -41,7 +41,7 @@ pub enum LanguageError {
     Filter {
         /// In which braces.
         block: Block,
-        /// What is there.
+        /// The tag.
         tag: String,
         /// Why it cannot be read.
         error: FilterError,
@@ -115,7 +115,7 @@ pub enum LanguageError {
     Tag {
         /// In which braces.
         block: Block,
-        /// What is there.
+        /// The tag.
         tag: String,
     },
     /// An empty metric.

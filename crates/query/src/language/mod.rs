@@ -78,7 +78,7 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// [`LanguageError`], except those of [`Expression::sub_query`].
+    /// [`LanguageError`], except the errors of [`Expression::sub_query`].
     pub fn of_metric(text: &str) -> Result<Self, LanguageError> {
         Self::parse(text, |last| {
             if last.is_empty() {
@@ -165,7 +165,7 @@ impl Expression {
         Ok(())
     }
 
-    /// The sub-query. Calendars are those of the zone.
+    /// Returns the sub-query; calendars are in `zone`.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ fn parse_percentiles(text: &str) -> Result<Vec<f32>, LanguageError> {
     numbers.collect()
 }
 
-/// Parses a parameter `m`; calendars are those of `zone`.
+/// Parses a parameter `m`; calendars are in `zone`.
 ///
 /// # Errors
 ///
@@ -247,7 +247,7 @@ fn is_known_part(part: &str) -> bool {
         || RollupUsage::named(part).is_some()
 }
 
-/// Parses a parameter `tsuid`; calendars are those of `zone`.
+/// Parses a parameter `tsuid`; calendars are in `zone`.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Searches for last points where points are in columns.
 //!
 //! The store of the points finds the newest one of a series without visiting hours, some series in a job of the
-//! computation threads. A cell of the same table whose encoding is none of a plain point may have a newer one; the rows
-//! of other cells are few.
+//! computation threads. A cell of the same table with the encoding of no plain point may have a newer one; the rows of
+//! other cells are few.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) async fn of_each(
         last_of_keys(&columns, shared.get(part).unwrap_or_default(), range)
     });
     let last_points = jobs.try_concat().await?;
-    // Only newer cells matter. The scan seeks from the rows of a series to those of the next one.
+    // Only newer cells matter. The scan seeks from the rows of one series to the rows of the next.
     let newest = last_points
         .iter()
         .map(|point| point.map(|point| point.time_ms + 1));
@@ -85,7 +85,7 @@ pub(super) async fn of_each(
     Ok(series.iter().zip(last_points).map(newest).collect())
 }
 
-/// Calls `find` with parts of so many series, each in a job; their results are in order.
+/// Calls `find` with parts of a fixed number of series, each in a job; their results are in order.
 fn jobs<T: Send + 'static>(
     compute: &ComputePool,
     series: usize,

@@ -59,7 +59,7 @@ pub async fn of_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writte
 ///
 /// # Errors
 ///
-/// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and those of
+/// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and the errors of
 /// [`Held::grow`].
 pub async fn of_metric(
     storage: &Storage,

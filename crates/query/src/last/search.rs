@@ -176,7 +176,7 @@ pub async fn of_metric(
     Ok(points.boxed())
 }
 
-/// The rows of a metric from the newest hour back, without those of series that were found.
+/// The rows of a metric from the newest hour back, except rows of series with a known last point.
 fn rows_of_metric(
     storage: &Storage,
     series: &MetricSeries,

@@ -200,7 +200,7 @@ async fn find(
     query: &LastQuery,
     output: &mut Output<'_>,
 ) -> Result<(), QueryError> {
-    // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
+    // Collected and boxed, because the compiler cannot prove that a stream over the closure is Send.
     let searches: Vec<_> = query
         .targets
         .iter()
