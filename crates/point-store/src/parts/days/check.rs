@@ -47,15 +47,15 @@ pub struct DayStats {
     pub merge_debt_bytes: u64,
 }
 
-/// What [`Days::check`] found.
+/// The result of [`Days::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Files.
     pub files: usize,
     /// Bytes of the parts.
     pub bytes: u64,
-    /// What is wrong with damaged files. Parts were set aside; a damaged tombstone is still applied, and is set aside
-    /// when the store is opened again.
+    /// Errors of damaged files. Parts were set aside; a damaged tombstone is still applied, and is set aside when the
+    /// store is opened again.
     pub damaged: Vec<PointStoreError>,
     /// Whether the check ended before all files were checked.
     pub was_stopped: bool,

@@ -20,7 +20,7 @@ use oxtsdb_storage_file::disk::Disk;
 #[derive(Clone, Debug)]
 pub struct DayList {
     pub(super) day: DayNumber,
-    /// Ascending by sequences: of points of the same instant, that of the last part is the newest.
+    /// Ascending by sequences: of points of the same instant, the last part's is the newest.
     pub(super) parts: Vec<Arc<DayPart>>,
     /// Ascending by sequence.
     pub(super) tombstones: Vec<Arc<Tombstone>>,

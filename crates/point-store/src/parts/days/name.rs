@@ -63,7 +63,7 @@ impl DayNumber {
             i64::try_from(month).ok()?,
             i64::try_from(day).ok()?,
         );
-        // Excludes what is not written like this, and days such as 2026-02-30.
+        // Excludes other spellings of a day, and days such as 2026-02-30.
         let parsed = Self(u32::try_from(number).ok()?);
         (parsed.to_string() == name).then_some(parsed)
     }

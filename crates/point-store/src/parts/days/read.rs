@@ -172,7 +172,7 @@ impl DayList {
                 delete(points, 0, &deleted);
             }
             if let Some(point) = points.last() {
-                // Of points of this instant, that of the newest part is the one.
+                // Of points of this instant, the newest part's counts.
                 range.first_ms = point.time_ms.saturating_add(1);
                 newest = Some(point);
             }
