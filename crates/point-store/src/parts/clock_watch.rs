@@ -71,7 +71,7 @@ enum Side {
     Behind,
 }
 
-/// What a watch has seen.
+/// Counters of a clock watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockStats {
     /// Jumps of the wall clock since the store was opened, ahead or back.

@@ -237,7 +237,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Fails if the disk's reserve is reached: what is in memory needs the rest.
+    /// Fails if the disk's reserve is reached: flushing the points in memory needs the rest.
     fn check_reserve(&mut self) -> Result<(), PointStoreError> {
         let config = &self.core.config;
         let free = match self.measured {

@@ -32,13 +32,13 @@ pub(super) struct Core {
     /// reader who takes both under the lock sees all points, and no deleted ones.
     pub(super) heads: RwLock<Heads>,
     pub(super) flush: FlushQueue,
-    /// The files of the journal, of which the flush thread removes those whose points are in parts.
+    /// The files of the journal. The flush thread removes files with all their points in parts.
     pub(super) journal: Arc<JournalFiles>,
     /// Limits merges and checks, and ends them when the store stops.
     pub(super) pacer: RatePacer,
     pub(super) stop: Stop,
     pub(super) errors: Mutex<Errors>,
-    /// What the store was opened without.
+    /// The losses with which the store was opened.
     pub(super) losses: Vec<DamagedPart>,
     pub(super) counters: Counters,
     pub(super) timings: Arc<Timings>,

@@ -163,7 +163,7 @@ impl BlockPage {
         Some(blocks)
     }
 
-    /// Whether keys ascend, and keys and instants are those of the page's entry in the index.
+    /// Whether keys ascend, and keys and instants match the page's entry in the index.
     pub(super) fn fits(&self, entry: &BlockPageEntry) -> bool {
         let ends = (self.blocks.first(), self.blocks.last());
         let (Some(first), Some(last)) = ends else {
