@@ -39,7 +39,7 @@ struct Data {
 }
 
 impl MemoryPoints {
-    /// An empty store whose keys have UIDs of these widths.
+    /// An empty store of keys with UIDs of these widths.
     pub fn new(widths: UidWidths) -> Self {
         let data = Data {
             series: SeriesList::new(widths),

@@ -155,7 +155,7 @@ impl RowPoints {
         Ok(rows)
     }
 
-    /// A batch whose series are named by their keys.
+    /// The batch with the keys of its series.
     fn keyed(&self, batch: &PointBatch) -> Result<KeyedBatch, PointStoreError> {
         let known = self.0.series.lock();
         batch.check(u32::try_from(known.len()).unwrap_or(u32::MAX))?;

@@ -16,7 +16,7 @@ pub(crate) struct SeriesList {
 }
 
 impl SeriesList {
-    /// An empty list of keys whose UIDs have these widths.
+    /// An empty list of keys with UIDs of these widths.
     pub(crate) const fn new(widths: UidWidths) -> Self {
         Self {
             widths,

@@ -55,7 +55,7 @@ pub struct ReadRequest {
 /// absent. A long series may extend over several items, in order of time. Dropping the stream cancels the read.
 pub type ColumnStream = BoxStream<'static, Result<Vec<SeriesColumns>, PointStoreError>>;
 
-/// What is known of the points of a block without decoding them.
+/// Metadata of a block's points, known without decoding them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockSummary {
     /// How many points were read before it.
@@ -83,11 +83,11 @@ pub trait SeriesReader: Send + std::fmt::Debug {
         false
     }
 
-    /// Replaces `points` by those of a series in the range of the reader; by none if the series is unknown.
+    /// Replaces `points` by the points of a series in the range of the reader; by none if the series is unknown.
     ///
     /// # Errors
     ///
-    /// Those of [`PointStore::read`].
+    /// As [`PointStore::read`].
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError>;
 
     /// As [`SeriesReader::read`], but summarizes blocks that `summarizes` accepts instead of decoding them, if the store
@@ -120,7 +120,7 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     }
 }
 
-/// What a read would decode, from metadata: within a factor of two where series are alike and write evenly.
+/// The cost of a read, estimated from metadata: within a factor of two where series are alike and write evenly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadEstimate {
     /// Points.
@@ -144,7 +144,7 @@ pub struct DamagedPart {
     pub path: PathBuf,
     /// The instants that its points may have had.
     pub range: TimeRange,
-    /// What is wrong.
+    /// The reason.
     pub detail: String,
 }
 
@@ -186,7 +186,7 @@ pub struct Figures {
     pub dropped_days: u64,
     /// Jumps of the system's clock.
     pub clock_jumps: u64,
-    /// Milliseconds by which the system's clock is ahead of the one that retention follows, now.
+    /// Milliseconds by which the system's clock is ahead of the retention clock, now.
     pub clock_held_back_ms: u64,
     /// Whether these are more than the retention: it waits until an operator confirms the clock.
     pub clock_needs_confirmation: bool,
@@ -204,12 +204,12 @@ pub struct Figures {
     pub disk_reserve_bytes: u64,
 }
 
-/// What the caller holds for a batch in memory; dropped when the points have left memory.
+/// A caller's resources for a batch in memory; dropped when the points have left memory.
 pub type Permit = Box<dyn std::any::Any + Send + Sync>;
 
 /// A store of points.
 ///
-/// Numbers of series are those of one open store: whether they are the same after it was opened again is up to the
+/// Numbers of series are valid for one open store: whether they are the same after it was opened again is up to the
 /// implementation.
 ///
 /// - An append that returned `Ok` is durable and visible to every later read.
@@ -238,7 +238,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// Replaces `key` by the key of a series; `false` if there is no such series.
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool;
 
-    /// The highest UID of each kind that its series use, also series whose points were deleted; `None` if other programs
+    /// The highest UID of each kind that its series use, also series with all points deleted; `None` if other programs
     /// write to the store, so that it does not know all series.
     fn highest_uids(&self) -> Option<HighestUids> {
         None
@@ -268,8 +268,8 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// The values of a tag key among the series of a metric, ascending. Takes as long as [`PointStore::select`].
     fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid>;
 
-    /// Appends points: durable and visible when the future returns `Ok`. The order of effect is that of the calls, so
-    /// the batch is submitted before this returns; the future only waits, and may be dropped.
+    /// Appends points: durable and visible when the future returns `Ok`. Appends take effect in the order of the calls,
+    /// so the batch is submitted before this returns; the future only waits, and may be dropped.
     ///
     /// Fails with [`PointStoreError::Full`], [`PointStoreError::Io`] or [`PointStoreError::Unavailable`]; with
     /// [`PointStoreError::Invalid`] if a series is unknown or an instant not one of [`crate::Point`], and then no point
@@ -313,7 +313,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// [`PointStoreError::Unavailable`] if the store is closed.
     fn reader(&self, range: TimeRange) -> Result<Box<dyn SeriesReader>, PointStoreError>;
 
-    /// Estimates what reading series, ascending by number and without repetitions, would decode. Does not block.
+    /// Estimates the cost of reading series, ascending by number and without repetitions. Does not block.
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate;
 
     /// The most points that reading a few series in a range decodes if it reads no file: all are in memory or in cached

@@ -15,8 +15,8 @@
 //! Batches apply in their order after all blocks: a time only grows, until 0 removes it. When [`BATCHES`] batches are stored,
 //! the blocks of their series are written, then the batches deleted together; a crash in between loses nothing.
 //!
-//! After a crash a number may belong to another series than the one that a batch had: to one whose first points were
-//! acknowledged later. The batch of these points is newer, and counts.
+//! After a crash a number may belong to another series than in a batch: to one with first points that were acknowledged
+//! later. The batch of these points is newer, and counts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

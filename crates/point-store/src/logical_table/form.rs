@@ -59,7 +59,7 @@ impl From<Qualifier> for PointColumn {
 }
 
 impl Aggregates {
-    /// Those of which a store may have values.
+    /// The aggregates that may have values in a store.
     pub(super) fn of(points: &dyn PointStore) -> Result<Self, PointStoreError> {
         let aggregates = Self::default();
         for id in 0..IDS {
@@ -201,7 +201,7 @@ impl CellForm {
         }
     }
 
-    /// The timestamp of the cell of an instant: that of the point, or the start of a row of rollups.
+    /// The timestamp of the cell of an instant: the instant of the point, or the start of a row of rollups.
     pub(super) fn timestamp_ms(&self, time_ms: i64) -> i64 {
         match self {
             Self::Points => time_ms,

@@ -37,13 +37,13 @@ pub(super) fn hour_range(base: BaseTime) -> TimeRange {
     }
 }
 
-/// Whether a family is that of points.
+/// Whether a family is the family of points.
 pub(super) fn is_point_family(family: &str) -> bool {
     family.as_bytes() == FAMILY
 }
 
 impl LogicalTable {
-    /// Whether an address may be that of points.
+    /// Whether an address may be a point's.
     pub(super) fn may_be_point(&self, table: &TableName, cell: &CellAddress) -> bool {
         self.has_points(table)
             && is_point_family(&cell.family)

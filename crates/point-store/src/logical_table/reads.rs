@@ -43,7 +43,7 @@ impl LogicalTable {
         Ok(Merged::new(points.boxed(), stored, families, &scan).into_stream())
     }
 
-    /// Adds the points to rows of the row store, which are those of `keys`.
+    /// Adds the points to rows of the row store; `keys` are the keys of these rows.
     pub(super) async fn add_points(
         &self,
         table: &TableName,

@@ -23,9 +23,9 @@ pub struct ShownCell {
 
 /// The cells of a row of table `tsdb` after the row was put into a `LogicalTable`, ordered by family and qualifier.
 ///
-/// Each point is a cell of its own, with one point for an instant: that of the newest cell. Other cells are those of
-/// the row. Two rows with equal results have the same points, whatever their form: single cells or compacted ones.
-/// Appended points are compared as they are stored.
+/// Each point is a cell of its own; an instant has one point, from the newest cell. Other cells are unchanged. Two rows
+/// with equal results have the same points, whatever their form: single cells or compacted ones. Appended points are
+/// compared as they are stored.
 pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
     shown(row, layout, &CellForm::Points)
 }

@@ -44,7 +44,7 @@ pub(super) struct PointRows {
     columns: PointColumns,
     filter: Option<RowFilter>,
     reverse: bool,
-    /// What remains of the range.
+    /// The remaining range.
     start: Vec<u8>,
     stop: Vec<u8>,
     damage: Vec<DamagedPart>,
