@@ -123,7 +123,7 @@ impl LogicalTable {
     ///
     /// # Errors
     ///
-    /// Those of the row store.
+    /// Errors of the row store.
     pub async fn with_counters(mut self, meta: TableName) -> Result<Self, StoreError> {
         let counters = Counters::open(Arc::clone(&self.rows), &*self.points, meta).await?;
         self.counters = Some(Arc::new(counters));

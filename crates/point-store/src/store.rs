@@ -42,7 +42,7 @@ impl TimeRange {
     }
 }
 
-/// Which points to read.
+/// The points to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The series, without repetitions; their points are returned in this order. Unknown ones have no points.
@@ -95,7 +95,7 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of [`PointStore::read`].
+    /// As [`PointStore::read`].
     fn read_summarized(
         &mut self,
         series: SeriesNumber,
@@ -112,7 +112,7 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of a read.
+    /// As [`SeriesReader::read`].
     fn last(&mut self, series: SeriesNumber) -> Result<Option<Point>, PointStoreError> {
         let mut points = Columns::default();
         self.read(series, &mut points)?;
@@ -127,7 +127,7 @@ pub struct ReadEstimate {
     pub points: u64,
     /// Points if the series are denser than others of the same files.
     pub most_points: u64,
-    /// Those of the points that are in memory.
+    /// Points in memory, included in `points`.
     pub memory_points: u64,
     /// Files.
     pub files: u64,
@@ -164,7 +164,7 @@ pub struct Timings {
 pub struct Figures {
     /// Series.
     pub series: u64,
-    /// Points in files; those that others replace or that were deleted count until a merge.
+    /// Points in files; replaced or deleted points count until a merge.
     pub points: u64,
     /// Files of points.
     pub parts: u64,
@@ -229,8 +229,8 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// The number of a series; `None` if it was never written.
     fn find(&self, key: &[u8]) -> Option<SeriesNumber>;
 
-    /// Whether the number of a series is durable. One that was given a moment ago may not be, until an append has
-    /// returned that began after it was given.
+    /// Whether the number of a series is durable. A new number may not be, until an append has returned that began
+    /// after the number was given.
     fn is_durable(&self, _series: SeriesNumber) -> bool {
         true
     }
@@ -251,7 +251,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber>;
 
     /// The series of a metric, by its UID, that pass all tests, ascending by number. The first call for a metric, and
-    /// those after many new series, take time in proportion to the metric.
+    /// calls after many new series, take time in proportion to the metric.
     fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber>;
 
     /// As [`PointStore::select`], if that takes microseconds: a test names values that at most `most` series have, and no
@@ -323,12 +323,12 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The newest point of each series in a range, in the order of the series; `None` for those without points there.
+    /// The newest point of each series in a range, in the order of the series; `None` for series without points there.
     /// Series of a metric that ascend are found faster than others.
     ///
     /// # Errors
     ///
-    /// Those of a read.
+    /// As [`PointStore::read`].
     async fn last(
         &self,
         series: &[SeriesNumber],

@@ -85,7 +85,7 @@ pub(crate) async fn global_of_query(
 ///
 /// # Errors
 ///
-/// Those of the store and of the context, and [`QueryError::OverBudget`].
+/// Errors of the store and of the context, and [`QueryError::OverBudget`].
 pub async fn global_annotations(
     storage: &Storage,
     hours: Hours,

@@ -47,7 +47,7 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Whether some metrics are refused ([`NameError::Refused`]), also all UIDs of metrics that have no name. If so,
+    /// Whether some metrics are rejected ([`NameError::Refused`]), also all UIDs of metrics that have no name. If so,
     /// the metrics of TSUIDs are resolved before their points are read, also where the result has no names, and
     /// queries return no global annotations.
     fn refuses_metrics(&self) -> bool {
@@ -59,7 +59,7 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
 ///
 /// # Errors
 ///
-/// [`NameError::Refused`] for the first metric that is refused, and when the directory fails as a whole.
+/// [`NameError::Refused`] for the first metric that is rejected, and when the directory fails as a whole.
 pub async fn check_metrics<'t>(
     tsuids: impl IntoIterator<Item = &'t Tsuid>,
     widths: &UidWidths,

@@ -34,10 +34,10 @@ pub struct QuerySpec {
     pub annotations: AnnotationSelection,
 }
 
-/// Which annotations a query returns, of those that begin in its range.
+/// The annotations that a query returns, among all that begin in its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationSelection {
-    /// Those of the series, with each group.
+    /// The annotations of the series, with each group.
     pub of_series: bool,
     /// Global ones, once.
     pub global: bool,
@@ -107,7 +107,7 @@ pub enum Source {
     Tsuids(Vec<Vec<u8>>),
 }
 
-/// Selects series of a source and says how they are grouped.
+/// Selects series of a source and their grouping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesFilter {
     /// Filters; all must match.

@@ -43,7 +43,7 @@ pub struct Storage {
     pub layout: RowKeyLayout,
     /// Resolves names and UIDs.
     pub directory: Arc<dyn NameDirectory>,
-    /// Which names filters match.
+    /// Caches the tag values that filters match by name.
     pub matches: MatchCache,
     /// Lists the series of metrics; `None`: no index.
     pub index: Option<Arc<dyn SeriesIndex>>,

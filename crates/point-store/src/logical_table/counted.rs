@@ -15,7 +15,7 @@ use super::counters::Counters;
 use super::merge::{Merged, merge_rows};
 use crate::{PointStore, SeriesNumber};
 
-/// The value of a counter that only says when its series was written.
+/// The value of a counter that only records when its series was written.
 const ONE: [u8; 8] = 1_i64.to_be_bytes();
 
 /// Counters as rows.

@@ -60,7 +60,7 @@ pub(super) struct Counters {
 /// The batches in the table.
 #[derive(Debug, Default)]
 struct Stored {
-    /// That of the last batch.
+    /// Sequence of the last batch.
     sequence: u64,
     batches: Vec<Vec<u8>>,
     /// Blocks that lack times of these batches.
@@ -92,7 +92,7 @@ impl Counters {
         let mut key = Vec::new();
         let mut apply = |series: SeriesNumber, seconds: u32| {
             let place = series.0 as usize;
-            // One that the catalogue does not have was never acknowledged.
+            // A series that the catalogue does not have was never acknowledged.
             if seconds != 0 && place >= times.len() && points.key(series, &mut key) {
                 times.resize(place + 1, 0);
             }

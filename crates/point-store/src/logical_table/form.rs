@@ -1,4 +1,4 @@
-//! Which cells of a row are points, and by which instants the point store has them.
+//! The cells of a row that are points, and their instants in the point store.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::{Point, PointStore, PointStoreError, Resolution, TimeRange};
 /// The cells of a table that are points.
 #[derive(Clone, Debug)]
 pub(super) enum CellForm {
-    /// Those of table `tsdb`: a cell of 2 or 4 bytes, an instant within the hour.
+    /// The cells of table `tsdb`: of 2 or 4 bytes, an instant within the hour.
     Points,
-    /// Those of a rollup table: a cell of 3 bytes, an aggregate of an interval; see [`crate::rollups`].
+    /// The cells of a rollup table: of 3 bytes, an aggregate of an interval; see [`crate::rollups`].
     Rollups(Arc<Aggregates>),
 }
 
@@ -146,7 +146,7 @@ impl CellForm {
         }
     }
 
-    /// The instants that a qualifier names, each with the column of its point; none for those that no point has.
+    /// The instants that a qualifier names, each with the column of its point; none for instants that no point has.
     pub(super) fn instants(&self, base: BaseTime, qualifier: &[u8]) -> Vec<(i64, PointColumn)> {
         match (self, qualifier) {
             (Self::Points, _) => {

@@ -1,4 +1,4 @@
-//! Which row of the table holds which points.
+//! Maps points to rows of the table and back.
 
 use oxtsdb_row_store::{CellAddress, StoreError, TableName};
 use oxtsdb_schema::data_table::FAMILY;
@@ -55,7 +55,7 @@ impl LogicalTable {
     ///
     /// # Errors
     ///
-    /// Those of the point store.
+    /// Errors of the point store.
     pub(super) async fn number_series(&self, table: &TableName, key: &[u8]) -> Result<(), StoreError> {
         let Some(row) = SeriesHour::of(key, &self.layout).filter(|_| self.has_points(table)) else {
             return Ok(());

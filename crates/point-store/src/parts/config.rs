@@ -16,7 +16,7 @@ pub struct PartsConfig {
     pub path: PathBuf,
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Widths of the UIDs in the keys of series. Those of an existing folder must be the same.
+    /// Widths of the UIDs in the keys of series. An existing folder must have the same widths.
     pub widths: UidWidths,
     /// Whether the store is opened although it has lost acknowledged points that it cannot name: commits of the
     /// journal, or the list of its days. [`PartsStore::losses`](super::PartsStore::losses) reports them.

@@ -64,7 +64,7 @@ impl Stop {
         *self.is_set.lock()
     }
 
-    /// Waits for so long; returns whether the store stops.
+    /// Waits for `pause`; returns whether the store stops.
     pub(super) fn wait(&self, pause: Duration) -> bool {
         let mut is_set = self.is_set.lock();
         if !*is_set {

@@ -175,7 +175,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn new_part(&self, day: DayNumber) -> Result<NewPart, PointStoreError> {
         let shared = &*self.0;
         let folder = shared.folder.join(day.to_string());

@@ -5,9 +5,9 @@
 //!   shard  series ─► chunks ─► each a chain of small blocks in the shard's arena
 //! ```
 //!
-//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. They decode the
-//! newest chunk of a series, and of the others those with the range. A head only grows: it is frozen, written as parts,
-//! and dropped.
+//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. They decode
+//! the newest chunk of a series, and its other chunks that overlap the range. A head only grows: it is frozen, written
+//! as parts, and dropped.
 
 mod arena;
 mod chunk;
@@ -276,7 +276,7 @@ impl Head {
     }
 }
 
-/// The head that appends go to, and those that are being written as parts, oldest first.
+/// The head that appends go to, and the heads that are being written as parts, oldest first.
 #[derive(Clone, Debug)]
 pub struct Heads {
     /// Takes points.

@@ -89,7 +89,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn create(disk: Arc<dyn Disk>, folder: &Path) -> Result<(), PointStoreError> {
         Self::open(disk, folder, OPTIONS, &mut |_| Ok(())).map(drop)
     }
@@ -125,7 +125,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of [`Journal::sync`].
+    /// As [`Journal::sync`].
     pub fn rotate(&mut self) -> Result<u64, PointStoreError> {
         // Also frames that were recovered: a manifest will say that they were there.
         self.0.make_durable()?;

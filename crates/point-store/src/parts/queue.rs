@@ -74,13 +74,13 @@ impl Queue {
         Some(std::mem::take(&mut state.requests))
     }
 
-    /// Rejects further requests. Those in the queue are still taken.
+    /// Rejects further requests. Queued requests are still taken.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Rejects further requests and fails those in the queue, which nothing will take.
+    /// Rejects further requests and fails the queued ones, which nothing will take.
     pub(super) fn abandon(&self) {
         self.close();
         let requests = std::mem::take(&mut self.state.lock().requests);

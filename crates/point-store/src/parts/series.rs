@@ -114,7 +114,7 @@ impl SeriesCatalogue {
         Ok(catalogue)
     }
 
-    /// Adds a series of the journal. One that is known already must have the same key.
+    /// Adds a series of the journal. A known series must have the same key.
     ///
     /// # Errors
     ///

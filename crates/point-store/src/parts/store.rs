@@ -235,7 +235,7 @@ impl PartsStore {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn check(
         &self,
         bytes_per_second: u64,

@@ -35,7 +35,7 @@ struct Calendar {
 /// The instants of a row.
 #[derive(Clone, Copy, Debug)]
 struct CalendarRow {
-    /// That of offset 0, and the first one behind the row.
+    /// Instants of offset 0, and of the first one behind the row.
     base_ms: i64,
     end_ms: i64,
     /// The slot of offset 0.

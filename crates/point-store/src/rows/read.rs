@@ -28,7 +28,7 @@ struct CellPoints<'a> {
     points: Vec<Point>,
 }
 
-/// The points of series in a range, in the order of the series; those without points are absent.
+/// The points of series in a range, in the order of the series; series without points are absent.
 pub(super) async fn columns(
     store: &Inner,
     series: &[(SeriesNumber, Vec<u8>)],

@@ -35,7 +35,7 @@ impl Limits {
         self
     }
 
-    /// The lower of these limits and those that a request sets.
+    /// The lower of these limits and the limits of a request.
     #[must_use]
     pub const fn with_request(mut self, max_points: Option<u64>) -> Self {
         if let Some(most) = max_points

@@ -63,7 +63,7 @@ impl QueryContext {
     ///
     /// # Errors
     ///
-    /// Those of `work`, [`QueryError::DeadlineExceeded`], [`QueryError::TimedOut`], and
+    /// Errors of `work`, [`QueryError::DeadlineExceeded`], [`QueryError::TimedOut`], and
     /// [`QueryError::Cancelled`].
     pub async fn run<T, E: From<QueryError> + Display>(
         &self,
@@ -81,7 +81,7 @@ impl QueryContext {
         result
     }
 
-    /// Completes when the query must stop, with the error that says why.
+    /// Completes when the query must stop, with the reason as an error.
     pub async fn interrupted(&self) -> QueryError {
         let cancelled = async {
             match &self.registration {

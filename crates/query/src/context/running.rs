@@ -16,7 +16,7 @@ const KEPT: usize = 128;
 const KEPT_SUB_QUERIES: usize = 16;
 const KEPT_CHARACTERS: usize = 256;
 
-/// The running queries of an engine, those that wait for admission included. Clones share them.
+/// The running queries of an engine, including queries that wait for admission. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct RunningQueries {
     list: Arc<Mutex<List>>,

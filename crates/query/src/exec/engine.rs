@@ -206,7 +206,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Those of [`Engine::admit`].
+    /// As [`Engine::admit`].
     pub async fn admit_untimed(
         &self,
         request: RequestContext,

@@ -100,7 +100,7 @@ async fn run(
     output.send(Frame::Statistics(statistics)).await
 }
 
-/// Runs a sub-query over the tables that are read in place of one that has no series.
+/// Runs a sub-query over the fallback tables if its table has no series.
 async fn fall_back(
     environment: &Environment,
     context: &QueryContext,

@@ -137,7 +137,7 @@ impl SeriesExtents {
         }
     }
 
-    /// Series, which ascend by TSUID, with those added that have no points yet.
+    /// Series, which ascend by TSUID, with the added ones that have no points yet.
     pub(crate) fn with_series(&self, mut series: Vec<SeriesPoints>) -> Vec<SeriesPoints> {
         let known: FxHashSet<Tsuid> = series.iter().map(|series| series.tsuid.clone()).collect();
         let others = self.series().filter(|tsuid| !known.contains(*tsuid));

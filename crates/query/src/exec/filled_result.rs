@@ -22,7 +22,7 @@ use crate::exec::scan::columns::ColumnSource;
 pub(super) struct FilledResult {
     /// Windows of each series.
     pub(super) windows: u64,
-    /// Those of them that are in the result.
+    /// Windows of each series that are in the result.
     pub(super) returned: u64,
     /// Series with points in this range have windows.
     pub(super) range: TimeRange,
@@ -31,14 +31,14 @@ pub(super) struct FilledResult {
     pub(super) holds: Holds,
 }
 
-/// Which windows are in memory together.
+/// The windows that are in memory together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// Those of a time slice.
+    /// The windows of a time slice.
     Slice,
-    /// Those of all groups.
+    /// The windows of all groups.
     Groups,
-    /// Those of all series.
+    /// The windows of all series.
     Series,
 }
 

@@ -135,7 +135,7 @@ impl SeriesGroup {
     }
 }
 
-/// The series that give a group its names: those with points, or all if none has points.
+/// The series that give a group its names: the series with points, or all if none has points.
 fn named(series: &[SeriesPoints]) -> impl Iterator<Item = &SeriesPoints> {
     let has_named = series.iter().any(|one| one.is_named);
     series.iter().filter(move |one| one.is_named || !has_named)

@@ -14,7 +14,7 @@ const GROUPS_PER_TASK: usize = 1024;
 /// A group, and the instants to aggregate next.
 #[derive(Debug)]
 pub(crate) struct GroupTask {
-    /// Which group.
+    /// Index of the group.
     pub index: usize,
     /// Its series, with all points that these instants need.
     pub group: SeriesGroup,

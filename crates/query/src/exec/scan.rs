@@ -117,7 +117,7 @@ pub(crate) fn bytes_of(rows: &[Row]) -> u64 {
 /// An item of a scan, in order of time.
 #[derive(Debug)]
 pub(crate) enum ScanItem {
-    /// The columns of all series in a range, which are read by those who decode them.
+    /// The columns of all series in a range. The decoding workers read them.
     Columns(TimeRange),
     /// Rows.
     Rows(RowBatch),
@@ -195,7 +195,7 @@ pub(crate) fn rows(
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn keys(
     (store, storage): (&Arc<dyn RowStore>, &Storage),
     plan: &Plan,

@@ -103,9 +103,9 @@ struct Scratch {
     values: Vec<f64>,
     ints: Vec<i64>,
     rollups: RollupValues,
-    /// Of the series before.
+    /// Windows of the series before.
     runs: WindowRuns,
-    /// Of the row that was decoded last, if they are requested.
+    /// Annotations of the row that was decoded last, if they are requested.
     annotations: SeriesAnnotations,
     /// Whether that row has any, requested or not.
     has_annotations: bool,

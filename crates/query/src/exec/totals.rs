@@ -55,7 +55,7 @@ impl QueryTotals {
         }
     }
 
-    /// Queries that returned their results, and those that failed.
+    /// Queries that returned their results, and queries that failed.
     pub fn results(&self) -> [(&'static str, u64); 2] {
         [("ok", load(&self.succeeded)), ("failed", load(&self.failed))]
     }

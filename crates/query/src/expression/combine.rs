@@ -83,7 +83,7 @@ impl<'a> Work<'a> {
         self.held
     }
 
-    /// Which oddities its results have.
+    /// The quirks of its results.
     pub const fn quirks(&self) -> Quirks {
         self.quirks
     }

@@ -1,7 +1,7 @@
 //! Named expressions over named series: `e = a + b`, `g = e * 2`.
 //!
-//! Expressions may be in any order and name each other, but not in a circle. Those that are named come
-//! first when they are computed.
+//! Expressions may be in any order and name each other, but not in a circle. Named expressions are computed before the
+//! expressions that name them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -59,11 +59,11 @@ impl Body {
     }
 }
 
-/// Expressions that name each other in a circle: the last that is in it, or that names one that is.
+/// Error of expressions that name each other in a circle: the last that is in it, or refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(pub usize);
 
-/// The places of expressions in an order in which none comes before one that it names.
+/// Returns the places of expressions in an order in which each comes after all expressions that it names.
 ///
 /// # Errors
 ///

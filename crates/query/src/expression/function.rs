@@ -28,7 +28,7 @@ pub enum Function {
     Alias(String),
     /// Means over a window that moves along.
     MovingAverage(Window),
-    /// This many series, those with the largest values first.
+    /// This many series, with the largest values first.
     Highest(Measure, usize),
 }
 

@@ -22,7 +22,7 @@ use crate::{Points, Quirks};
 /// How series of operands are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Which series have a result.
+    /// Selects the series that have a result.
     pub operator: SetOperator,
     /// Only the tags that filters name, not all.
     pub query_tags: bool,
@@ -30,12 +30,12 @@ pub struct Join {
     pub aggregate_tags: bool,
 }
 
-/// Which series have a result.
+/// Selects the series that have a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOperator {
-    /// Those of any operand.
+    /// The series of any operand.
     Union,
-    /// Those of all operands.
+    /// The series of all operands.
     Intersection,
 }
 

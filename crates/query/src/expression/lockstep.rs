@@ -79,9 +79,9 @@ struct Operand<'a> {
     name: &'a str,
     kind: Kind,
     fill: Fill,
-    /// Of those that do not take part: `None`.
+    /// Cursors of the series; `None` for series that do not take part.
     cursors: Vec<Option<Cursor<'a>>>,
-    /// Of the current row.
+    /// Values in the current row.
     values: Vec<f64>,
 }
 

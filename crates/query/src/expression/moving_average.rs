@@ -1,4 +1,4 @@
-//! Moving averages: each value becomes the mean of those up to it.
+//! Moving averages: each value becomes the mean of the values up to it.
 //!
 //! Source: OpenTSDB 2.4, `MovingAverage`.
 

@@ -21,7 +21,7 @@ use crate::spec::{QuerySpec, SubQuery};
 /// The series that a query found.
 #[derive(Debug)]
 pub struct Found {
-    /// Those of each sub-query.
+    /// The series of each sub-query.
     pub series: Vec<Vec<Series>>,
     /// The global annotations, if requested; `None`: none nearby.
     pub global_annotations: Option<Vec<Arc<Annotation>>>,
@@ -35,7 +35,7 @@ pub struct Found {
 ///
 /// # Errors
 ///
-/// Those of the query.
+/// Errors of the query.
 pub async fn series(engine: &Engine, spec: &QuerySpec, admitted: &mut Admitted) -> Result<Found, QueryError> {
     let widths: UidWidths = engine.storage().layout.widths;
     let mut results = vec![Vec::new(); spec.sub_queries.len()];
@@ -83,7 +83,7 @@ fn keys(query: &SubQuery) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 ///
-/// Those of the computation, and [`ExpressionError::Query`] if it panics. The context of the query interrupts
+/// Errors of the computation, and [`ExpressionError::Query`] if it panics. The context of the query interrupts
 /// it: see [`QueryContext::run`].
 pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'static>(
     pool: &ComputePool,

@@ -53,7 +53,7 @@ pub enum Origin {
         /// Two numbers of values.
         uneven: Option<(usize, usize)>,
     },
-    /// Functions were applied to one that was combined.
+    /// Functions were applied to a combined series.
     OfCombined,
 }
 

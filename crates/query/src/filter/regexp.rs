@@ -20,7 +20,7 @@ use crate::quirks::Quirks;
 /// The largest program that is made of an expression, in bytes: `[a-z]{1,200}` has about 10 KiB.
 const MAX_PROGRAM_BYTES: usize = 128 * 1024;
 
-/// Expressions that match everything, as OpenTSDB knows them.
+/// Expressions that match everything, as OpenTSDB recognizes them.
 const ANY: [&str; 4] = [".*", "^.*", ".*$", "^.*$"];
 
 /// A regular expression with checked syntax.

@@ -30,7 +30,7 @@ const INSTANTS_AT_A_TIME: usize = 256;
 /// A series of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
-    /// All its points in the scanned range, also those outside of the query's.
+    /// All its points in the scanned range, also points outside of the query's range.
     pub points: &'a Points,
     /// Its contribution before its first point; `None`: nothing.
     pub before: Option<f64>,
@@ -41,17 +41,17 @@ pub struct Series<'a> {
 pub struct Aggregation {
     /// The function, and its interpolation.
     pub aggregator: Aggregator,
-    /// Series contribute their value before an instant at which they have none, whatever the aggregator
-    /// says; that is the rule for rates.
+    /// Series contribute their value before an instant at which they have none, whatever the aggregator's
+    /// interpolation; that is the rule for rates.
     pub holds: bool,
-    /// A value makes those before it floating point, as OpenTSDB has it.
+    /// A value makes earlier values floating point, as OpenTSDB has it.
     pub floats_to_come_count: bool,
 }
 
 /// Aggregates over series, for the instants from `start_ms` to `end_ms`, both inside.
 ///
 /// Where instants differ, it takes a step for each series at each of them, which can be minutes of
-/// work. `goes_on` gets the size of the result so far in bytes, now and then; once it says no, the computation
+/// work. `goes_on` gets the size of the result so far in bytes, now and then; once it returns false, the computation
 /// ends soon, with a result that must not be used.
 pub fn aggregate(
     series: &[Series<'_>],

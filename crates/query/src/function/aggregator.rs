@@ -266,7 +266,7 @@ impl Function {
     }
 }
 
-/// Doubles on their way to one: fed in order, in as many portions as one likes.
+/// Doubles on their way to one: fed in order, in any number of portions.
 ///
 /// Functions that need all values at once keep them, the others do not.
 #[derive(Clone, Debug)]
@@ -385,7 +385,7 @@ impl Accumulator {
         result
     }
 
-    /// Keeps values, and says how many there are then.
+    /// Keeps values, and returns how many there are then.
     #[inline(never)]
     fn keep(&mut self, values: &[f64]) -> u64 {
         self.kept.extend(values.iter().filter(|value| !value.is_nan()));

@@ -1,6 +1,6 @@
 //! Windows of a calendar: days, weeks, months and years as people in a time zone count them.
 //!
-//! A window is identified by its start, which is found in one of two ways:
+//! A window is identified by its start, in one of two ways:
 //!
 //! | windows of | [`Counting::FromOrigin`] | [`Counting::FromSeries`], as OpenTSDB |
 //! |---|---|---|
@@ -320,8 +320,8 @@ impl CalendarWindows {
         Some(self.interval.zone.to_datetime(instant))
     }
 
-    /// The instant of a time on the wall clock. Of one that it shows twice the later is meant, as in
-    /// Java; one that it skips is as much later as the clocks are put on.
+    /// The instant of a time on the wall clock. Of a time that it shows twice the later instant is meant, as in Java; a
+    /// time that it skips is as much later as the clocks are put on.
     fn instant(&self, local: DateTime) -> Option<i64> {
         let instant = self.interval.zone.to_ambiguous_timestamp(local).later().ok()?;
         Some(instant.as_millisecond())

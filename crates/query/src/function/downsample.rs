@@ -169,8 +169,7 @@ impl Downsampler {
     }
 }
 
-/// The windows of a fill policy, with the values of those that have one. Windows of the series that are
-/// none of them are dropped.
+/// The windows of a fill policy, with the values that the series has for them. Other windows of the series are dropped.
 fn fill(starts_ms: &[i64], filled: f64, times_ms: &[i64], values: &[f64]) -> Points {
     let mut own = times_ms.iter().zip(values).peekable();
     let value_at = |start: &i64| {

@@ -33,7 +33,7 @@ pub(crate) const MAX_DEPTH: u32 = 32;
 /// The largest program of an expression over Unicode, in bytes: `\p{L}+` takes 16 KiB.
 const MAX_PROGRAM_BYTES: usize = 128 << 10;
 
-/// Why a text is not an expression, or is one that is not supported.
+/// Error of a text that is no expression, or an expression that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}{}", at(.position))]
 pub struct SyntaxError {

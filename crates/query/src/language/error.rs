@@ -12,7 +12,7 @@ pub(super) const METRIC_DIGITS: usize = 6;
 /// A text is not a valid sub-query.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LanguageError {
-    /// Fewer than two parts; as in OpenTSDB the message says `m` also for `tsuid`.
+    /// Fewer than two parts; as in OpenTSDB the message has `m` also for `tsuid`.
     #[error("Invalid parameter m={text} (not enough :-separated parts)")]
     TooFewParts {
         /// The text.
@@ -39,7 +39,7 @@ pub enum LanguageError {
     /// A filter that does not parse.
     #[error("When parsing {block} '{tag}': {error}")]
     Filter {
-        /// In which braces.
+        /// The kind of braces.
         block: Block,
         /// The tag.
         tag: String,
@@ -113,7 +113,7 @@ pub enum LanguageError {
     /// Text in the braces that is no `key=value`.
     #[error("When parsing {block} '{tag}': invalid tag: {tag}")]
     Tag {
-        /// In which braces.
+        /// The kind of braces.
         block: Block,
         /// The tag.
         tag: String,

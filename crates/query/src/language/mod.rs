@@ -67,7 +67,7 @@ pub struct Expression {
 /// The series of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeriesExpression {
-    /// Those of a metric.
+    /// The series of a metric.
     Metric(String),
     /// TSUIDs as they are written.
     Tsuids(Vec<String>),
@@ -99,7 +99,7 @@ impl Expression {
             let tsuids = fields(last, ',').map(str::to_owned).collect();
             Ok((SeriesExpression::Tsuids(tsuids), Vec::new()))
         })?;
-        // One of the unknown parts here.
+        // `explicit_tags` is one of the unknown parts here.
         expression.explicit_tags = false;
         Ok(expression)
     }

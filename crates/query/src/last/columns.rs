@@ -36,7 +36,7 @@ const CELL_BYTES: u64 = 64;
 /// The newest points in other cells.
 type OfCells = FxHashMap<Tsuid, LastPoint>;
 
-/// The last point of each of some series, in their order; `None` for those without one in the range.
+/// The last point of each of some series, in their order; `None` for series without one in the range.
 ///
 /// # Errors
 ///

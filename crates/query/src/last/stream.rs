@@ -1,7 +1,7 @@
 //! Streams the last points of many series.
 //!
-//! Points are sent as they are found. After a series' point was sent, a scan retains only its TSUID, so that a million
-//! series fit in the memory of a query.
+//! Points are sent as the scan finds them. After a series' point was sent, a scan retains only its TSUID, so that a
+//! million series fit in the memory of a query.
 
 use futures::FutureExt as _;
 use futures::stream::{self, Stream, StreamExt as _};

@@ -43,7 +43,7 @@ impl Catalogue<'_> {
     ///
     /// # Errors
     ///
-    /// Those of the name directory.
+    /// Errors of the name directory.
     pub(super) async fn of_metric(
         &self,
         metric: MetricUid,
@@ -116,7 +116,7 @@ impl Catalogue<'_> {
         Ok(self.compute.run(select).await?)
     }
 
-    /// Those of some series that pass all tests.
+    /// Returns the series of a list that pass all tests.
     async fn matching(
         &self,
         series: Vec<SeriesNumber>,
@@ -140,7 +140,7 @@ impl Catalogue<'_> {
         Ok(matching)
     }
 
-    /// The tests of a selection for the catalogue; with `resolved` also those by name, as far as names are resolved.
+    /// The tests of a selection for the catalogue; with `resolved` also tests by name, as far as names are resolved.
     fn series_tests(&self, selection: &Selection, resolved: bool) -> Vec<SeriesTest> {
         let mut tests = Vec::with_capacity(selection.tests().len() + 1);
         for test in selection.tests() {

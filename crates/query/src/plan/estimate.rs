@@ -76,7 +76,7 @@ pub struct Estimate {
 pub struct ColumnFigures {
     /// Points.
     pub points: Figure,
-    /// Those of the points that are in memory.
+    /// Points in memory, included in `points`.
     pub memory_points: Figure,
     /// Blocks of points in files.
     pub blocks: Figure,

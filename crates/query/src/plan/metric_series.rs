@@ -91,7 +91,7 @@ impl MetricSeries {
     ///
     /// # Errors
     ///
-    /// Those of the UID service.
+    /// Errors of the UID service.
     pub async fn few(
         &self,
         storage: &Storage,
@@ -105,7 +105,7 @@ impl MetricSeries {
     ///
     /// # Errors
     ///
-    /// Those of the UID service.
+    /// Errors of the UID service.
     pub(crate) async fn catalogued(
         &self,
         storage: &Storage,

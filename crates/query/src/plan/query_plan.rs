@@ -22,7 +22,7 @@ use crate::plan::windows::windows;
 use crate::spec::{QuerySpec, Source, SubQuery};
 use crate::storage::Storage;
 
-/// Which rows a sub-query reads, and how its series are downsampled and grouped.
+/// A plan: the rows that a sub-query reads, and how its series are downsampled and grouped.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the metric, if the sub-query has one.
@@ -31,11 +31,11 @@ pub struct Plan {
     pub hours: Hours,
     /// Series that begin later do not count.
     pub begins_until_ms: i64,
-    /// How rows are found.
+    /// The access path to rows.
     pub access_path: AccessPath,
     /// The contribution of the index.
     pub index_use: IndexUse,
-    /// Which rows match.
+    /// Selects the matching rows.
     pub selection: Selection,
     /// The tag keys that series are grouped by, ascending.
     pub group_by: Vec<TagkUid>,
@@ -70,7 +70,7 @@ impl Plan {
         Self::reading(query, sub_query, (read, reads), storage, compute, context).await
     }
 
-    /// As [`Plan::new`], of a table, with those to read in its place.
+    /// As [`Plan::new`], of a table, with its fallback tables.
     pub(crate) async fn reading(
         query: &QuerySpec,
         sub_query: &SubQuery,

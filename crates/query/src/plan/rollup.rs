@@ -43,7 +43,7 @@ pub struct TableRead {
     pub rollup: Option<RollupRead>,
 }
 
-/// Which rollups are read.
+/// The rollups that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollupRead {
     /// Their interval.

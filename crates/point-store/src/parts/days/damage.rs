@@ -192,7 +192,7 @@ impl Days {
         files.map(|damage| damage.part.clone()).collect()
     }
 
-    /// Those that may have had points in a range of some series, which are listed only if there is damage.
+    /// The lost parts that may have had points in a range of some series, which are listed only if there is damage.
     pub fn lost(&self, series: impl FnOnce() -> Vec<SeriesKey>, range: TimeRange) -> Vec<DamagedPart> {
         let mut damage = self.0.changes.lock().set_aside.files().to_vec();
         damage.retain(|damage| damage.part.range.overlaps(&range));

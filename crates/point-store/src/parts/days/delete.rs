@@ -28,7 +28,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of the disk. Points of some days may be deleted when the store is opened again; repeating is safe.
+    /// Errors of the disk. Points of some days may be deleted when the store is opened again; repeating is safe.
     pub fn delete(
         &self,
         series: &[SeriesNumber],

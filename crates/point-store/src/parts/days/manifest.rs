@@ -118,7 +118,7 @@ impl DayManifest {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
         let path = folder.join(MANIFEST);
         match replace(disk, &path, &self.encode()) {
@@ -196,7 +196,7 @@ impl StoreManifest {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
         let path = path(folder);
         replace(disk, &path, &self.encode()).map_err(|error| PointStoreError::io(path.display(), &error))

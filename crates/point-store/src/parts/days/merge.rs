@@ -201,7 +201,7 @@ impl MergeJob {
     ///
     /// # Errors
     ///
-    /// Those of the disk; [`PointStoreError::Damaged`] for a part that is damaged, which was set aside. The next merge
+    /// Errors of the disk; [`PointStoreError::Damaged`] for a part that is damaged, which was set aside. The next merge
     /// of the day waits longer after each failure.
     pub fn run(self, pacer: &dyn Pacer) -> Result<Merged, PointStoreError> {
         let result = self.merge(pacer);

@@ -51,7 +51,7 @@ impl DayNumber {
         Self(u32::try_from(day).unwrap_or(u32::MAX))
     }
 
-    /// The day that a folder's name says; `None` for other folders.
+    /// The day of a folder's name; `None` for other folders.
     pub fn parse(name: &str) -> Option<Self> {
         let mut fields = name.split('-').map(digits);
         let (year, month, day) = (fields.next()??, fields.next()??, fields.next()??);

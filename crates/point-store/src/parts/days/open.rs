@@ -222,7 +222,7 @@ impl Days {
         Ok(())
     }
 
-    /// Lists the files of a day. Removes those that were never finished.
+    /// Lists the files of a day. Removes files that were never finished.
     fn list_day(&self, changes: &mut Changes, folder: &Path) -> Result<Listed, PointStoreError> {
         let disk = &*self.0.disk;
         let failed = |error| io_error(folder, &error);
@@ -241,7 +241,7 @@ impl Days {
                 }
             }
         }
-        // A part comes before those that it contains.
+        // A part comes before the parts that it contains.
         listed
             .parts
             .sort_unstable_by_key(|found| (found.first, std::cmp::Reverse(found.last)));

@@ -15,7 +15,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of [`Days::read_day`].
+    /// As [`Days::read_day`].
     pub fn read(
         &self,
         key: SeriesKey,
@@ -31,7 +31,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of the disk; [`PointStoreError::Damaged`] for the read that finds a damaged part, which is then set
+    /// Errors of the disk; [`PointStoreError::Damaged`] for the read that finds a damaged part, which is then set
     /// aside: later reads go on without it.
     pub fn read_day(
         &self,
@@ -95,8 +95,8 @@ impl Days {
         self.with_day(list, |list| list.last(key, range, decoder, points))
     }
 
-    /// Reads from the files of a day. If that fails because they were dropped or set aside meanwhile, reads from those
-    /// that are left.
+    /// Reads from the files of a day. If that fails because they were dropped or set aside meanwhile, reads from the
+    /// remaining ones.
     fn with_day<T: Default>(
         &self,
         list: &Arc<DayList>,

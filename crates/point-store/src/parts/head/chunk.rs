@@ -233,7 +233,7 @@ impl<'a> Decoder<'a> {
         if range.contains(time_ms + i64::from(step)) && range.contains(self.last.time_ms) {
             points.times_ms.extend(times_ms);
         } else {
-            // Ascending or descending: those in the range follow each other.
+            // Ascending or descending: points in the range follow each other.
             let before = times_ms.clone().take_while(|time_ms| !range.contains(*time_ms));
             let first = before.count();
             points.times_ms.extend(

@@ -47,7 +47,7 @@ pub(super) struct FullChunk {
     /// The one before it, of the same series.
     before: u32,
     first_ms: i64,
-    /// The greatest instant of this chunk and of those before it.
+    /// The greatest instant of this chunk and of the chunks before it.
     through_ms: i64,
 }
 

@@ -34,7 +34,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// Those of [`Part::read`].
+    /// As [`Part::read`].
     pub fn read_summarized(
         &self,
         key: SeriesKey,
@@ -68,7 +68,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// Those of [`Part::read`].
+    /// As [`Part::read`].
     pub fn read_last(
         &self,
         key: SeriesKey,

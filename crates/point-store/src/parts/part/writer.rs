@@ -50,7 +50,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk; the file must not exist.
+    /// Errors of the disk; the file must not exist.
     pub fn create(disk: &dyn Disk, path: &Path) -> Result<Self, PointStoreError> {
         let file = disk
             .create(path)
@@ -115,7 +115,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`PartWriter::push`].
+    /// As [`PartWriter::push`].
     pub fn push_range(
         &mut self,
         key: SeriesKey,
@@ -183,7 +183,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn finish(mut self) -> Result<PartMeta, PointStoreError> {
         self.end_pending()?;
         self.end_page()?;

@@ -59,7 +59,7 @@ struct LogFile {
     file: Option<Box<dyn WriteFile>>,
 }
 
-/// Receives a series that was read; an error says why it cannot be.
+/// Receives a series that was read; an error has the reason why it cannot be.
 pub(super) type TakeSeries<'a> = dyn FnMut(SeriesNumber, &[u8]) -> Result<(), String> + 'a;
 
 /// Replaces a buffer by the key of a series; `false` if there is no such series.

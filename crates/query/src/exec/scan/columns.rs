@@ -46,7 +46,7 @@ pub(crate) struct ColumnSource {
     /// Whether they are in memory and so few that reading them takes less than a hand-over to a worker. Files are never
     /// read inline: that may block.
     pub(crate) is_read_inline: bool,
-    /// Which blocks need not be decoded; `None`: all have to.
+    /// Selects blocks that need not be decoded; `None`: all have to.
     pub(crate) summarizer: Option<Summarizer>,
     /// The points after the query that series need; `None`: all of them.
     pub(crate) lookahead: Option<Lookahead>,
@@ -94,7 +94,7 @@ impl ColumnSource {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) fn read_summarized(
         &self,
         reader: &mut dyn SeriesReader,
@@ -117,7 +117,7 @@ impl ColumnSource {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) fn read(
         &self,
         reader: &mut dyn SeriesReader,
@@ -138,7 +138,7 @@ impl ColumnSource {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) async fn last(
         &self,
         compute: &ComputePool,

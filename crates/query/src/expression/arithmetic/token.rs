@@ -21,7 +21,7 @@ pub(super) enum Kind<'t> {
     End,
 }
 
-/// Longer signs before those they begin with.
+/// Signs; a longer sign comes before its prefixes.
 const SIGNS: [&str; 26] = [
     "&&", "||", "==", "!=", "<=", ">=", "?:", "=~", "!~", "+", "-", "*", "/", "%", "<", ">", "!", "~", "&",
     "|", "^", "(", ")", "?", ":", ";",

@@ -60,7 +60,7 @@ impl Matches {
         resolved.rejected.contains(number).then_some(false)
     }
 
-    /// Those of some values that are not resolved, without repetitions.
+    /// Returns the unresolved ones of some values, without repetitions.
     pub(super) fn unresolved(&self, values: impl Iterator<Item = TagvUid>) -> Vec<Uid> {
         let mut unresolved: Vec<Uid> = {
             let resolved = self.0.read();
@@ -114,8 +114,8 @@ impl Matches {
         self.0.write().complete.insert(metric, series);
     }
 
-    /// The values that can pass, as the shorter list. Those without a name can, those that are not resolved may be on
-    /// either side.
+    /// The values that can pass, as the shorter list. Values without a name can, unresolved values may be on either
+    /// side.
     pub(crate) fn passing(&self, width: UidWidth) -> Passing {
         let resolved = self.0.read();
         let uids = |numbers: &RoaringTreemap| -> Vec<TagvUid> {

@@ -37,7 +37,7 @@ pub enum ValueTest {
 /// A filter that needs names.
 pub struct NameTest {
     pub(super) predicate: Predicate,
-    /// Of the values that were tested, also by other queries.
+    /// Matches of the values that were tested, also by other queries.
     pub(in crate::plan) matches: Arc<Matches>,
 }
 
@@ -52,7 +52,7 @@ impl TagTest {
         }
     }
 
-    /// Whether most values are expected to pass, by those that are resolved.
+    /// Whether most values are expected to pass, judged by the resolved ones.
     pub(super) fn passes_most(&self) -> bool {
         match &self.test {
             ValueTest::Any | ValueTest::NotIn(_) => true,

@@ -1,6 +1,6 @@
 //! Selects the series of a segment that pass tests of their tags.
 //!
-//! The series of the test with the fewest are looked at one after the other, and are checked by the columns of the
+//! The series of the test with the fewest are visited one after the other, and are checked by the columns of the
 //! other tests. Only if no test names values, all series of the segment are.
 
 use oxtsdb_schema::{TagkUid, TagvUid};
