@@ -184,9 +184,9 @@ impl Names {
             uids.dedup();
             for uids in uids.chunks(CHUNK) {
                 held.grow(uids.len() as u64 * NAME_BYTES)?;
-                let found = directory.names(kind, uids, context.deadline()).await?;
+                let resolved = directory.names(kind, uids, context.deadline()).await?;
                 let mut bytes = 0;
-                for (uid, name) in uids.iter().zip(found) {
+                for (uid, name) in uids.iter().zip(resolved) {
                     let name = name.ok_or(QueryError::UidWithoutName { kind, uid: *uid })?;
                     bytes += name.len() as u64;
                     names.insert((kind, *uid), name);

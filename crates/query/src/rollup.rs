@@ -43,14 +43,14 @@ impl RollupUsage {
 
     /// The usage with OpenTSDB's name, in any case.
     pub fn named(text: &str) -> Option<RollupUsage> {
-        let found = USAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
-        found.map(|(_, usage)| *usage)
+        let entry = USAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        entry.map(|(_, usage)| *usage)
     }
 
     /// OpenTSDB's name.
     pub fn name(self) -> &'static str {
-        let found = USAGES.iter().find(|(_, usage)| *usage == self);
-        found.map_or("", |(name, _)| *name)
+        let entry = USAGES.iter().find(|(_, usage)| *usage == self);
+        entry.map_or("", |(name, _)| *name)
     }
 }
 

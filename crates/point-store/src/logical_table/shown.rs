@@ -41,9 +41,9 @@ fn shown(row: &Row, layout: &RowKeyLayout, form: &CellForm) -> Vec<ShownCell> {
     let mut shown = BTreeMap::new();
     for cell in row.cells() {
         let hour = hour.as_ref().filter(|_| is_point_family(cell.family));
-        let found = hour.and_then(|hour| form.points_of(hour.base, cell.qualifier, cell.value));
-        if let Some(found) = found {
-            for point in found {
+        let points = hour.and_then(|hour| form.points_of(hour.base, cell.qualifier, cell.value));
+        if let Some(points) = points {
+            for point in points {
                 // Points replace an odd encoding of their column that was put before them.
                 for column in form.columns_of_place(form.cell_of(&point).0) {
                     shown.remove(&(cell.family.to_owned(), column.as_bytes().to_vec()));

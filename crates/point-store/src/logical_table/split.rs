@@ -143,9 +143,9 @@ impl<'f> Split<'f> {
                 timestamp_ms,
                 value,
             } if concerns(family) && self.form.names_points(qualifier) => {
-                if let Some(found) = self.form.points_of(row.base, qualifier, value) {
+                if let Some(points) = self.form.points_of(row.base, qualifier, value) {
                     let timestamp_ms = timestamp_ms.unwrap_or(i64::MAX);
-                    for point in found {
+                    for point in points {
                         let column = self.form.cell_of(&point).0;
                         self.put.push((row.key.to_vec(), column));
                         if self.has_odd {

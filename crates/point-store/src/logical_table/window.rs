@@ -48,11 +48,11 @@ pub(super) async fn read(
     };
     for range in ranges {
         let most_bytes = most_bytes / ranges.len();
-        let found = read_range(points, &series[..all.end], *range, most_bytes, needs_all).await?;
-        let Some(found) = found else { return Ok(None) };
-        all.end = found.end;
-        all.bytes += found.bytes;
-        all.columns.extend(found.columns);
+        let read = read_range(points, &series[..all.end], *range, most_bytes, needs_all).await?;
+        let Some(read) = read else { return Ok(None) };
+        all.end = read.end;
+        all.bytes += read.bytes;
+        all.columns.extend(read.columns);
     }
     // Stable: the ranges of a series stay in order.
     all.columns.retain(|(place, _)| *place < all.end);

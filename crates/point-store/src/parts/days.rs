@@ -167,8 +167,8 @@ impl Days {
             return Vec::new();
         }
         let days = self.0.days.read();
-        let found = days.range(DayNumber::of(range.first_ms)..=DayNumber::of(range.last_ms));
-        found.map(|(_, day)| Arc::clone(&day.list)).collect()
+        let in_range = days.range(DayNumber::of(range.first_ms)..=DayNumber::of(range.last_ms));
+        in_range.map(|(_, day)| Arc::clone(&day.list)).collect()
     }
 
     /// Begins a part of a day.
@@ -279,14 +279,14 @@ impl Days {
     /// Replaces the list of a day, under [`Shared::changes`]. A day without parts is forgotten.
     fn change_day(&self, day: DayNumber, change: impl FnOnce(&mut DayList, &mut merge::DayMerges)) {
         let mut days = self.0.days.write();
-        let found = days.entry(day).or_insert_with(|| Day {
+        let entry = days.entry(day).or_insert_with(|| Day {
             list: Arc::new(DayList::new(day)),
             merges: merge::DayMerges::default(),
         });
-        let mut list = DayList::clone(&found.list);
-        change(&mut list, &mut found.merges);
-        found.list = Arc::new(list);
-        if found.list.parts.is_empty() {
+        let mut list = DayList::clone(&entry.list);
+        change(&mut list, &mut entry.merges);
+        entry.list = Arc::new(list);
+        if entry.list.parts.is_empty() {
             days.remove(&day);
         }
     }

@@ -191,21 +191,21 @@ impl SeriesCatalogue {
         let mut numbers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(LOCKED_KEYS) {
             let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key)).collect();
-            let found: Vec<Option<SeriesNumber>> = {
+            let given: Vec<Option<SeriesNumber>> = {
                 let known = self.known.read();
                 let keys = keys.iter().zip(&hashes);
                 keys.map(|(key, hash)| known.keys.find(*hash, key)).collect()
             };
-            for (key, _) in keys.iter().zip(&found).filter(|(_, found)| found.is_none()) {
+            for (key, _) in keys.iter().zip(&given).filter(|(_, given)| given.is_none()) {
                 self.check(key)?;
             }
-            if found.iter().all(Option::is_some) {
-                numbers.extend(found.into_iter().flatten());
+            if given.iter().all(Option::is_some) {
+                numbers.extend(given.into_iter().flatten());
                 continue;
             }
             let mut known = self.known.write();
-            for ((key, hash), found) in keys.iter().zip(hashes).zip(found) {
-                numbers.push(match found {
+            for ((key, hash), given) in keys.iter().zip(hashes).zip(given) {
+                numbers.push(match given {
                     Some(series) => series,
                     None => known.number(hash, key, &self.widths)?,
                 });
@@ -224,9 +224,9 @@ impl SeriesCatalogue {
     pub fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
         key.clear();
         let known = self.known.read();
-        let found = known.keys.key(series);
-        key.extend_from_slice(found.unwrap_or_default());
-        found.is_some()
+        let stored = known.keys.key(series);
+        key.extend_from_slice(stored.unwrap_or_default());
+        stored.is_some()
     }
 
     /// The metric of a series; `None` if there is no such series.

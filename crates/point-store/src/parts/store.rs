@@ -485,12 +485,12 @@ impl PointStore for PartsStore {
             return Err(closed());
         }
         let (core, series) = (Arc::clone(&self.core), series.to_vec());
-        let found = tokio::task::spawn_blocking(move || {
+        let points = tokio::task::spawn_blocking(move || {
             let mut reader = WindowReader::new(core, range);
             series.iter().map(|series| reader.newest(*series)).collect()
         })
         .await;
-        found.map_err(|error| PointStoreError::Io {
+        points.map_err(|error| PointStoreError::Io {
             place: "read".to_owned(),
             detail: error.to_string(),
         })?

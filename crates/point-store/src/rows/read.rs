@@ -34,14 +34,14 @@ pub(super) async fn columns(
     series: &[(SeriesNumber, Vec<u8>)],
     range: TimeRange,
 ) -> Result<Vec<SeriesColumns>, PointStoreError> {
-    let mut found: Vec<Vec<Point>> = vec![Vec::new(); series.len()];
+    let mut points: Vec<Vec<Point>> = vec![Vec::new(); series.len()];
     let mut rows = pin!(rows_of(store, series, range)?);
     while let Some((place, row)) = rows.try_next().await? {
         let newest = newest_of(cells_of(&row, &store.layout)?);
         let within = newest.into_iter().filter(|point| range.contains(point.time_ms));
-        found[place].extend(within);
+        points[place].extend(within);
     }
-    let columns = series.iter().zip(&found);
+    let columns = series.iter().zip(&points);
     let columns = columns.filter(|(_, points)| !points.is_empty());
     Ok(columns
         .map(|((number, _), points)| SeriesColumns::of(*number, points))

@@ -56,12 +56,12 @@ async fn run(
     let mut output = FrameOutput::new(frames, admitted, form, &environment.totals);
     // Global annotations belong to no metric.
     if query.annotations.global && !environment.storage.directory.refuses_metrics() {
-        let found = annotation::global_of_query(&environment.storage, query, &context);
-        if let Some((found, held)) = found.await? {
+        let global = annotation::global_of_query(&environment.storage, query, &context);
+        if let Some((annotations, held)) = global.await? {
             if let ResultForm::Encoded(_) = &output.form {
-                output.global = Some((found.into(), held));
+                output.global = Some((annotations.into(), held));
             } else {
-                let frame = Frame::GlobalAnnotations(found);
+                let frame = Frame::GlobalAnnotations(annotations);
                 output.send_held(frame, Some(held)).await?;
             }
         }

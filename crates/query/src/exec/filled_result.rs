@@ -71,13 +71,13 @@ impl FilledResult {
         if self.windows == 0 || check(most, most).is_ok() {
             return Ok(());
         }
-        let (mut found, mut groups) = (0, HashSet::new());
+        let (mut with_points, mut groups) = (0, HashSet::new());
         let (mut key, mut values) = (Vec::new(), Vec::new());
         let mut held = budget.hold(0)?;
         for series in columns.series.chunks(SERIES_AT_A_TIME) {
             let last = columns.last(compute, series, self.range).await?;
             for (series, _) in series.iter().zip(last).filter(|(_, point)| point.is_some()) {
-                found += 1;
+                with_points += 1;
                 columns.store.key(*series, &mut key);
                 let tsuid = Tsuid::from_bytes(&key, &self.widths);
                 let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
@@ -87,7 +87,7 @@ impl FilledResult {
                     groups.insert(values.clone());
                 }
             }
-            check(found, groups.len() as u64)?;
+            check(with_points, groups.len() as u64)?;
         }
         Ok(())
     }

@@ -382,8 +382,8 @@ impl SeriesBuilder {
         self.statistics.duplicates += stats.duplicates as u64;
         let mut skipped = stats.annotations + stats.histograms + stats.unknown_cells;
         if self.options.annotations && stats.annotations > 0 {
-            let found = annotation_cells(row).filter_map(|cell| Annotation::decode(cell.value).ok());
-            scratch.annotations.extend(found.map(Arc::new));
+            let annotations = annotation_cells(row).filter_map(|cell| Annotation::decode(cell.value).ok());
+            scratch.annotations.extend(annotations.map(Arc::new));
             skipped -= scratch.annotations.len();
         }
         self.statistics.skipped_cells += skipped as u64;

@@ -131,8 +131,8 @@ impl FilterType {
         if name.is_empty() {
             return Err(FilterError::EmptyType);
         }
-        let found = FILTER_TYPES.iter().find(|filter_type| filter_type.name == name);
-        found.ok_or_else(|| FilterError::UnknownType {
+        let filter_type = FILTER_TYPES.iter().find(|filter_type| filter_type.name == name);
+        filter_type.ok_or_else(|| FilterError::UnknownType {
             name: name.to_owned(),
         })
     }

@@ -83,7 +83,7 @@ impl Reader {
     }
 
     fn add_row(&mut self, row: &Row) -> Result<(), QueryError> {
-        let mut found = Vec::new();
+        let mut histograms = Vec::new();
         let is_histogram = |qualifier: &[u8]| CellKind::of(qualifier) == CellKind::Histogram;
         if !row.cells().any(|cell| is_histogram(cell.qualifier)) {
             return Ok(());
@@ -98,7 +98,7 @@ impl Reader {
         for cell in row.cells().filter(|cell| is_histogram(cell.qualifier)) {
             match self.decode(cell.qualifier, cell.value) {
                 Ok((offset_ms, histogram)) => {
-                    found.push((
+                    histograms.push((
                         base_ms + i64::from(offset_ms),
                         Reverse(cell.timestamp_ms),
                         histogram,
@@ -116,16 +116,16 @@ impl Reader {
             }
         }
         if !self.options.in_stored_order {
-            found.sort_by_key(|(time_ms, newest, _)| (*time_ms, *newest));
-            let before = found.len();
-            found.dedup_by_key(|(time_ms, ..)| *time_ms);
-            self.statistics.duplicates += (before - found.len()) as u64;
+            histograms.sort_by_key(|(time_ms, newest, _)| (*time_ms, *newest));
+            let before = histograms.len();
+            histograms.dedup_by_key(|(time_ms, ..)| *time_ms);
+            self.statistics.duplicates += (before - histograms.len()) as u64;
         }
-        if found.is_empty() {
+        if histograms.is_empty() {
             return Ok(());
         }
-        self.budget.use_points(found.len() as u64)?;
-        self.statistics.points += found.len() as u64;
+        self.budget.use_points(histograms.len() as u64)?;
+        self.statistics.points += histograms.len() as u64;
         if !self.series.contains_key(&tsuid) {
             self.budget.use_series(1)?;
         }
@@ -140,7 +140,7 @@ impl Reader {
                     .push(Arc::new(annotation));
             }
         }
-        for (time_ms, _, histogram) in found {
+        for (time_ms, _, histogram) in histograms {
             let held = series.push(time_ms, histogram, self.options.windows.as_ref());
             self.held.grow(held)?;
         }

@@ -112,8 +112,8 @@ impl JavaRegex {
         let mut cache = self.program.create_cache();
         let input = Input::new(value);
         self.program.search_captures_with(&mut cache, &input, &mut groups);
-        let found = groups.is_match().then_some(groups)?;
-        Some(found.iter().map(|group| value.get(group?.range())).collect())
+        let groups = groups.is_match().then_some(groups)?;
+        Some(groups.iter().map(|group| value.get(group?.range())).collect())
     }
 
     /// The parts of a value between the matches, without empty ones at the end; `None` if there are more than `most`.
@@ -124,18 +124,18 @@ impl JavaRegex {
         let (mut parts, mut begin, mut next) = (Vec::new(), 0, 0);
         let mut cache = self.program.create_cache();
         while next <= value.len()
-            && let Some(found) = self
+            && let Some(matched) = self
                 .program
                 .search_with(&mut cache, &Input::new(value).range(next..))
         {
             // Java continues behind an empty match with the next character.
-            let step = || value[found.end()..].chars().next().map_or(1, char::len_utf8);
-            next = found.end() + if found.is_empty() { step() } else { 0 };
-            if found.end() == 0 {
+            let step = || value[matched.end()..].chars().next().map_or(1, char::len_utf8);
+            next = matched.end() + if matched.is_empty() { step() } else { 0 };
+            if matched.end() == 0 {
                 continue;
             }
-            parts.push(&value[begin..found.start()]);
-            begin = found.end();
+            parts.push(&value[begin..matched.start()]);
+            begin = matched.end();
         }
         if begin == 0 {
             return Some(vec![value]);
@@ -233,8 +233,8 @@ mod tests {
     fn finds_groups_by_number() {
         let regex = regex(r"^(?:web|(db))-([\d]+)(?<rest>\w*)");
         assert_eq!(regex.group_count(), 3);
-        let found = regex.find("web-01a").unwrap();
-        assert_eq!(found, [Some("web-01a"), None, Some("01"), Some("a")]);
+        let groups = regex.find("web-01a").unwrap();
+        assert_eq!(groups, [Some("web-01a"), None, Some("01"), Some("a")]);
         assert!(regex.find("x-01").is_none());
     }
 

@@ -68,9 +68,9 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn next_if_eq(&mut self, expected: char) -> bool {
-        let found = self.chars.next_if_eq(&expected).is_some();
-        self.taken += usize::from(found);
-        found
+        let is_next = self.chars.next_if_eq(&expected).is_some();
+        self.taken += usize::from(is_next);
+        is_next
     }
 }
 

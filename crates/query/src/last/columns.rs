@@ -95,8 +95,8 @@ fn jobs<T: Send + 'static>(
     let (pool, threads) = (compute.clone(), compute.threads());
     let job = move |start: usize| {
         let find = find.clone();
-        let found = pool.run(move || find(start..series.min(start + TOGETHER)));
-        async move { found.await.map_err(QueryError::from).flatten() }
+        let result = pool.run(move || find(start..series.min(start + TOGETHER)));
+        async move { result.await.map_err(QueryError::from).flatten() }
     };
     stream::iter(parts).map(job).buffered(threads).boxed()
 }
@@ -111,12 +111,12 @@ fn last_of_keys(
     let mut known: Vec<(SeriesNumber, usize)> = series.iter().enumerate().filter_map(find).collect();
     known.sort_unstable();
     let numbers: Vec<SeriesNumber> = known.iter().map(|(number, _)| *number).collect();
-    let mut found = vec![None; series.len()];
+    let mut last_points = vec![None; series.len()];
     let last = last(points, &numbers, range)?;
     for ((_, index), point) in known.iter().zip(last) {
-        found[*index] = point;
+        last_points[*index] = point;
     }
-    Ok(found)
+    Ok(last_points)
 }
 
 /// The last points of the series of a metric in batches; series without a point in the range are left out.
@@ -160,10 +160,10 @@ pub(super) async fn of_metric(
         _held: held,
     });
     let context = context.clone();
-    let found = jobs(compute, series, move |part| search.find(part));
-    let counted = found.and_then(move |found| {
-        let counted = context.budget().count_series(found.len() as u64);
-        std::future::ready(counted.map(|()| found))
+    let batches = jobs(compute, series, move |part| search.find(part));
+    let counted = batches.and_then(move |points| {
+        let counted = context.budget().count_series(points.len() as u64);
+        std::future::ready(counted.map(|()| points))
     });
     Ok(counted.boxed())
 }
@@ -185,7 +185,7 @@ impl MetricSearch {
     fn find(&self, part: Range<usize>) -> Result<Vec<LastPoint>, QueryError> {
         let series = self.matching.get(part).unwrap_or_default();
         let last = last(&self.points, series, self.range)?;
-        let mut found = Vec::new();
+        let mut last_points = Vec::new();
         let mut key = Vec::new();
         for (series, point) in series.iter().zip(last) {
             self.points.columns.key(*series, &mut key);
@@ -193,9 +193,9 @@ impl MetricSearch {
                 .map_err(|error| QueryError::row_series(&key, &error))?;
             let of_cells = self.of_cells.get(&tsuid);
             let newer = of_cells.filter(|cell| point.is_none_or(|point| point.time_ms < cell.time_ms));
-            found.extend(newer.cloned().or_else(|| Some(of_point(tsuid, point?))));
+            last_points.extend(newer.cloned().or_else(|| Some(of_point(tsuid, point?))));
         }
-        Ok(found)
+        Ok(last_points)
     }
 }
 
@@ -236,19 +236,19 @@ fn of_point(tsuid: Tsuid, point: Point) -> LastPoint {
 fn check_lost(
     points: &PointStorage,
     series: &[SeriesNumber],
-    found: &[Option<Point>],
+    last: &[Option<Point>],
     range: TimeRange,
 ) -> Result<(), QueryError> {
     if points.columns.lost(series, range).is_empty() {
         return Ok(());
     }
-    for (series, found) in series.iter().zip(found) {
+    for (series, last) in series.iter().zip(last) {
         let lost = points
             .columns
             .lost(std::slice::from_ref(series), range)
             .into_iter();
         let newest = lost.max_by_key(|part| part.range.last_ms);
-        let is_newer = |part: &DamagedPart| found.is_none_or(|point| point.time_ms < part.range.last_ms);
+        let is_newer = |part: &DamagedPart| last.is_none_or(|point| point.time_ms < part.range.last_ms);
         if let Some(DamagedPart { path, detail, .. }) = newest.filter(is_newer) {
             return Err(StoreError::from(PointStoreError::Damaged { path, detail }).into());
         }
@@ -263,7 +263,7 @@ async fn add_cells(
     ranges: Vec<KeyRange>,
     filter: Option<RowFilter>,
     look_back: LookBack,
-    found: &mut OfCells,
+    cells: &mut OfCells,
     held: &mut Held,
 ) -> Result<(), QueryError> {
     let mut scan = Scan::range([], []);
@@ -277,7 +277,7 @@ async fn add_cells(
             };
             let tsuid = decode_key(storage, row)?.tsuid();
             let tsuid = tsuid.map_err(|error| QueryError::row_series(row.key(), &error))?;
-            if found.get(&tsuid).is_some_and(|found| found.time_ms >= time_ms) {
+            if cells.get(&tsuid).is_some_and(|point| point.time_ms >= time_ms) {
                 continue;
             }
             let point = LastPoint {
@@ -286,7 +286,7 @@ async fn add_cells(
                 value,
             };
             let bytes = CELL_BYTES + 2 * tsuid.as_bytes().len() as u64;
-            if found.insert(tsuid, point).is_none() {
+            if cells.insert(tsuid, point).is_none() {
                 held.grow(bytes)?;
             }
         }

@@ -104,7 +104,7 @@ pub fn last_points(
     let (items, receiver) = mpsc::channel(WAITING_BATCHES);
     let engine = engine.clone();
     tokio::spawn(async move {
-        let found = async {
+        let work = async {
             let admitted = engine.admit(request, query.description(), None).await?;
             let context = admitted.context().clone();
             let mut output = Output {
@@ -116,7 +116,7 @@ pub fn last_points(
             context.run(find(&engine, &context, &query, &mut output)).await
         };
         let result = tokio::select! {
-            result = found => result,
+            result = work => result,
             () = items.closed() => return,
         };
         if let Err(error) = result {
@@ -210,8 +210,8 @@ async fn find(
             async move { (index, of_target(engine, context, target, query.look_back).await) }.boxed()
         })
         .collect();
-    let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
-    while let Some((index, point)) = found.next().await {
+    let mut results = stream::iter(searches).buffered(SERIES_AT_A_TIME);
+    while let Some((index, point)) = results.next().await {
         match point {
             Ok(point) => output.send_points(index, point.into_iter().collect()).await?,
             Err(error) => output.send(LastItem::Failed { target: index, error }).await,

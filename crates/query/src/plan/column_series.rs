@@ -53,9 +53,9 @@ impl Catalogue<'_> {
         let has_names = tests.iter().any(|test| matches!(test.test, ValueTest::Name(_)));
         let has_literals = tests.iter().any(|test| matches!(test.test, ValueTest::In(_)));
         if has_names && has_literals {
-            let found = self.select(metric, self.series_tests(selection, false)).await?;
-            if found.len() <= FEW {
-                return self.matching(found, selection).await;
+            let series = self.select(metric, self.series_tests(selection, false)).await?;
+            if series.len() <= FEW {
+                return self.matching(series, selection).await;
             }
         }
         for test in tests {
@@ -94,13 +94,13 @@ impl Catalogue<'_> {
         tsuids: &[Tsuid],
         selection: &Selection,
     ) -> Result<Vec<SeriesNumber>, QueryError> {
-        let mut found: Vec<SeriesNumber> = tsuids
+        let mut series: Vec<SeriesNumber> = tsuids
             .iter()
             .filter_map(|tsuid| self.store.find(tsuid.as_bytes()))
             .collect();
-        found.sort_unstable();
-        found.dedup();
-        self.matching(found, selection).await
+        series.sort_unstable();
+        series.dedup();
+        self.matching(series, selection).await
     }
 
     async fn select(

@@ -211,7 +211,7 @@ fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: O
         last_ms: hours.stop_ms() - 1,
     };
     let points = storage.points.as_ref();
-    let found = points.map(|points| points.columns.estimate(&columns.series, range));
+    let estimate = points.map(|points| points.columns.estimate(&columns.series, range));
     let about = |value| match value {
         0 => Figure::new(0, Certainty::Exact),
         value => Figure::new(value, Certainty::About),
@@ -219,13 +219,13 @@ fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: O
     let most_rows = (columns.series.len() as u64).saturating_mul(hours.count() as u64);
     Estimate {
         series,
-        rows: found.map(|found| about(found.points.min(most_rows))),
-        bytes: found.map(|found| about(found.bytes)),
-        columns: found.map(|found| ColumnFigures {
-            points: about(found.points),
-            memory_points: about(found.memory_points),
-            blocks: about(found.blocks),
-            files: at_most(found.files),
+        rows: estimate.map(|estimate| about(estimate.points.min(most_rows))),
+        bytes: estimate.map(|estimate| about(estimate.bytes)),
+        columns: estimate.map(|estimate| ColumnFigures {
+            points: about(estimate.points),
+            memory_points: about(estimate.memory_points),
+            blocks: about(estimate.blocks),
+            files: at_most(estimate.files),
         }),
     }
 }

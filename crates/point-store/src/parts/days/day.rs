@@ -106,7 +106,7 @@ impl DayList {
     /// Whether a file is one of the day.
     pub(super) fn has(&self, path: &Path) -> bool {
         let mut tombstones = self.tombstones.iter().map(|tombstone| tombstone.file.path());
-        self.parts.iter().any(|part| part.path() == path) || tombstones.any(|found| found == path)
+        self.parts.iter().any(|part| part.path() == path) || tombstones.any(|tombstone| tombstone == path)
     }
 
     /// Removes and returns the tombstones that apply to no part that is left.
@@ -127,8 +127,8 @@ impl DayList {
     pub(super) fn position(&self, parts: &[Arc<DayPart>]) -> Option<usize> {
         let first = parts.first()?;
         let position = self.parts.iter().position(|part| Arc::ptr_eq(part, first))?;
-        let found = self.parts[position..].iter().zip(parts);
-        let all = found.filter(|(found, part)| Arc::ptr_eq(found, part)).count() == parts.len();
+        let pairs = self.parts[position..].iter().zip(parts);
+        let all = pairs.filter(|(listed, part)| Arc::ptr_eq(listed, part)).count() == parts.len();
         all.then_some(position)
     }
 }

@@ -41,7 +41,7 @@ impl Days {
         let sequence = changes.take_sequence();
         let mut lists = self.days_in(range);
         lists.retain(|list| {
-            let has_points = |found: TimeRange| found.overlaps(&range);
+            let has_points = |own: TimeRange| own.overlaps(&range);
             list.parts.iter().any(|part| part.range().is_some_and(has_points))
         });
         if series.is_empty() {

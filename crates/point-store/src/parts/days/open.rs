@@ -179,12 +179,12 @@ impl Days {
         let mut changes = shared.changes.lock();
         shared.disk.sync_dir(&folder).map_err(failed)?;
         let listed = self.list_day(&mut changes, &folder)?;
-        let found = opening.read_manifest(&*shared.disk, day, &folder, &listed)?;
-        let is_listed = found.is_some();
+        let manifest = opening.read_manifest(&*shared.disk, day, &folder, &listed)?;
+        let is_listed = manifest.is_some();
         // The manifest of the store has all days' parts as of the last flush: the day may be an older copy, with its manifest.
         let stored = opening.stored.as_ref().and_then(|stored| stored.days.get(&day));
         let stored = stored.cloned();
-        let manifest = found.unwrap_or_default();
+        let manifest = manifest.unwrap_or_default();
         for part in &manifest.parts {
             changes.next_sequence = changes.next_sequence.max(part.sequences.last.saturating_add(1));
         }
@@ -244,7 +244,7 @@ impl Days {
         // A part comes before the parts that it contains.
         listed
             .parts
-            .sort_unstable_by_key(|found| (found.first, std::cmp::Reverse(found.last)));
+            .sort_unstable_by_key(|part| (part.first, std::cmp::Reverse(part.last)));
         listed.tombstones.sort_unstable();
         Ok(listed)
     }

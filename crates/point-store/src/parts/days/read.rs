@@ -67,7 +67,7 @@ impl Days {
         self.with_day(list, |list| {
             points.truncate(before.0);
             summaries.truncate(before.1);
-            let overlaps = |part: &&Arc<DayPart>| part.range().is_some_and(|found| found.overlaps(&range));
+            let overlaps = |part: &&Arc<DayPart>| part.range().is_some_and(|own| own.overlaps(&range));
             let mut parts = list.parts.iter().filter(overlaps);
             match (parts.next(), parts.next()) {
                 (Some(part), None) if list.tombstones.is_empty() => {
@@ -105,7 +105,7 @@ impl Days {
         let mut list = Arc::clone(list);
         loop {
             let error = match read(&list) {
-                Ok(found) => return Ok(found),
+                Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             match self.days_in(list.day.range()).pop() {
@@ -130,7 +130,7 @@ impl DayList {
         let first = points.len();
         let mut parts = 0;
         for part in &self.parts {
-            if !part.range().is_some_and(|found| found.overlaps(&range)) {
+            if !part.range().is_some_and(|own| own.overlaps(&range)) {
                 continue;
             }
             let first_of_part = points.len();
@@ -160,7 +160,7 @@ impl DayList {
     ) -> Result<Option<Point>, PointStoreError> {
         let mut newest = None;
         for part in self.parts.iter().rev() {
-            if !part.range().is_some_and(|found| found.overlaps(&range)) {
+            if !part.range().is_some_and(|own| own.overlaps(&range)) {
                 continue;
             }
             points.truncate(0);

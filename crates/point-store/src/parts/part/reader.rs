@@ -68,11 +68,11 @@ impl Part {
     /// [`PointStoreError::Damaged`].
     pub fn within(mut self, range: TimeRange, series_end: u32) -> Result<Self, PointStoreError> {
         self.series_end = series_end;
-        let found = self.meta.range;
-        if self.meta.points > 0 && !(range.contains(found.first_ms) && range.contains(found.last_ms)) {
+        let whole = self.meta.range;
+        if self.meta.points > 0 && !(range.contains(whole.first_ms) && range.contains(whole.last_ms)) {
             let detail = format!(
                 "points from {} to {} ms are not of its day",
-                found.first_ms, found.last_ms
+                whole.first_ms, whole.last_ms
             );
             return Err(self.damaged(&detail));
         }

@@ -67,7 +67,7 @@ impl Part {
 /// `None` for damaged content, or content out of order.
 fn if_intact<T>(result: Result<T, PointStoreError>) -> Result<Option<T>, PointStoreError> {
     match result {
-        Ok(found) => Ok(Some(found)),
+        Ok(content) => Ok(Some(content)),
         Err(PointStoreError::Damaged { .. } | PointStoreError::Invalid(_)) => Ok(None),
         Err(error) => Err(error),
     }

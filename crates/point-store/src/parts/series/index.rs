@@ -137,12 +137,12 @@ impl SeriesCatalogue {
 
     /// Calls `read` with the complete index of a metric, which is empty for an unknown metric.
     fn with_index<T>(&self, metric: MetricNumber, read: impl FnOnce(&mut MetricIndex) -> T) -> T {
-        let found = {
+        let index = {
             let known = self.known.read();
             let metric = known.metrics.get(metric.0 as usize);
             metric.map(|metric| (Arc::clone(&metric.index), metric.series.len()))
         };
-        let Some((index, end)) = found else {
+        let Some((index, end)) = index else {
             return read(&mut MetricIndex::default());
         };
         let mut index = index.lock();

@@ -37,7 +37,7 @@ impl Selection {
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<Matching, QueryError> {
-        let mut found = Matching {
+        let mut matching = Matching {
             count: 0,
             series: Some(Vec::new()),
         };
@@ -47,10 +47,10 @@ impl Selection {
             let mut chunk: Vec<&[u8]> = chunk.filter(|tags| self.0.may_match_tags(tags)).collect();
             self.resolve_tags(&chunk, directory, deadline).await?;
             chunk.retain(|tags| self.0.may_match_tags(tags));
-            found.add(&chunk, at_most);
+            matching.add(&chunk, at_most);
             tokio::task::consume_budget().await;
         }
-        Ok(found)
+        Ok(matching)
     }
 
     /// Whether each of some series, by its tags, matches. A series with a value that has no name does.
