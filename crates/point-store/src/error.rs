@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use oxtsdb_row_store::StoreError;
 use oxtsdb_storage_file::StorageError;
 
-/// Why a point store rejects or fails a request.
+/// Error of a point store: it rejects or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointStoreError {
     /// The request breaks a rule.

@@ -51,7 +51,7 @@ impl PointKind {
     /// An integer in seconds: the initial kind of encodings.
     pub(crate) const START: Self = Self(0);
 
-    /// Of a resolution and a type.
+    /// The kind of a resolution and a type.
     pub const fn new(resolution: Resolution, value: ValueKind) -> Self {
         let value = match value {
             ValueKind::Int => 0,

@@ -346,7 +346,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The reason why it cannot.
     async fn check_health(&self) -> Result<(), PointStoreError>;
 
     /// Points that were lost to damage; all others are served.

@@ -11,7 +11,7 @@ use crate::context::resource::{Limit, Resource};
 use crate::filter::FilterError;
 use crate::rollup::{RollupChoiceError, RollupRowError};
 
-/// Why a query fails, possibly after a part of its result.
+/// Error of a query, possibly after a part of its result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
     /// The end is before the start.
@@ -132,7 +132,7 @@ pub enum QueryError {
     },
 }
 
-/// Why names or UIDs could not be resolved.
+/// Error of resolving names or UIDs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The directory is unavailable or overloaded. The same query may succeed later.

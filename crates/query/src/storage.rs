@@ -33,7 +33,7 @@ pub type RollupPoints = Arc<BTreeMap<TableName, Arc<dyn PointStore>>>;
 pub struct Storage {
     /// The store.
     pub store: Arc<dyn RowStore>,
-    /// Where points are, if they are not in rows of the store.
+    /// The store of points, if they are not in rows of the store.
     pub points: Option<PointStorage>,
     /// The table of points.
     pub table: TableName,

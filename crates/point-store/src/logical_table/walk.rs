@@ -69,7 +69,7 @@ struct Lane {
     prefix: Vec<u8>,
     /// In the order of the walk.
     series: Vec<SeriesNumber>,
-    /// Where the next window starts.
+    /// The hour at which the next window starts.
     hour: i64,
     index: usize,
     /// The last hour of the walk.

@@ -9,7 +9,7 @@ use oxtsdb_schema::UidWidths;
 
 use oxtsdb_storage_file::disk::Disk;
 
-/// Where a store is, and its limits. The defaults suit 2 cores and 2 GiB.
+/// The folder of a store, and its limits. The defaults suit 2 cores and 2 GiB.
 #[derive(Clone, Debug)]
 pub struct PartsConfig {
     /// The folder.

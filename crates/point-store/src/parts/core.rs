@@ -74,7 +74,7 @@ impl Stop {
     }
 }
 
-/// Why the last attempts of the threads failed, if they did.
+/// The errors of the last attempts of the threads.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     pub(super) write: Option<PointStoreError>,

@@ -133,7 +133,7 @@ impl NewPart {
         self.day
     }
 
-    /// To write points of the day to.
+    /// The writer of points of the day.
     pub const fn writer(&mut self) -> &mut PartWriter {
         &mut self.writer
     }

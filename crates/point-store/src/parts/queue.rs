@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::journal::EncodedBatch;
 use crate::{PointBatch, PointStoreError, SeriesNumber, TimeRange};
 
-/// Where the outcome of a request is sent.
+/// The channel for the outcome of a request.
 pub(super) type Reply = oneshot::Sender<Result<(), PointStoreError>>;
 
 /// A request, in the order of effect.

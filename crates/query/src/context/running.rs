@@ -115,7 +115,7 @@ pub(crate) struct Registration {
 }
 
 impl RunningQueries {
-    /// The same list for a caller that sees its own queries only.
+    /// Returns the same list for a caller that sees its own queries only.
     pub(crate) fn of_caller(&self, name: &Arc<str>) -> Self {
         Self {
             list: Arc::clone(&self.list),

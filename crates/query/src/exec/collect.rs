@@ -42,7 +42,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Nothing yet. Workers read the columns of the source, if there is one.
+    /// An empty collector. Workers read the columns of the source, if there is one.
     pub(crate) const fn new(
         options: SeriesOptions,
         budget: Budget,
@@ -118,7 +118,8 @@ impl Collector {
         self.request_of_all(Command::Barrier).await.map(drop)
     }
 
-    /// The points of each series before an instant that were not taken yet, ascending by TSUID; see [`SeriesBuilder::take`].
+    /// Returns the points of each series before an instant that were not taken yet, ascending by TSUID; see
+    /// [`SeriesBuilder::take`].
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl Collector {
         self.merged(taken.await?).await
     }
 
-    /// Merges the series of all workers, each of which has sorted its own.
+    /// Merges the series of all workers; each worker has sorted its own.
     async fn merged(&self, taken: Vec<Vec<SeriesPoints>>) -> Result<Vec<SeriesPoints>, QueryError> {
         let merge = move || {
             let mut taken = taken.into_iter();
@@ -148,7 +149,7 @@ impl Collector {
         Ok(self.compute.run(merge).await?)
     }
 
-    /// The points that were not taken yet, ascending by TSUID, and the statistics.
+    /// Returns the points that were not taken yet, ascending by TSUID, and the statistics.
     ///
     /// # Errors
     ///

@@ -140,7 +140,7 @@ impl Engine {
         self.with(|environment| environment.storage.directory = directory)
     }
 
-    /// The same for a caller that sees its own queries only, see [`Engine::running`].
+    /// Returns the engine for a caller that sees its own queries only, see [`Engine::running`].
     #[must_use]
     pub fn with_queries_of(self, caller: &Arc<str>) -> Self {
         let mut inner = (*self.0).clone();

@@ -31,7 +31,7 @@ pub(crate) struct GroupTask {
 }
 
 impl GroupTask {
-    /// A task whose computation has not begun.
+    /// A task before its computation.
     pub(crate) fn new(index: usize, group: SeriesGroup) -> Self {
         Self {
             index,
@@ -44,7 +44,7 @@ impl GroupTask {
         }
     }
 
-    /// The same group with all instants that are left.
+    /// Returns the group with all remaining instants.
     pub(crate) fn finished(self) -> Self {
         Self {
             until_ms: i64::MAX,

@@ -33,7 +33,7 @@ pub(crate) struct FrameOutput<'a> {
 }
 
 impl<'a> FrameOutput<'a> {
-    /// No frames yet.
+    /// An output that has sent no frames yet.
     pub(super) fn new(
         frames: &'a FrameSender,
         admitted: &'a mut Admitted,

@@ -112,7 +112,7 @@ struct Scratch {
 }
 
 impl SeriesBuilder {
-    /// No rows yet.
+    /// A builder without rows.
     pub(crate) fn new(options: SeriesOptions, budget: Budget) -> Self {
         Self {
             options,

@@ -204,7 +204,7 @@ impl Worker {
         state.is_scheduled
     }
 
-    /// Why it accepts no more commands.
+    /// The error with which it rejects commands.
     pub(super) fn failure(&self) -> QueryError {
         let failure = self.state.lock().failure.clone();
         failure.unwrap_or_else(|| QueryError::Internal {

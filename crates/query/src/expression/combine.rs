@@ -27,7 +27,7 @@ use super::series::{Origin, Series};
 use crate::context::budget::{Budget, Held, POINT_BYTES, SERIES_BYTES};
 use crate::{Points, Quirks, Values};
 
-/// Steps between two looks at whether anybody still wants the result.
+/// Steps between two checks for cancellation.
 const STEPS_AT_A_TIME: u64 = 65_536;
 
 /// An operand of arithmetic.
@@ -52,7 +52,8 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Nothing is done yet. The range has its first and its last instant; series may have points around it.
+    /// A computation that has not begun. The range has its first and its last instant; series may have points around
+    /// it.
     pub const fn new(quirks: Quirks, range_ms: (i64, i64), cancelled: &'a CancellationToken) -> Self {
         Self {
             quirks,
@@ -78,7 +79,7 @@ impl<'a> Work<'a> {
         self.held.as_ref().map(Held::budget)
     }
 
-    /// The memory of the series and of all that was made of them.
+    /// The memory of the operands and of all results.
     pub fn into_held(self) -> Option<Held> {
         self.held
     }
@@ -286,7 +287,7 @@ impl<'a> Cursor<'a> {
         Self { points, next: 0 }
     }
 
-    /// Where the next value is.
+    /// The instant of the next value.
     pub(super) fn time_ms(&self) -> Option<i64> {
         self.points.times_ms().get(self.next).copied()
     }

@@ -1,4 +1,4 @@
-//! Why an expression has no result.
+//! Errors of expressions.
 
 use super::arithmetic::ArithmeticError;
 use crate::QueryError;
@@ -10,7 +10,7 @@ pub const MAX_VALUES: usize = 10_000_000;
 /// some seconds of work.
 pub const MAX_STEPS: u64 = 4_000_000_000;
 
-/// Why an expression has no result.
+/// Error of an expression.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExpressionError {
     /// Its series could not be read.

@@ -6,7 +6,7 @@ pub enum Fill {
     /// 0.
     #[default]
     Zero,
-    /// NaN: so is nearly everything that is made of it.
+    /// NaN: so are nearly all results.
     Nan,
     /// This number.
     Scalar(f64),

@@ -160,7 +160,7 @@ impl PartialEq for NamedFunction {
 }
 
 impl Function {
-    /// The series that it makes of a list.
+    /// Applies the function to a list of series, and returns its results.
     ///
     /// # Errors
     ///

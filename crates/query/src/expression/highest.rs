@@ -137,7 +137,7 @@ fn java_max(left: f64, right: f64) -> f64 {
     }
 }
 
-/// Where a series has got to: `next` is the place behind the last point reached.
+/// The position in a series: `next` is the place behind the last point reached.
 struct Cursor<'a> {
     points: &'a Points,
     /// The place of the first point that counts.

@@ -18,7 +18,7 @@ use crate::exec::statistics::Statistics;
 use crate::names::ResolvedNames;
 use crate::spec::{QuerySpec, SubQuery};
 
-/// The series that a query found.
+/// The series that a query returned.
 #[derive(Debug)]
 pub struct Found {
     /// The series of each sub-query.

@@ -45,7 +45,7 @@ pub struct Tag {
 /// How a series came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A query found it, and functions may have been applied.
+    /// A query returned it, and functions may have been applied.
     Query,
     /// Combined from several series. `uneven` has the numbers of values of two of them that should be equal
     /// and are not: reading the points then fails, as in OpenTSDB, which combines lazily.
@@ -112,7 +112,7 @@ impl Series {
         self.alias.is_some() || self.metrics.is_empty()
     }
 
-    /// Refuses a series that has no points because others did not fit together.
+    /// Rejects a series that has no points because others did not fit together.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Series {
         }
     }
 
-    /// The same at later instants.
+    /// Returns the series at instants that are later by `by_ms`.
     #[must_use]
     pub fn moved(mut self, by_ms: i64) -> Self {
         if by_ms != 0 {
@@ -136,7 +136,7 @@ impl Series {
         self
     }
 
-    /// The same with other points.
+    /// Returns the series with other points.
     #[must_use]
     pub fn with_points(self, points: Points) -> Self {
         let origin = match self.origin {

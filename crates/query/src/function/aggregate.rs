@@ -24,7 +24,7 @@ use std::ops::Range;
 use crate::function::aggregator::{Accumulator, Aggregator, Function, Interpolation};
 use crate::points::{Number, Points, Values};
 
-/// Instants between two looks at whether the computation is to go on.
+/// Instants between two checks for cancellation.
 const INSTANTS_AT_A_TIME: usize = 256;
 
 /// A series of a group.
@@ -226,7 +226,7 @@ fn aligned_doubles(columns: &[&[f64]], function: Function) -> Vec<f64> {
     }
 }
 
-/// Where a series has got to.
+/// The position in a series.
 struct Cursor<'a> {
     times_ms: &'a [i64],
     values: &'a Values,

@@ -1,4 +1,4 @@
-//! Functions from many numbers to one, and the aggregators that OpenTSDB makes of them.
+//! Functions from many numbers to one, and OpenTSDB's aggregators, which are functions with an interpolation.
 //!
 //! A [`Function`] turns the values of one instant (or of one downsampling window) into one value. An [`Aggregator`] is
 //! a function together with its rule for a series that has no point at an instant, though it has some before and after
@@ -200,7 +200,7 @@ impl Aggregator {
         self.function.is_none()
     }
 
-    /// The aggregator with these oddities.
+    /// The aggregator with these quirks.
     #[must_use]
     pub fn under(self, quirks: Quirks) -> Self {
         let function = self.function.map(|function| function.under(quirks));
@@ -209,7 +209,7 @@ impl Aggregator {
 }
 
 impl Function {
-    /// The function with these oddities.
+    /// The function with these quirks.
     #[must_use]
     pub const fn under(self, quirks: Quirks) -> Self {
         match self {
@@ -280,7 +280,7 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// Nothing yet.
+    /// An accumulator without values.
     pub fn new(function: Function) -> Self {
         Self {
             function,
@@ -358,7 +358,7 @@ impl Accumulator {
         self.state
     }
 
-    /// The result, after which there is nothing again.
+    /// Returns the result, and resets the accumulator.
     #[inline]
     #[expect(clippy::cast_precision_loss, reason = "fewer values than 2^53 are fed")]
     pub fn take(&mut self) -> f64 {

@@ -104,7 +104,7 @@ impl CalendarInterval {
     }
 }
 
-/// Where windows are counted from.
+/// The start from which windows are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// From one origin, for all series and queries.
@@ -203,7 +203,7 @@ impl CalendarWindows {
         if floor == time_ms { floor } else { self.next(floor) }
     }
 
-    /// Where OpenTSDB begins to count windows of a fixed length.
+    /// The instant from which OpenTSDB counts windows of a fixed length.
     fn anchor(&self, time_ms: i64) -> Option<i64> {
         let local = self.local(time_ms)?;
         let date = local.date();

@@ -30,7 +30,7 @@ pub struct Downsampler {
 }
 
 impl Downsampler {
-    /// No points yet.
+    /// A downsampler without points.
     pub fn new(windows: Windows, function: Function) -> Self {
         let fold = Accumulator::new(function);
         Self {
@@ -144,7 +144,7 @@ impl Downsampler {
 
     /// The windows that begin before an instant, with their values, from where it was called last. All
     /// points before that instant have come, and it is the start of a window: see
-    /// [`Windows::known_until`].
+    /// [`Windows::final_until`].
     pub fn take(&mut self, until_ms: i64) -> Points {
         if self.open.is_some_and(|(start, _)| start < until_ms) {
             self.close();

@@ -45,7 +45,7 @@ pub struct Rater {
 }
 
 impl Rater {
-    /// No points yet; or one of 0 at the epoch, and no rates before an instant.
+    /// A rater without points; or with a point of 0 at the epoch, and no rates before an instant.
     pub fn new(options: RateOptions, epoch_until_ms: Option<i64>) -> Self {
         Self {
             options,

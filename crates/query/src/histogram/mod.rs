@@ -23,7 +23,7 @@ use crate::spec::SubQuery;
 pub use results::{HistogramPart, HistogramResults, MAX_PERCENTILES};
 pub(crate) use run::HistogramExecution;
 
-/// Why a sub-query cannot be one of histograms. Has OpenTSDB's messages.
+/// Error of a sub-query that cannot be one of histograms. Has OpenTSDB's messages.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum HistogramQueryError {
     /// An aggregator other than `sum` and `none`.

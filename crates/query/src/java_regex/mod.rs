@@ -179,7 +179,7 @@ pub(crate) fn check_syntax(translated: &Translated, unicode: bool) -> Result<(),
     })
 }
 
-/// Why an expression cannot be compiled.
+/// The reason why a program that exceeds a limit is rejected.
 pub(crate) fn program_too_large(limit: usize) -> String {
     format!("is a program of more than {limit} bytes, ask for fewer repetitions")
 }

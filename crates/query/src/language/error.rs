@@ -43,7 +43,7 @@ pub enum LanguageError {
         block: Block,
         /// The tag.
         tag: String,
-        /// Why it cannot be read.
+        /// The reason.
         error: FilterError,
     },
     /// Rate options that do not start after `rate`.
@@ -88,7 +88,7 @@ pub enum LanguageError {
     /// A sub-query that cannot be one of histograms.
     #[error(transparent)]
     Histogram(#[from] HistogramQueryError),
-    /// Nothing at all.
+    /// An empty text.
     #[error("The query string was empty")]
     Empty,
     /// A part without a character.
@@ -103,9 +103,9 @@ pub enum LanguageError {
     /// A closing brace before the first opening one.
     #[error("begin {}, end {closes}, length {length}", .opens + 1)]
     ClosedBefore {
-        /// Where the first one opens.
+        /// Position of the first opening brace.
         opens: usize,
-        /// Where one closes.
+        /// Position of a closing brace.
         closes: usize,
         /// Length of the text.
         length: usize,

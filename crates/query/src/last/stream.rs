@@ -75,7 +75,7 @@ pub enum LastItem {
     Failed {
         /// Number of the target.
         target: usize,
-        /// Why.
+        /// The reason.
         error: QueryError,
     },
 }

@@ -84,9 +84,9 @@ impl DayMerges {
 }
 
 impl Days {
-    /// Chooses the next merge at an instant: days with too many parts first, then days whose sizes require it, then
-    /// days that are over and become one part; of each, the smallest merge first. Its parts are not chosen again
-    /// until the job ends.
+    /// Chooses the next merge at an instant: days with too many parts first, then days with sizes that require it, then
+    /// days that are over and become one part; of each, the smallest merge first. Its parts are not chosen again until
+    /// the job ends.
     ///
     /// `limit_bytes` bounds the bytes of the parts: by the free space, or for a thread that does only small merges
     /// beside one that does all.

@@ -62,12 +62,12 @@ pub(super) struct Selected {
     pub(super) newest: Vec<u8>,
 }
 
-/// Where the newest chunk of a series is.
+/// Location of the newest chunk of a series.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(u32);
 
 impl Place {
-    /// Of the first chunk.
+    /// Location of the first chunk.
     pub(super) const FIRST: Self = Self(0);
 }
 

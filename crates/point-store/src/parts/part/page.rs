@@ -25,7 +25,7 @@ pub(super) struct Times {
     pub(super) form: Form,
 }
 
-/// Where instants are.
+/// Location of the instants of a block, if they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Nowhere: they are equally far apart.

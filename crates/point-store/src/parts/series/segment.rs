@@ -38,7 +38,7 @@ pub(super) struct Segment {
 pub(super) struct Column {
     tagk: u64,
     values: Vec<u64>,
-    /// Where the positions of each value end.
+    /// Ends of the positions of each value.
     ends: Vec<u32>,
     positions: Vec<u32>,
     value_of: Vec<u32>,

@@ -7,7 +7,7 @@ pub enum Value {
     Null,
     /// True or false.
     Truth(bool),
-    /// A whole number that was written in the expression, or made of such.
+    /// A whole number that was written in the expression, or computed from such numbers.
     Whole(i128),
     /// A number with a fraction that was written in the expression and not yet computed with.
     Literal(f64),

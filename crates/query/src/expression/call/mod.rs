@@ -34,7 +34,7 @@ enum Argument {
     Text(String),
 }
 
-/// Why a text is no call.
+/// Error of a text that is no call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallSyntaxError {
     /// It does not have the form of a call.
@@ -60,7 +60,7 @@ pub enum CallSyntaxError {
     },
 }
 
-/// Why a call has no result.
+/// Error of a call without a result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
     /// Arguments that the function cannot use.

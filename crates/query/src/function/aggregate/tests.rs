@@ -12,7 +12,7 @@ fn goes_on(_: u64) -> bool {
     true
 }
 
-/// OpenTSDB's way.
+/// As OpenTSDB aggregates.
 fn by(aggregator: Aggregator, holds: bool) -> Aggregation {
     Aggregation {
         aggregator,

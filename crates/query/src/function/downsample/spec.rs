@@ -51,7 +51,7 @@ pub enum Fill {
     Null,
 }
 
-/// Why a text is no downsampling.
+/// Error of a text that is no downsampling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DownsampleError {
     /// Fewer than two parts.

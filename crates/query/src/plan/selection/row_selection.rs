@@ -36,7 +36,7 @@ type ResolvedSeries = Arc<[Box<[u8]>]>;
 pub(super) struct Inner {
     /// Bytes in front of the tags: salt, metric and base time.
     tags_at: usize,
-    /// Where the base time is.
+    /// Offset of the base time.
     base_at: usize,
     metric_at: usize,
     tagk_width: usize,
@@ -258,7 +258,7 @@ impl Selection {
         BaseTime::from_seconds_exact(u32::from_be_bytes(*bytes)).ok()
     }
 
-    /// Where the tags of a row key begin.
+    /// Offset of the tags of a row key.
     pub fn tags_at(&self) -> usize {
         self.0.tags_at
     }

@@ -24,9 +24,9 @@ pub struct TagTest {
 pub enum ValueTest {
     /// Any value.
     Any,
-    /// One of these.
+    /// One of these values.
     In(FxHashSet<TagvUid>),
-    /// None of these.
+    /// Any other value than these.
     NotIn(FxHashSet<TagvUid>),
     /// A value with a name that matches.
     Name(NameTest),

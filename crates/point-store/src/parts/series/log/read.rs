@@ -17,7 +17,7 @@ pub(super) struct Content {
     pub(super) len: u64,
     /// Series up to there.
     pub(super) series: u32,
-    /// Why the bytes behind are invalid, if there are any.
+    /// The reason why the bytes behind are invalid, if there are any.
     pub(super) invalid: Option<String>,
 }
 
