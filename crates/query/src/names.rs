@@ -55,7 +55,7 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Resolves the metrics of TSUIDs, if the directory refuses some.
+/// Resolves the metrics of TSUIDs, if the directory rejects some.
 ///
 /// # Errors
 ///

@@ -128,7 +128,7 @@ impl FlushState {
         for job in std::mem::take(&mut self.jobs) {
             match job {
                 FlushJob::Head { .. } => self.jobs.push_back(job),
-                // The caller may have gone.
+                // The caller may have dropped the receiver.
                 FlushJob::Delete { reply, .. } | FlushJob::Done { reply, .. } => {
                     drop(reply.send(Err(error.clone())));
                 }

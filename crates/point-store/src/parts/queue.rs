@@ -91,7 +91,7 @@ impl Queue {
 }
 
 impl Request {
-    /// Ends the request. The caller may have gone.
+    /// Ends the request. The caller may have dropped the receiver.
     pub(super) fn reply(self, outcome: Result<(), PointStoreError>) {
         let (Self::Append { reply, .. } | Self::Delete { reply, .. } | Self::Flush { reply, .. }) = self;
         drop(reply.send(outcome));

@@ -118,8 +118,7 @@ impl Collector {
         self.request_of_all(Command::Barrier).await.map(drop)
     }
 
-    /// Returns the points of each series before an instant that were not taken yet, ascending by TSUID; see
-    /// [`SeriesBuilder::take`].
+    /// Returns the untaken points of each series before an instant, ascending by TSUID; see [`SeriesBuilder::take`].
     ///
     /// # Errors
     ///

@@ -78,7 +78,7 @@ impl Glob {
             };
             (rest, pieces) = (before, others);
         }
-        // The first place for each piece leaves most room for the others.
+        // The first place for each piece leaves the most text for the others.
         pieces.iter().all(|piece| match rest.split_once(piece.as_str()) {
             Some((_, behind)) => {
                 rest = behind;

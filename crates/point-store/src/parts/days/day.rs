@@ -1,7 +1,7 @@
 //! The files of a day: parts in the order in which their points were written, and tombstones.
 //!
 //! A [`DayList`] never changes; each change of a day makes another. A reader that holds one sees the day as it was,
-//! and its files stay until the last reader is gone.
+//! and its files stay until the last reader is dropped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
