@@ -18,7 +18,7 @@ impl PointBatch {
     pub const POINT_BYTES: usize =
         size_of::<SeriesNumber>() + size_of::<i64>() + size_of::<PointKind>() + size_of::<u64>();
 
-    /// An empty batch with capacity for so many points.
+    /// An empty batch with capacity for `points` points.
     pub fn with_capacity(points: usize) -> Self {
         Self {
             series: Vec::with_capacity(points),
@@ -28,7 +28,7 @@ impl PointBatch {
         }
     }
 
-    /// Reserves capacity for so many more points.
+    /// Reserves capacity for `points` more points.
     pub fn reserve(&mut self, points: usize) {
         self.series.reserve(points);
         self.times_ms.reserve(points);
@@ -95,7 +95,7 @@ impl PointBatch {
         }
     }
 
-    /// Checks that all instants are those of [`Point`], and all series before number `series_end`.
+    /// Checks that all instants are instants of [`Point`], and all series before number `series_end`.
     ///
     /// # Errors
     ///

@@ -44,14 +44,14 @@ impl Promises {
 /// Opens the stores under test.
 #[async_trait]
 pub trait Subject: Send + Sync {
-    /// Creates an empty store whose UIDs have 3 bytes each.
+    /// Creates an empty store; its UIDs have 3 bytes each.
     async fn create(&self) -> Arc<dyn PointStore>;
 
     /// Opens the store that was created last again, after it was closed; `None` if the implementation does not keep
     /// its points or their numbers.
     async fn reopen(&self) -> Option<Arc<dyn PointStore>>;
 
-    /// What the stores guarantee.
+    /// The guarantees of the stores.
     fn promises(&self) -> Promises {
         Promises::ALL
     }

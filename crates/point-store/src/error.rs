@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use oxtsdb_row_store::StoreError;
 use oxtsdb_storage_file::StorageError;
 
-/// Why a point store rejects or fails a request.
+/// Error of a point store: it rejects or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointStoreError {
     /// The request breaks a rule.
@@ -30,10 +30,10 @@ pub enum PointStoreError {
     Damaged {
         /// The damaged file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         detail: String,
     },
-    /// The row store failed; of stores whose points are in rows.
+    /// The row store failed; of stores with points in rows.
     #[error(transparent)]
     Rows(Box<StoreError>),
     /// The folder has a format that this version does not read.
@@ -89,7 +89,7 @@ impl From<StorageError> for PointStoreError {
     }
 }
 
-/// Of stores whose points are in rows.
+/// For stores with points in rows.
 impl From<StoreError> for PointStoreError {
     fn from(error: StoreError) -> Self {
         Self::Rows(Box::new(error))

@@ -48,7 +48,7 @@ impl HighestUids {
     }
 }
 
-/// The number of a UID, whose order is that of the bytes for UIDs of one width.
+/// The number of a UID; it orders UIDs of one width as their bytes do.
 pub(crate) fn uid_number(uid: &[u8]) -> u64 {
     uid.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

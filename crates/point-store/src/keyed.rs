@@ -14,7 +14,7 @@ pub struct KeyedBatch {
 }
 
 impl KeyedBatch {
-    /// An empty batch with capacity for so many points.
+    /// An empty batch with capacity for `points` points.
     pub fn with_capacity(points: usize) -> Self {
         Self {
             keys: Vec::new(),
@@ -57,7 +57,7 @@ impl KeyedBatch {
         })
     }
 
-    /// The points; their numbers are those of [`KeyedBatch::add_key`].
+    /// The points, by the numbers that [`KeyedBatch::add_key`] returned.
     pub const fn points(&self) -> &PointBatch {
         &self.points
     }

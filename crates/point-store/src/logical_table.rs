@@ -1,4 +1,4 @@
-//! Table `tsdb` of a store whose points are columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells. The
+//! Table `tsdb` of a store with points in columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells. The
 //! counters of table `tsdb-meta` are shown likewise (see [`LogicalTable::with_counters`]).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!                 └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
 //! ```
 //!
-//! A plain point is what a writer of single cells stores: a qualifier of 2 or 4 bytes, the value in the fewest bytes,
-//! in the row of its series and hour. Each is shown as that cell; its timestamp is the instant of the point. All other
-//! cells, and rows with keys that no writer produces, are in the row store. A series of which only such cells are put
+//! A plain point is a cell as a writer of single cells stores it: a qualifier of 2 or 4 bytes, the value in the fewest
+//! bytes, in the row of its series and hour. Each is shown as that cell; its timestamp is the instant of the point. All
+//! other cells, and rows with keys that no writer produces, are in the row store. A series with puts of such cells only
 //! has a number too, so that the point store lists every series with a row.
 //!
 //! The values of a rollup table are shown likewise ([`LogicalTable::of_rollups`]): a plain one has a qualifier of 3 bytes and
@@ -18,9 +18,10 @@
 //! Differences from a table of cells:
 //!
 //! - An instant of a series has one point: the newest put, also if it has another resolution or type.
-//! - The timestamps of puts are not kept. Of the points of one row in one batch, that with the newest timestamp wins.
+//! - The timestamps of puts are not kept. Of the points of one row in one batch, the newest timestamp wins.
 //! - The points of a compacted cell become cells of their own.
-//! - A mutation of points and one of other cells in the same row are two writes: after a crash, one of them may be
+//! - A mutation of points and a mutation of other cells in the same row are two writes: after a crash, one of them may
+//! be
 //!   missing, and a reader may see one without the other.
 //! - Increments, appends, conditional writes and atomic commits of points are rejected.
 
@@ -58,7 +59,7 @@ use self::form::{Aggregates, CellForm};
 use self::window::WindowSize;
 use crate::{PointStore, PointStoreError};
 
-/// A [`RowStore`] whose table of points is kept in a [`PointStore`]; see the module's documentation.
+/// A [`RowStore`] that keeps its table of points in a [`PointStore`]; see the module's documentation.
 #[derive(Debug)]
 pub struct LogicalTable {
     rows: Arc<dyn RowStore>,
@@ -99,7 +100,8 @@ impl LogicalTable {
         }
     }
 
-    /// Shows the points of `points` as the rollups of `table`, of which they have the instants; see [`crate::rollups`].
+    /// Shows the points of `points` as the rollups of `table`; they have the instants of rollups, see
+    /// [`crate::rollups`].
     ///
     /// # Errors
     ///
@@ -121,14 +123,14 @@ impl LogicalTable {
     ///
     /// # Errors
     ///
-    /// Those of the row store.
+    /// Errors of the row store.
     pub async fn with_counters(mut self, meta: TableName) -> Result<Self, StoreError> {
         let counters = Counters::open(Arc::clone(&self.rows), &*self.points, meta).await?;
         self.counters = Some(Arc::new(counters));
         Ok(self)
     }
 
-    /// Whether a table is that of points.
+    /// Whether a table is the table of points.
     fn has_points(&self, table: &TableName) -> bool {
         self.table.as_ref().is_none_or(|points| points == table)
     }
@@ -218,7 +220,7 @@ impl RowStore for LogicalTable {
         self.scan_merged(table, scan).await
     }
 
-    /// `None` for the table of points, whose keys are found by reading the points, and for that of counters.
+    /// `None` for the table of points, since its keys are found by reading the points, and for the table of counters.
     async fn measure(
         &self,
         table: &TableName,

@@ -39,7 +39,7 @@ struct Data {
 }
 
 impl MemoryPoints {
-    /// An empty store whose keys have UIDs of these widths.
+    /// An empty store of keys with UIDs of these widths.
     pub fn new(widths: UidWidths) -> Self {
         let data = Data {
             series: SeriesList::new(widths),
@@ -87,8 +87,8 @@ impl MemoryPoints {
         let data = self.data.lock();
         let mut read = Vec::new();
         for series in &request.series {
-            let found = data.points.range((*series, first_ms)..=(*series, last_ms));
-            let points: Vec<Point> = found
+            let stored = data.points.range((*series, first_ms)..=(*series, last_ms));
+            let points: Vec<Point> = stored
                 .map(|((_, time_ms), (kind, bits))| Point {
                     time_ms: *time_ms,
                     kind: *kind,

@@ -20,7 +20,7 @@
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
 //! | [`days`] | partitions by UTC day: parts, merges, tombstones, retention |
 //! | [`snapshot`] | copies of a store: making and verifying them |
-//! | `clock_watch`, `clock_record` | the clock of retention, and what it remembers across restarts |
+//! | `clock_watch`, `clock_record` | the clock of retention, and its record across restarts |
 //! | `store`, `queue`, `commit`, `flush`, `background`, `read`, `last` | the store: its threads and reads |
 
 mod background;

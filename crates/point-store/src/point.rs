@@ -48,10 +48,10 @@ const VALUE_MASK: u8 = 3;
 const MILLIS: u8 = 4;
 
 impl PointKind {
-    /// An integer in seconds: what encodings begin with.
+    /// An integer in seconds: the initial kind of encodings.
     pub(crate) const START: Self = Self(0);
 
-    /// Of a resolution and a type.
+    /// The kind of a resolution and a type.
     pub const fn new(resolution: Resolution, value: ValueKind) -> Self {
         let value = match value {
             ValueKind::Int => 0,
@@ -73,7 +73,7 @@ impl PointKind {
         }
     }
 
-    /// The encoding in one byte, of which the lowest 3 bits are used.
+    /// The encoding in one byte; it uses the lowest 3 bits.
     #[inline]
     pub const fn byte(self) -> u8 {
         self.0
@@ -166,7 +166,7 @@ pub(crate) fn widen(value: f32) -> f64 {
     f64::from(value)
 }
 
-/// The float whose [`widen`]ed bits these are.
+/// The float that has these bits once [`widen`]ed.
 #[expect(clippy::cast_possible_truncation, reason = "the double equals a float")]
 pub(crate) fn narrow(bits: u64) -> f32 {
     let value = f64::from_bits(bits);

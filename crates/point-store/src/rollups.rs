@@ -5,7 +5,7 @@
 //!   instant  aggregation id 7 bits │ hour of the base time 21 bits │ offset 12 bits          in milliseconds
 //! ```
 //!
-//! The values of one aggregate are neighbours for years, so that a query reads those that it needs and no others. Tables,
+//! The values of one aggregate are neighbours for years, so that a query reads only the values that it needs. Tables,
 //! intervals and row spans are a setting; the instants depend on none of them, so stored values stay the same cells
 //! whatever the setting becomes. Each table has a store of its own.
 

@@ -155,7 +155,7 @@ impl RowPoints {
         Ok(rows)
     }
 
-    /// A batch whose series are named by their keys.
+    /// The batch with the keys of its series.
     fn keyed(&self, batch: &PointBatch) -> Result<KeyedBatch, PointStoreError> {
         let known = self.0.series.lock();
         batch.check(u32::try_from(known.len()).unwrap_or(u32::MAX))?;
@@ -187,7 +187,7 @@ impl RowPoints {
 
     /// Gives numbers to the series that rows have, if the store can be read.
     fn list(&self, metric: Option<&[u8]>) {
-        let found = self.wait(async {
+        let keys = self.wait(async {
             let metrics = match metric {
                 Some(metric) => vec![metric.to_vec()],
                 None => read::metrics(&self.0).await?,
@@ -198,7 +198,7 @@ impl RowPoints {
             }
             Ok::<_, PointStoreError>(keys)
         });
-        let added = found.and_then(|keys| {
+        let added = keys.and_then(|keys| {
             let keys = keys?;
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             self.0.series.lock().add(&keys, MAX_NUMBERS)

@@ -16,7 +16,7 @@ pub(crate) struct SeriesList {
 }
 
 impl SeriesList {
-    /// An empty list of keys whose UIDs have these widths.
+    /// An empty list of keys with UIDs of these widths.
     pub(crate) const fn new(widths: UidWidths) -> Self {
         Self {
             widths,
@@ -70,11 +70,11 @@ impl SeriesList {
 
     /// As [`crate::PointStore::key`].
     pub(crate) fn copy_key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
-        let Some(found) = self.key(series) else {
+        let Some(stored) = self.key(series) else {
             return false;
         };
         key.clear();
-        key.extend_from_slice(found);
+        key.extend_from_slice(stored);
         true
     }
 

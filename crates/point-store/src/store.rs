@@ -42,7 +42,7 @@ impl TimeRange {
     }
 }
 
-/// Which points to read.
+/// The points to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The series, without repetitions; their points are returned in this order. Unknown ones have no points.
@@ -55,7 +55,7 @@ pub struct ReadRequest {
 /// absent. A long series may extend over several items, in order of time. Dropping the stream cancels the read.
 pub type ColumnStream = BoxStream<'static, Result<Vec<SeriesColumns>, PointStoreError>>;
 
-/// What is known of the points of a block without decoding them.
+/// Metadata of a block's points, known without decoding them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockSummary {
     /// How many points were read before it.
@@ -83,11 +83,11 @@ pub trait SeriesReader: Send + std::fmt::Debug {
         false
     }
 
-    /// Replaces `points` by those of a series in the range of the reader; by none if the series is unknown.
+    /// Replaces `points` by the points of a series in the range of the reader; by none if the series is unknown.
     ///
     /// # Errors
     ///
-    /// Those of [`PointStore::read`].
+    /// As [`PointStore::read`].
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError>;
 
     /// As [`SeriesReader::read`], but summarizes blocks that `summarizes` accepts instead of decoding them, if the store
@@ -95,7 +95,7 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of [`PointStore::read`].
+    /// As [`PointStore::read`].
     fn read_summarized(
         &mut self,
         series: SeriesNumber,
@@ -112,7 +112,7 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of a read.
+    /// As [`SeriesReader::read`].
     fn last(&mut self, series: SeriesNumber) -> Result<Option<Point>, PointStoreError> {
         let mut points = Columns::default();
         self.read(series, &mut points)?;
@@ -120,14 +120,14 @@ pub trait SeriesReader: Send + std::fmt::Debug {
     }
 }
 
-/// What a read would decode, from metadata: within a factor of two where series are alike and write evenly.
+/// The cost of a read, estimated from metadata: within a factor of two where series are alike and write evenly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadEstimate {
     /// Points.
     pub points: u64,
     /// Points if the series are denser than others of the same files.
     pub most_points: u64,
-    /// Those of the points that are in memory.
+    /// Points in memory, included in `points`.
     pub memory_points: u64,
     /// Files.
     pub files: u64,
@@ -144,7 +144,7 @@ pub struct DamagedPart {
     pub path: PathBuf,
     /// The instants that its points may have had.
     pub range: TimeRange,
-    /// What is wrong.
+    /// The reason.
     pub detail: String,
 }
 
@@ -164,7 +164,7 @@ pub struct Timings {
 pub struct Figures {
     /// Series.
     pub series: u64,
-    /// Points in files; those that others replace or that were deleted count until a merge.
+    /// Points in files; replaced or deleted points count until a merge.
     pub points: u64,
     /// Files of points.
     pub parts: u64,
@@ -186,7 +186,7 @@ pub struct Figures {
     pub dropped_days: u64,
     /// Jumps of the system's clock.
     pub clock_jumps: u64,
-    /// Milliseconds by which the system's clock is ahead of the one that retention follows, now.
+    /// Milliseconds by which the system's clock is ahead of the retention clock, now.
     pub clock_held_back_ms: u64,
     /// Whether these are more than the retention: it waits until an operator confirms the clock.
     pub clock_needs_confirmation: bool,
@@ -204,12 +204,12 @@ pub struct Figures {
     pub disk_reserve_bytes: u64,
 }
 
-/// What the caller holds for a batch in memory; dropped when the points have left memory.
+/// A caller's resources for a batch in memory; dropped when the points have left memory.
 pub type Permit = Box<dyn std::any::Any + Send + Sync>;
 
 /// A store of points.
 ///
-/// Numbers of series are those of one open store: whether they are the same after it was opened again is up to the
+/// Numbers of series are valid for one open store: whether they are the same after it was opened again is up to the
 /// implementation.
 ///
 /// - An append that returned `Ok` is durable and visible to every later read.
@@ -229,8 +229,8 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// The number of a series; `None` if it was never written.
     fn find(&self, key: &[u8]) -> Option<SeriesNumber>;
 
-    /// Whether the number of a series is durable. One that was given a moment ago may not be, until an append has
-    /// returned that began after it was given.
+    /// Whether the number of a series is durable. A new number may not be, until an append has returned that began
+    /// after the number was given.
     fn is_durable(&self, _series: SeriesNumber) -> bool {
         true
     }
@@ -238,7 +238,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// Replaces `key` by the key of a series; `false` if there is no such series.
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool;
 
-    /// The highest UID of each kind that its series use, also series whose points were deleted; `None` if other programs
+    /// The highest UID of each kind that its series use, also series with all points deleted; `None` if other programs
     /// write to the store, so that it does not know all series.
     fn highest_uids(&self) -> Option<HighestUids> {
         None
@@ -251,7 +251,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber>;
 
     /// The series of a metric, by its UID, that pass all tests, ascending by number. The first call for a metric, and
-    /// those after many new series, take time in proportion to the metric.
+    /// calls after many new series, take time in proportion to the metric.
     fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber>;
 
     /// As [`PointStore::select`], if that takes microseconds: a test names values that at most `most` series have, and no
@@ -268,8 +268,8 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// The values of a tag key among the series of a metric, ascending. Takes as long as [`PointStore::select`].
     fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid>;
 
-    /// Appends points: durable and visible when the future returns `Ok`. The order of effect is that of the calls, so
-    /// the batch is submitted before this returns; the future only waits, and may be dropped.
+    /// Appends points: durable and visible when the future returns `Ok`. Appends take effect in the order of the calls,
+    /// so the batch is submitted before this returns; the future only waits, and may be dropped.
     ///
     /// Fails with [`PointStoreError::Full`], [`PointStoreError::Io`] or [`PointStoreError::Unavailable`]; with
     /// [`PointStoreError::Invalid`] if a series is unknown or an instant not one of [`crate::Point`], and then no point
@@ -313,7 +313,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// [`PointStoreError::Unavailable`] if the store is closed.
     fn reader(&self, range: TimeRange) -> Result<Box<dyn SeriesReader>, PointStoreError>;
 
-    /// Estimates what reading series, ascending by number and without repetitions, would decode. Does not block.
+    /// Estimates the cost of reading series, ascending by number and without repetitions. Does not block.
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate;
 
     /// The most points that reading a few series in a range decodes if it reads no file: all are in memory or in cached
@@ -323,12 +323,12 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The newest point of each series in a range, in the order of the series; `None` for those without points there.
+    /// The newest point of each series in a range, in the order of the series; `None` for series without points there.
     /// Series of a metric that ascend are found faster than others.
     ///
     /// # Errors
     ///
-    /// Those of a read.
+    /// As [`PointStore::read`].
     async fn last(
         &self,
         series: &[SeriesNumber],
@@ -346,7 +346,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The reason why it cannot.
     async fn check_health(&self) -> Result<(), PointStoreError>;
 
     /// Points that were lost to damage; all others are served.

@@ -28,16 +28,16 @@ pub(crate) fn of_group<'a>(
     (start_ms, end_ms): (i64, i64),
     quirks: Quirks,
 ) -> Option<Vec<Arc<Annotation>>> {
-    let mut found: Option<Vec<_>> = None;
+    let mut selected: Option<Vec<_>> = None;
     for annotations in series.filter_map(|one| one.annotations.as_deref()) {
         let in_range = |annotation: &&Arc<Annotation>| (start_ms..=end_ms).contains(&annotation.start_ms());
-        let found = found.get_or_insert_default();
-        found.extend(annotations.iter().filter(in_range).cloned());
+        let selected = selected.get_or_insert_default();
+        selected.extend(annotations.iter().filter(in_range).cloned());
     }
-    if let Some(found) = &mut found {
-        sort(found, quirks);
+    if let Some(selected) = &mut selected {
+        sort(selected, quirks);
     }
-    found
+    selected
 }
 
 /// Sorts annotations by their begin; equal ones stay in order.
@@ -54,8 +54,8 @@ pub(crate) fn held_bytes(annotations: &[Arc<Annotation>]) -> u64 {
     annotations.iter().map(|annotation| annotation.held_bytes()).sum()
 }
 
-/// Reads the global annotations of a query. `None` if no annotation of the hours that are read passes the quirk's
-/// test, which precedes that of the range.
+/// Reads the global annotations of a query. `None` if no annotation of the scanned hours passes the quirk's test, which
+/// runs before the test of the range.
 ///
 /// # Errors
 ///
@@ -67,17 +67,17 @@ pub(crate) async fn global_of_query(
 ) -> Result<Option<(Vec<Arc<Annotation>>, Held)>, QueryError> {
     let (start_ms, end_ms) = (query.start_ms, query.end_ms);
     let hours = Hours::overlapping(start_ms, end_ms);
-    let (mut found, held) = global_annotations(storage, hours, context).await?;
+    let (mut annotations, held) = global_annotations(storage, hours, context).await?;
     if query.quirks.annotations_by_number {
         let seconds = (start_ms / 1000, end_ms / 1000);
-        found.retain(|annotation| ends_within(annotation, seconds));
+        annotations.retain(|annotation| ends_within(annotation, seconds));
     }
-    if found.is_empty() {
+    if annotations.is_empty() {
         return Ok(None);
     }
-    found.retain(|annotation| (start_ms..=end_ms).contains(&annotation.start_ms()));
-    sort(&mut found, query.quirks);
-    Ok(Some((found, held)))
+    annotations.retain(|annotation| (start_ms..=end_ms).contains(&annotation.start_ms()));
+    sort(&mut annotations, query.quirks);
+    Ok(Some((annotations, held)))
 }
 
 /// Reads the global annotations of some hours, in the order of the table: by hour, then by qualifier. Cells that are
@@ -85,7 +85,7 @@ pub(crate) async fn global_of_query(
 ///
 /// # Errors
 ///
-/// Those of the store and of the context, and [`QueryError::OverBudget`].
+/// Errors of the store and of the context, and [`QueryError::OverBudget`].
 pub async fn global_annotations(
     storage: &Storage,
     hours: Hours,
@@ -98,7 +98,7 @@ pub async fn global_annotations(
         start_after_row_key: Vec::new(),
         limit: None,
     };
-    let mut found = Vec::new();
+    let mut annotations = Vec::new();
     let mut held = budget.hold(0)?;
     let mut rows = context.run(scan_rows(storage, scan, context)).await?;
     while let Some(batch) = context.run(rows.try_next()).await? {
@@ -107,11 +107,11 @@ pub async fn global_annotations(
         for cell in batch.iter().flat_map(annotation_cells) {
             if let Ok(annotation) = Annotation::decode(cell.value) {
                 held.grow(annotation.held_bytes())?;
-                found.push(Arc::new(annotation));
+                annotations.push(Arc::new(annotation));
             }
         }
     }
-    Ok((found, held))
+    Ok((annotations, held))
 }
 
 /// Whether a global annotation is in a range, by OpenTSDB's comparison of numbers: it begins at or after the start and

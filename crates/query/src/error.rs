@@ -11,7 +11,7 @@ use crate::context::resource::{Limit, Resource};
 use crate::filter::FilterError;
 use crate::rollup::{RollupChoiceError, RollupRowError};
 
-/// Why a query fails, possibly after a part of its result.
+/// Error of a query, possibly after a part of its result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
     /// The end is before the start.
@@ -36,7 +36,7 @@ pub enum QueryError {
     /// Bytes that are not a TSUID of this deployment.
     #[error("{reason}")]
     Tsuid {
-        /// The TSUID and what is wrong with it.
+        /// The TSUID and the reason.
         reason: String,
     },
     /// TSUIDs of different metrics in one sub-query.
@@ -90,7 +90,7 @@ pub enum QueryError {
     RowKey {
         /// The row key, as hex.
         row_key: Box<str>,
-        /// The key and what is wrong with it.
+        /// The key and the reason.
         reason: String,
     },
     /// A row of rollups that cannot be decoded, or that has two values for one interval.
@@ -132,19 +132,19 @@ pub enum QueryError {
     },
 }
 
-/// Why names or UIDs could not be resolved.
+/// Error of resolving names or UIDs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The directory is unavailable or overloaded. The same query may succeed later.
     #[error("{detail}")]
     Unavailable {
-        /// What it reported.
+        /// The error that it reported.
         detail: String,
     },
     /// The deadline passed.
     #[error("{detail}")]
     DeadlineExceeded {
-        /// What it reported.
+        /// The error that it reported.
         detail: String,
     },
     /// The directory does not fit the deployment's settings.
@@ -158,13 +158,13 @@ pub enum NameError {
     Refused {
         /// The metric: `metric` and its name, or `uid` and its UID.
         metric: (&'static str, String),
-        /// Who may not read it.
+        /// The caller that may not read it.
         detail: String,
     },
     /// The directory rejected the call, or its response cannot be used.
     #[error("{detail}")]
     Internal {
-        /// What it reported.
+        /// The error that it reported.
         detail: String,
     },
 }
@@ -193,13 +193,13 @@ impl QueryError {
         }
     }
 
-    /// A row whose key cannot be decoded.
+    /// Error of a row key that cannot be decoded.
     pub(crate) fn row_key(row_key: &[u8], error: &RowKeyError) -> Self {
         let (row_key, reason) = (hex(row_key), error.to_string());
         Self::RowKey { row_key, reason }
     }
 
-    /// A row whose key has tags that no series can have.
+    /// Error of a row key with tags that no series can have.
     pub(crate) fn row_series(row_key: &[u8], error: &TsuidError) -> Self {
         let row_key = hex(row_key);
         let reason = format!("row key `{row_key}`: {error}");

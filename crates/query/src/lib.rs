@@ -53,7 +53,7 @@ pub use quirks::Quirks;
 pub use rollup::{RollupChoiceError, RollupRequest, RollupRules, RollupUsage, Rollups};
 pub use spec::{AnnotationSelection, QuerySpec, SeriesFilter, Source, SubQuery, without_identical};
 
-// Running queries, and what bounds them.
+// Running queries and their limits.
 pub use context::admission::{Admitted, PAUSE_AFTER, QueryResources, RequestContext};
 pub use context::budget::{Budget, Held};
 pub use context::limits::Limits;

@@ -42,12 +42,12 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, NameError>;
 
-    /// What was returned before can be kept until this changes; `None`: it cannot be kept.
+    /// The generation of the names: returned names can be kept until it changes. `None`: they cannot be kept.
     fn generation(&self) -> Option<NameGeneration> {
         None
     }
 
-    /// Whether some metrics are refused ([`NameError::Refused`]), also all UIDs of metrics that have no name. If so,
+    /// Whether some metrics are rejected ([`NameError::Refused`]), also all UIDs of metrics that have no name. If so,
     /// the metrics of TSUIDs are resolved before their points are read, also where the result has no names, and
     /// queries return no global annotations.
     fn refuses_metrics(&self) -> bool {
@@ -55,11 +55,11 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Resolves the metrics of TSUIDs, if the directory refuses some.
+/// Resolves the metrics of TSUIDs, if the directory rejects some.
 ///
 /// # Errors
 ///
-/// [`NameError::Refused`] for the first metric that is refused, and when the directory fails as a whole.
+/// [`NameError::Refused`] for the first metric that is rejected, and when the directory fails as a whole.
 pub async fn check_metrics<'t>(
     tsuids: impl IntoIterator<Item = &'t Tsuid>,
     widths: &UidWidths,
@@ -84,7 +84,7 @@ pub async fn check_metrics<'t>(
 pub struct NameGeneration {
     /// Reported changes.
     pub changes: u64,
-    /// Times that cached names have expired, for changes that nobody reports.
+    /// Times that cached names have expired, for changes without a notification.
     pub age: u64,
 }
 
@@ -184,9 +184,9 @@ impl Names {
             uids.dedup();
             for uids in uids.chunks(CHUNK) {
                 held.grow(uids.len() as u64 * NAME_BYTES)?;
-                let found = directory.names(kind, uids, context.deadline()).await?;
+                let resolved = directory.names(kind, uids, context.deadline()).await?;
                 let mut bytes = 0;
-                for (uid, name) in uids.iter().zip(found) {
+                for (uid, name) in uids.iter().zip(resolved) {
                     let name = name.ok_or(QueryError::UidWithoutName { kind, uid: *uid })?;
                     bytes += name.len() as u64;
                     names.insert((kind, *uid), name);

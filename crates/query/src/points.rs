@@ -224,14 +224,14 @@ impl Points {
         }
     }
 
-    /// The indices of the points whose timestamps are in the range, both ends included.
+    /// The indices of the points with timestamps in the range, both ends included.
     pub fn indices_between(&self, start_ms: i64, end_ms: i64) -> Range<usize> {
         let from = self.times_ms.partition_point(|time_ms| *time_ms < start_ms);
         let to = self.times_ms.partition_point(|time_ms| *time_ms <= end_ms);
         from..to.max(from)
     }
 
-    /// A copy of the points whose timestamps are in the range, both ends included.
+    /// A copy of the points with timestamps in the range, both ends included.
     #[must_use]
     pub fn between(&self, start_ms: i64, end_ms: i64) -> Self {
         let indices = self.indices_between(start_ms, end_ms);

@@ -43,8 +43,8 @@ pub struct Quirks {
     /// applies to the key with the lowest UID; for another key only the last filter applies, and the earlier ones
     /// only require the key. Without the quirk all filters must match, so no series does.
     pub literals_of_a_key_add_up: bool,
-    /// Estimated percentiles (`ep75r3`, `ep75r7`) use their estimator only if all values are integers, otherwise
-    /// that of `p75`: `ep75r7` of 100 and 200 is 175, of 100.0 and 200.0 it is 200. Without the quirk the type of
+    /// Estimated percentiles (`ep75r3`, `ep75r7`) use their estimator only if all values are integers, otherwise the
+    /// estimator of `p75`: `ep75r7` of 100 and 200 is 175, of 100.0 and 200.0 it is 200. Without the quirk the type of
     /// the values does not matter.
     pub estimates_of_integers_only: bool,
     /// Series selected by TSUIDs are one group, whatever their filters group by: `host=*` with the TSUIDs of two hosts
@@ -83,13 +83,13 @@ pub struct Quirks {
     /// client can use and `vmctl` rejects; it always has its names here. Does not apply once results are emitted before
     /// the scan ends.
     pub series_without_points_have_no_names: bool,
-    /// Annotations are ordered by the numbers of their begin: those in milliseconds come after all those in seconds.
-    /// Of global annotations only those are returned that also end in the range, by numbers of seconds: see
-    /// [`crate::annotation::ends_within`]. Without the quirk the order is that of time.
+    /// Annotations are ordered by the numbers of their begin: all in milliseconds come after all in seconds. Of global
+    /// annotations only those are returned that also end in the range, by numbers of seconds: see
+    /// [`crate::annotation::ends_within`]. Without the quirk annotations are in order of time.
     pub annotations_by_number: bool,
-    /// The histograms of a row are taken in the order of their qualifiers, which is not that of time if some are in
-    /// milliseconds, and two at one instant are both taken. Without the quirk they are taken in order of time, and of
-    /// two at one instant the newer one.
+    /// The histograms of a row are taken in the order of their qualifiers, which differs from the order of time if some
+    /// are in milliseconds, and two at one instant are both taken. Without the quirk they are taken in order of time,
+    /// and of two at one instant the newer one.
     pub histograms_in_stored_order: bool,
     /// Histograms with one window for the whole range have results without points.
     pub histograms_of_whole_range_are_empty: bool,

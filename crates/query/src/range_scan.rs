@@ -1,4 +1,4 @@
-//! Scans several ranges of row keys, such as those of a metric in all salt buckets.
+//! Scans several ranges of row keys, such as a metric's ranges in all salt buckets.
 
 use std::sync::Arc;
 

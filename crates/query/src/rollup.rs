@@ -1,4 +1,4 @@
-//! Rollups in queries: which tables a deployment has, and what a request says about their use.
+//! Rollups in queries: the tables of a deployment, and the usage that a request selects.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.ROLLUP_USAGE`.
 
@@ -13,7 +13,7 @@ use oxtsdb_schema::RollupConfig;
 pub use self::error::RollupChoiceError;
 pub(crate) use self::error::RollupRowError;
 
-/// Whether a sub-query may read rollups, and what it reads if they have no series.
+/// Whether a sub-query may read rollups, and the fallback if they have no series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RollupUsage {
     /// Points only.
@@ -43,18 +43,18 @@ impl RollupUsage {
 
     /// The usage with OpenTSDB's name, in any case.
     pub fn named(text: &str) -> Option<RollupUsage> {
-        let found = USAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
-        found.map(|(_, usage)| *usage)
+        let entry = USAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        entry.map(|(_, usage)| *usage)
     }
 
     /// OpenTSDB's name.
     pub fn name(self) -> &'static str {
-        let found = USAGES.iter().find(|(_, usage)| *usage == self);
-        found.map_or("", |(name, _)| *name)
+        let entry = USAGES.iter().find(|(_, usage)| *usage == self);
+        entry.map_or("", |(name, _)| *name)
     }
 }
 
-/// What a sub-query says about tables.
+/// The tables that a sub-query requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollupRequest {
     /// The use of rollups; `None`: the default.
@@ -63,7 +63,7 @@ pub struct RollupRequest {
     pub pre_aggregate: bool,
 }
 
-/// The tag of pre-aggregates, and what writes do.
+/// The tag of pre-aggregates, and the rules of writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollupRules {
     /// The tag (`tsd.rollups.agg_tag_key`).
@@ -118,7 +118,7 @@ impl Rollups {
         &self.config
     }
 
-    /// The tag of pre-aggregates, and what writes do.
+    /// The tag of pre-aggregates, and the rules of writes.
     pub const fn rules(&self) -> &RollupRules {
         &self.rules
     }

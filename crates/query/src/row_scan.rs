@@ -1,6 +1,6 @@
 //! Scans stored rows in table order.
 //!
-//! Table order is that of row keys as unsigned bytes: by salt bucket, if keys are salted, then by metric, hour and
+//! Rows are ordered by their keys as unsigned bytes: by salt bucket, if keys are salted, then by metric, hour and
 //! tags. A scan visits the buckets one after the other, so an interrupted scan resumes after the last row that the
 //! client received, whatever its bucket.
 
@@ -50,7 +50,7 @@ pub enum RowSource {
     },
     /// Single series, as bytes of TSUIDs, which may be of several metrics.
     Tsuids(Vec<Vec<u8>>),
-    /// All rows, including those whose key is no series.
+    /// All rows, including rows with a key that is no series.
     All,
     /// The rows of global annotations.
     GlobalAnnotations,
@@ -61,7 +61,7 @@ impl RowSource {
     ///
     /// # Errors
     ///
-    /// For unknown names and invalid TSUIDs; those of the name directory.
+    /// For unknown names and invalid TSUIDs; the errors of the name directory.
     pub async fn series_in_columns(
         &self,
         storage: &Storage,
@@ -101,7 +101,7 @@ impl RowSource {
 ///
 /// # Errors
 ///
-/// For unknown names and invalid TSUIDs; the stream returns those of the store and of the name directory.
+/// For unknown names and invalid TSUIDs; the stream returns the errors of the store and of the name directory.
 pub async fn scan_rows(
     storage: &Storage,
     scan: RowScan,

@@ -26,7 +26,7 @@ pub trait SeriesIndex: Send + Sync + fmt::Debug {
     async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError>;
 }
 
-/// Why there is no list of a metric's series.
+/// The reason why a metric's series are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotListed {
     /// Other writers may bypass the index, and the operator has not declared it trustworthy.
@@ -56,7 +56,7 @@ impl fmt::Display for NotListed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesList {
     tags: Vec<u8>,
-    /// Where the tags of each series end.
+    /// The end of the tags of each series.
     ends: Vec<u32>,
 }
 
@@ -116,7 +116,7 @@ impl SeriesList {
         self.ends.push(u32::try_from(self.tags.len()).unwrap_or(u32::MAX));
     }
 
-    /// These series and those of some sets.
+    /// Returns the union of these series and the series of some sets.
     pub fn with<'a>(&'a self, sets: impl IntoIterator<Item = &'a BTreeSet<Box<[u8]>>>) -> Self {
         let mut others: Vec<&[u8]> = sets.into_iter().flatten().map(|tags| &**tags).collect();
         others.sort_unstable();

@@ -26,7 +26,7 @@ pub struct QuerySpec {
     pub max_scanned_points: Option<u64>,
     /// OpenTSDB's quirks that apply.
     pub quirks: Quirks,
-    /// Skip and report rows whose cells do not decode, instead of failing.
+    /// Skip and report rows with cells that do not decode, instead of failing.
     pub skip_damaged_rows: bool,
     /// Also return points around the range, as far as the scan reads them: see [`crate::plan::hours`].
     pub with_surroundings: bool,
@@ -34,10 +34,10 @@ pub struct QuerySpec {
     pub annotations: AnnotationSelection,
 }
 
-/// Which annotations a query returns, of those that begin in its range.
+/// The annotations that a query returns, among all that begin in its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationSelection {
-    /// Those of the series, with each group.
+    /// The annotations of the series, with each group.
     pub of_series: bool,
     /// Global ones, once.
     pub global: bool,
@@ -107,12 +107,12 @@ pub enum Source {
     Tsuids(Vec<Vec<u8>>),
 }
 
-/// Selects series of a source and says how they are grouped.
+/// Selects series of a source and their grouping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesFilter {
     /// Filters; all must match.
     pub tags: Vec<TagFilter>,
-    /// Only series whose tag keys are exactly those of the filters. Without filters, and for series by TSUIDs, it has
-    /// no effect.
+    /// Only series with exactly the tag keys of the filters. Without filters, and for series by TSUIDs, it has no
+    /// effect.
     pub explicit_tags: bool,
 }

@@ -19,7 +19,7 @@ pub struct PointStorage {
     pub columns: Arc<dyn PointStore>,
     /// The other cells of the table: annotations, for example.
     pub cells: Arc<dyn RowStore>,
-    /// The tables of rollups whose values are in columns: a store for each, as [`RollupColumns`] reads them.
+    /// The tables of rollups with values in columns: a store for each, as [`RollupColumns`] reads them.
     ///
     /// [`RollupColumns`]: oxtsdb_point_store::rollups::RollupColumns
     pub rollups: RollupPoints,
@@ -33,7 +33,7 @@ pub type RollupPoints = Arc<BTreeMap<TableName, Arc<dyn PointStore>>>;
 pub struct Storage {
     /// The store.
     pub store: Arc<dyn RowStore>,
-    /// Where points are, if they are not in rows of the store.
+    /// The store of points, if they are not in rows of the store.
     pub points: Option<PointStorage>,
     /// The table of points.
     pub table: TableName,
@@ -43,7 +43,7 @@ pub struct Storage {
     pub layout: RowKeyLayout,
     /// Resolves names and UIDs.
     pub directory: Arc<dyn NameDirectory>,
-    /// Which names filters match.
+    /// Caches the tag values that filters match by name.
     pub matches: MatchCache,
     /// Lists the series of metrics; `None`: no index.
     pub index: Option<Arc<dyn SeriesIndex>>,

@@ -81,7 +81,7 @@ pub(super) async fn keeps_the_bits_of_all_values(fixture: &Fixture<'_>) {
         ));
         appended.push((series[2], point(doubles, bits)));
     }
-    // Floats are widened: their exponents are those of floats.
+    // Floats are widened, so that their exponents are in the range of floats.
     for (_, point) in appended.iter_mut().filter(|(number, _)| *number == series[1]) {
         let float = Value::float(f32::from_bits((point.bits >> 32) as u32)).unwrap_or(Value::Float(0.5));
         point.bits = Point::new(Timestamp::from_seconds(0), &float).bits;

@@ -46,7 +46,7 @@ impl Fixture<'_> {
     }
 }
 
-/// Reads the points of some series, and checks the form of what is returned.
+/// Reads the points of some series, and checks the form of the result.
 pub(super) async fn read(
     store: &dyn PointStore,
     series: &[SeriesNumber],
@@ -98,13 +98,13 @@ pub(super) fn batch(points: &[(SeriesNumber, Point)]) -> PointBatch {
     batch
 }
 
-/// An integer so many seconds after the start.
+/// An integer, `seconds` after the start.
 pub(super) fn int(seconds: i64, value: i64) -> Point {
     let seconds = u32::try_from(START_MS / 1000 + seconds).unwrap();
     Point::new(Timestamp::from_seconds(seconds), &Value::Int(value))
 }
 
-/// A value so many milliseconds after the start.
+/// A value, `millis` milliseconds after the start.
 pub(super) fn millis(millis: i64, value: Value) -> Point {
     Point::new(Timestamp::from_millis(START_MS + millis).unwrap(), &value)
 }

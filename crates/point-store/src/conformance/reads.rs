@@ -1,4 +1,4 @@
-//! Ranges, and the form of what is read.
+//! Ranges, and the form of read results.
 
 use futures::StreamExt as _;
 

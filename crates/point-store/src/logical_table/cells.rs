@@ -76,7 +76,7 @@ pub(crate) fn point_of(base: BaseTime, qualifier: Qualifier, value: &Value) -> O
     Some(Point::new(timestamp, value))
 }
 
-/// The instants that a qualifier names, each with the qualifier of its point; none for those that no point has.
+/// The instants that a qualifier names, each with the qualifier of its point; none for instants that no point has.
 pub(super) fn instants(base: BaseTime, qualifier: &[u8]) -> Vec<(i64, Qualifier)> {
     let mut rest = qualifier;
     let mut instants = Vec::new();

@@ -15,7 +15,7 @@ pub(super) enum PointColumns {
 }
 
 impl PointColumns {
-    /// The columns of a selection; `None` if none can be that of a point.
+    /// The point columns of a selection; `None` if no point can have a selected column.
     pub(super) fn of(selection: &ColumnSelection, form: &CellForm) -> Option<Self> {
         match selection {
             ColumnSelection::All => Some(Self::All),

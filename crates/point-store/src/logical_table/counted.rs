@@ -15,7 +15,7 @@ use super::counters::Counters;
 use super::merge::{Merged, merge_rows};
 use crate::{PointStore, SeriesNumber};
 
-/// The value of a counter that only says when its series was written.
+/// The value of a counter that only records when its series was written.
 const ONE: [u8; 8] = 1_i64.to_be_bytes();
 
 /// Counters as rows.
@@ -118,7 +118,7 @@ impl LogicalTable {
         counters.remove(stored).await
     }
 
-    /// Adds the counters to rows of the row store, which are those of `keys`.
+    /// Adds the counters to rows of the row store; `keys` are the keys of these rows.
     pub(super) async fn add_counters(
         &self,
         table: &TableName,
@@ -158,7 +158,7 @@ impl LogicalTable {
         Ok(Merged::new(rows.boxed(), stored, families, &scan).into_stream())
     }
 
-    /// What a read of these columns shows of the counters.
+    /// The counters that a read of these columns shows.
     async fn shown(&self, table: &TableName, columns: &ColumnSelection) -> Result<Option<Shown>, StoreError> {
         let selected = match columns {
             ColumnSelection::All => true,

@@ -15,8 +15,8 @@
 //! Batches apply in their order after all blocks: a time only grows, until 0 removes it. When [`BATCHES`] batches are stored,
 //! the blocks of their series are written, then the batches deleted together; a crash in between loses nothing.
 //!
-//! After a crash a number may belong to another series than the one that a batch had: to one whose first points were
-//! acknowledged later. The batch of these points is newer, and counts.
+//! After a crash a number may belong to another series than in a batch: to one with first points that were acknowledged
+//! later. The batch of these points is newer, and counts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(super) struct Counters {
 /// The batches in the table.
 #[derive(Debug, Default)]
 struct Stored {
-    /// That of the last batch.
+    /// Sequence of the last batch.
     sequence: u64,
     batches: Vec<Vec<u8>>,
     /// Blocks that lack times of these batches.
@@ -92,7 +92,7 @@ impl Counters {
         let mut key = Vec::new();
         let mut apply = |series: SeriesNumber, seconds: u32| {
             let place = series.0 as usize;
-            // One that the catalogue does not have was never acknowledged.
+            // A series that the catalogue does not have was never acknowledged.
             if seconds != 0 && place >= times.len() && points.key(series, &mut key) {
                 times.resize(place + 1, 0);
             }

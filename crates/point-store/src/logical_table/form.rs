@@ -1,4 +1,4 @@
-//! Which cells of a row are points, and by which instants the point store has them.
+//! The cells of a row that are points, and their instants in the point store.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::{Point, PointStore, PointStoreError, Resolution, TimeRange};
 /// The cells of a table that are points.
 #[derive(Clone, Debug)]
 pub(super) enum CellForm {
-    /// Those of table `tsdb`: a cell of 2 or 4 bytes, an instant within the hour.
+    /// The cells of table `tsdb`: of 2 or 4 bytes, an instant within the hour.
     Points,
-    /// Those of a rollup table: a cell of 3 bytes, an aggregate of an interval; see [`crate::rollups`].
+    /// The cells of a rollup table: of 3 bytes, an aggregate of an interval; see [`crate::rollups`].
     Rollups(Arc<Aggregates>),
 }
 
@@ -59,7 +59,7 @@ impl From<Qualifier> for PointColumn {
 }
 
 impl Aggregates {
-    /// Those of which a store may have values.
+    /// The aggregates that may have values in a store.
     pub(super) fn of(points: &dyn PointStore) -> Result<Self, PointStoreError> {
         let aggregates = Self::default();
         for id in 0..IDS {
@@ -146,7 +146,7 @@ impl CellForm {
         }
     }
 
-    /// The instants that a qualifier names, each with the column of its point; none for those that no point has.
+    /// The instants that a qualifier names, each with the column of its point; none for instants that no point has.
     pub(super) fn instants(&self, base: BaseTime, qualifier: &[u8]) -> Vec<(i64, PointColumn)> {
         match (self, qualifier) {
             (Self::Points, _) => {
@@ -201,7 +201,7 @@ impl CellForm {
         }
     }
 
-    /// The timestamp of the cell of an instant: that of the point, or the start of a row of rollups.
+    /// The timestamp of the cell of an instant: the instant of the point, or the start of a row of rollups.
     pub(super) fn timestamp_ms(&self, time_ms: i64) -> i64 {
         match self {
             Self::Points => time_ms,

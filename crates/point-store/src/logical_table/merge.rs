@@ -102,7 +102,7 @@ impl Merged {
     }
 }
 
-/// Merges the cells of a row. Of cells with one column and timestamp, that of the points is kept.
+/// Merges the cells of a row. Of cells with one column and timestamp, the point's cell is kept.
 pub(super) fn merge_rows(
     points: &Row,
     stored: &Row,

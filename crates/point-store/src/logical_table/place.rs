@@ -1,4 +1,4 @@
-//! Which row of the table holds which points.
+//! Maps points to rows of the table and back.
 
 use oxtsdb_row_store::{CellAddress, StoreError, TableName};
 use oxtsdb_schema::data_table::FAMILY;
@@ -37,13 +37,13 @@ pub(super) fn hour_range(base: BaseTime) -> TimeRange {
     }
 }
 
-/// Whether a family is that of points.
+/// Whether a family is the family of points.
 pub(super) fn is_point_family(family: &str) -> bool {
     family.as_bytes() == FAMILY
 }
 
 impl LogicalTable {
-    /// Whether an address may be that of points.
+    /// Whether an address may be a point's.
     pub(super) fn may_be_point(&self, table: &TableName, cell: &CellAddress) -> bool {
         self.has_points(table)
             && is_point_family(&cell.family)
@@ -55,7 +55,7 @@ impl LogicalTable {
     ///
     /// # Errors
     ///
-    /// Those of the point store.
+    /// Errors of the point store.
     pub(super) async fn number_series(&self, table: &TableName, key: &[u8]) -> Result<(), StoreError> {
         let Some(row) = SeriesHour::of(key, &self.layout).filter(|_| self.has_points(table)) else {
             return Ok(());

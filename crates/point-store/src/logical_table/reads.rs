@@ -43,7 +43,7 @@ impl LogicalTable {
         Ok(Merged::new(points.boxed(), stored, families, &scan).into_stream())
     }
 
-    /// Adds the points to rows of the row store, which are those of `keys`.
+    /// Adds the points to rows of the row store; `keys` are the keys of these rows.
     pub(super) async fn add_points(
         &self,
         table: &TableName,
@@ -63,7 +63,7 @@ impl LogicalTable {
         if hours.is_empty() {
             return Ok(stored);
         }
-        let mut found: HashMap<(BaseTime, SeriesNumber), Vec<Point>> = HashMap::new();
+        let mut by_row: HashMap<(BaseTime, SeriesNumber), Vec<Point>> = HashMap::new();
         for (base, mut series) in hours {
             series.sort_unstable();
             series.dedup();
@@ -78,7 +78,7 @@ impl LogicalTable {
                     }
                 };
                 for (series, points) in read {
-                    found.entry((base, series)).or_default().extend(points);
+                    by_row.entry((base, series)).or_default().extend(points);
                 }
             }
         }
@@ -88,7 +88,7 @@ impl LogicalTable {
             .unwrap_or_default();
         let families: Arc<[String]> = def.families.into_iter().map(|family| family.name).collect();
         let merge = |((key, place), stored): ((&Vec<u8>, Option<_>), Option<Row>)| {
-            let Some(points) = place.and_then(|place| found.get(&place)) else {
+            let Some(points) = place.and_then(|place| by_row.get(&place)) else {
                 return stored;
             };
             let mut row = RowBuilder::new(key, Arc::clone(&families));

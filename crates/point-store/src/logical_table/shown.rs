@@ -23,9 +23,9 @@ pub struct ShownCell {
 
 /// The cells of a row of table `tsdb` after the row was put into a `LogicalTable`, ordered by family and qualifier.
 ///
-/// Each point is a cell of its own, with one point for an instant: that of the newest cell. Other cells are those of
-/// the row. Two rows with equal results have the same points, whatever their form: single cells or compacted ones.
-/// Appended points are compared as they are stored.
+/// Each point is a cell of its own; an instant has one point, from the newest cell. Other cells are unchanged. Two rows
+/// with equal results have the same points, whatever their form: single cells or compacted ones. Appended points are
+/// compared as they are stored.
 pub fn shown_cells(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
     shown(row, layout, &CellForm::Points)
 }
@@ -41,9 +41,9 @@ fn shown(row: &Row, layout: &RowKeyLayout, form: &CellForm) -> Vec<ShownCell> {
     let mut shown = BTreeMap::new();
     for cell in row.cells() {
         let hour = hour.as_ref().filter(|_| is_point_family(cell.family));
-        let found = hour.and_then(|hour| form.points_of(hour.base, cell.qualifier, cell.value));
-        if let Some(found) = found {
-            for point in found {
+        let points = hour.and_then(|hour| form.points_of(hour.base, cell.qualifier, cell.value));
+        if let Some(points) = points {
+            for point in points {
                 // Points replace an odd encoding of their column that was put before them.
                 for column in form.columns_of_place(form.cell_of(&point).0) {
                     shown.remove(&(cell.family.to_owned(), column.as_bytes().to_vec()));

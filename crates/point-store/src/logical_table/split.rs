@@ -15,7 +15,7 @@ pub(super) enum PointOperation {
         series: Vec<SeriesNumber>,
         range: TimeRange,
     },
-    /// Deletes the points of these instants whose cells have these columns.
+    /// Deletes the points of these instants if their cells have these columns.
     DeleteCells {
         series: SeriesNumber,
         cells: Vec<(i64, PointColumn)>,
@@ -31,7 +31,7 @@ pub(super) struct Split<'f> {
     form: &'f CellForm,
     /// In order of effect.
     pub(super) operations: Vec<PointOperation>,
-    /// The mutations of other cells; deletes of points are among them, since any column may be that of such a cell.
+    /// The mutations of other cells; deletes of points are among them, since any column may hold such a cell.
     pub(super) stored: WriteBatch,
     /// The columns of points that were put, alone or compacted. A cell of the row store in such a column is replaced.
     pub(super) put: Vec<Column>,
@@ -52,7 +52,7 @@ struct SplitRow<'a> {
     is_known: bool,
     /// Puts of points since the hour was last deleted, with the timestamps of their cells.
     puts: Vec<(i64, Point)>,
-    /// Deletes of columns whose points these puts replace: a delete costs the store more than a put.
+    /// Deletes of columns that these puts replace: a delete costs the store more than a put.
     replaced: Vec<(i64, PointColumn)>,
 }
 
@@ -143,9 +143,9 @@ impl<'f> Split<'f> {
                 timestamp_ms,
                 value,
             } if concerns(family) && self.form.names_points(qualifier) => {
-                if let Some(found) = self.form.points_of(row.base, qualifier, value) {
+                if let Some(points) = self.form.points_of(row.base, qualifier, value) {
                     let timestamp_ms = timestamp_ms.unwrap_or(i64::MAX);
-                    for point in found {
+                    for point in points {
                         let column = self.form.cell_of(&point).0;
                         self.put.push((row.key.to_vec(), column));
                         if self.has_odd {
@@ -236,7 +236,7 @@ impl<'f> Split<'f> {
         mut named: Vec<(i64, PointColumn)>,
         points: &dyn PointStore,
     ) {
-        // The other puts wait for later ones, whose cells may be older.
+        // The other puts wait for later puts, which may have older cells.
         row.puts
             .retain(|(_, point)| !named.contains(&(point.time_ms, self.form.cell_of(point).0)));
         named.append(&mut row.replaced);

@@ -44,7 +44,7 @@ pub(super) struct PointRows {
     columns: PointColumns,
     filter: Option<RowFilter>,
     reverse: bool,
-    /// What remains of the range.
+    /// The remaining range.
     start: Vec<u8>,
     stop: Vec<u8>,
     damage: Vec<DamagedPart>,
@@ -69,7 +69,7 @@ struct Lane {
     prefix: Vec<u8>,
     /// In the order of the walk.
     series: Vec<SeriesNumber>,
-    /// Where the next window starts.
+    /// The hour at which the next window starts.
     hour: i64,
     index: usize,
     /// The last hour of the walk.
@@ -231,21 +231,21 @@ impl PointRows {
             for range in &ranges {
                 check_damage(&*self.points, &self.table, series, *range, log)?;
             }
-            let found = read(&*self.points, series, &ranges, self.size.bytes, hours > 1).await;
+            let read = read(&*self.points, series, &ranges, self.size.bytes, hours > 1).await;
             let damage = self.points.damage();
             if damage != self.damage {
                 // Parts were set aside, by this read or another one: read again without them.
                 self.damage = damage;
                 continue;
             }
-            let Some(found) = found? else {
+            let Some(read) = read? else {
                 self.hours = (hours / 8).max(1);
                 continue;
             };
             // A filter that rejects all rows leaves no other point at which the task could yield.
             tokio::task::yield_now().await;
-            let is_empty = found.columns.is_empty();
-            self.advance(found, hours, is_whole);
+            let is_empty = read.columns.is_empty();
+            self.advance(read, hours, is_whole);
             if !is_empty {
                 return Ok(true);
             }
@@ -253,28 +253,28 @@ impl PointRows {
     }
 
     /// Takes a window that was read, moves behind it, and adapts the size of the next one.
-    fn advance(&mut self, found: Read, hours: i64, is_whole: bool) {
+    fn advance(&mut self, read: Read, hours: i64, is_whole: bool) {
         let step = self.step();
         let Some(lane) = &mut self.lane else { return };
         lane.window_index = lane.index;
-        let end = lane.index + found.end;
+        let end = lane.index + read.end;
         if end < lane.series.len() {
             lane.index = end;
         } else {
             lane.hour += step * hours;
             lane.index = 0;
         }
-        if found.bytes >= self.size.bytes {
-            self.series = found.end.max(self.size.first_series);
+        if read.bytes >= self.size.bytes {
+            self.series = read.end.max(self.size.first_series);
             self.hours = (hours / 2).max(1);
-        } else if found.bytes < self.size.bytes / GROWTH {
+        } else if read.bytes < self.size.bytes / GROWTH {
             if is_whole {
                 self.hours = self.hours.saturating_mul(GROWTH as i64).min(max_hour() + 1);
             } else {
                 self.series = self.series.saturating_mul(GROWTH).min(lane.series.len());
             }
         }
-        self.window = Some(Window::new(found, self.reverse, &self.form));
+        self.window = Some(Window::new(read, self.reverse, &self.form));
     }
 
     /// Begins the next lane with series and rows in the range; `false` if there is none.

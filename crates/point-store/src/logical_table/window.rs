@@ -48,11 +48,11 @@ pub(super) async fn read(
     };
     for range in ranges {
         let most_bytes = most_bytes / ranges.len();
-        let found = read_range(points, &series[..all.end], *range, most_bytes, needs_all).await?;
-        let Some(found) = found else { return Ok(None) };
-        all.end = found.end;
-        all.bytes += found.bytes;
-        all.columns.extend(found.columns);
+        let read = read_range(points, &series[..all.end], *range, most_bytes, needs_all).await?;
+        let Some(read) = read else { return Ok(None) };
+        all.end = read.end;
+        all.bytes += read.bytes;
+        all.columns.extend(read.columns);
     }
     // Stable: the ranges of a series stay in order.
     all.columns.retain(|(place, _)| *place < all.end);
@@ -104,7 +104,7 @@ async fn read_range(
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     hour: i64,
-    /// Of the columns among those of the window.
+    /// Index of its columns among the columns of the window.
     columns: usize,
     from: usize,
     to: usize,
@@ -114,7 +114,7 @@ struct Slice {
 #[derive(Debug)]
 pub(super) struct Window {
     columns: Vec<(usize, SeriesColumns)>,
-    /// In the order of the walk; those of one row are neighbours.
+    /// In the order of the walk; slices of one row are neighbours.
     slices: Vec<Slice>,
     next: usize,
 }
@@ -147,7 +147,7 @@ impl Window {
                 from = to;
             }
         }
-        // Columns are in the order of the request, and those of one series in order of time.
+        // Columns are in the order of the request, and columns of one series in order of time.
         slices.sort_unstable_by_key(|slice| {
             let hour = if reverse { -slice.hour } else { slice.hour };
             (hour, slice.columns)

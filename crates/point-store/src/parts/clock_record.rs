@@ -26,7 +26,7 @@ fn path(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// Those of the disk.
+/// Errors of the disk.
 pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<i64>, PointStoreError> {
     let path = path(folder);
     match read_all(disk, &path, BYTES as u64) {
@@ -48,7 +48,7 @@ pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<i64>, PointS
 ///
 /// # Errors
 ///
-/// Those of the disk.
+/// Errors of the disk.
 pub(super) fn write(disk: &dyn Disk, folder: &Path, time_ms: i64) -> Result<(), PointStoreError> {
     let path = path(folder);
     replace(disk, &path, &encode(time_ms)).map_err(|error| PointStoreError::io(path.display(), &error))

@@ -53,7 +53,7 @@ struct State {
     witness_ms: Option<i64>,
     /// Wall clock and uptime of the last look.
     last: Option<(i64, i64)>,
-    /// Where the wall clock is, and the uptime since which it is there, or of its last jump.
+    /// The side of the wall clock, and the uptime since which it is there, or of its last jump.
     side: Side,
     since_ms: i64,
     /// How far the wall clock is ahead of retention's.
@@ -62,7 +62,7 @@ struct State {
     recorded_ms: Option<i64>,
 }
 
-/// Where the wall clock is, seen from the witness.
+/// The side of the witness on which the wall clock is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Side {
     #[default]
@@ -71,7 +71,7 @@ enum Side {
     Behind,
 }
 
-/// What a watch has seen.
+/// Counters of a clock watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockStats {
     /// Jumps of the wall clock since the store was opened, ahead or back.

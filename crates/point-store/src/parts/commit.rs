@@ -146,7 +146,7 @@ impl Committer<'_> {
             }
             Err(error) => {
                 for (_, reply) in group.batches {
-                    // The caller may have gone.
+                    // The caller may have dropped the receiver.
                     drop(reply.send(Err(error.clone())));
                 }
             }
@@ -203,11 +203,11 @@ impl Committer<'_> {
         })
     }
 
-    /// Waits until memory and journal have room, and for the time that the group before takes while a flush runs.
+    /// Waits until memory and journal have capacity, and for the time that the group before takes while a flush runs.
     ///
     /// # Errors
     ///
-    /// The error of the flush thread, if it cannot make room.
+    /// The error of the flush thread, if it cannot free capacity.
     fn wait_for_capacity(&self) -> Result<(), PointStoreError> {
         let mut flush = self.core.flush.state.lock();
         while !flush.jobs.is_empty() {
@@ -237,7 +237,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Fails if the disk's reserve is reached: what is in memory needs the rest.
+    /// Fails if the disk's reserve is reached: flushing the points in memory needs the rest.
     fn check_reserve(&mut self) -> Result<(), PointStoreError> {
         let config = &self.core.config;
         let free = match self.measured {
@@ -314,7 +314,7 @@ pub(super) fn apply(core: &Core, work: &Receiver<Apply>) {
                     core.counters
                         .points
                         .fetch_add(batch.len() as u64, Ordering::Relaxed);
-                    // The caller may have gone.
+                    // The caller may have dropped the receiver.
                     drop(reply.send(Ok(())));
                 }
             }

@@ -9,16 +9,16 @@ use oxtsdb_schema::UidWidths;
 
 use oxtsdb_storage_file::disk::Disk;
 
-/// Where a store is, and its limits. The defaults suit 2 cores and 2 GiB.
+/// The folder of a store, and its limits. The defaults suit 2 cores and 2 GiB.
 #[derive(Clone, Debug)]
 pub struct PartsConfig {
     /// The folder.
     pub path: PathBuf,
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Widths of the UIDs in the keys of series. Those of an existing folder must be the same.
+    /// Widths of the UIDs in the keys of series. An existing folder must have the same widths.
     pub widths: UidWidths,
-    /// Whether the store is opened although acknowledged points are lost of which it cannot say which: commits of the
+    /// Whether the store is opened although it has lost acknowledged points that it cannot name: commits of the
     /// journal, or the list of its days. [`PartsStore::losses`](super::PartsStore::losses) reports them.
     pub accept_losses: bool,
     /// Shards of the head.
@@ -36,7 +36,7 @@ pub struct PartsConfig {
     pub open_files: usize,
     /// Bytes that merges write per second.
     pub merge_bytes_per_second: u64,
-    /// Below so many free bytes merges stop; below half of them appends are refused.
+    /// Free bytes below which merges stop; below half of them appends are rejected.
     pub reserve_bytes: u64,
     /// Days that end earlier than this before now are dropped; `None`: none.
     pub retention: Option<Duration>,

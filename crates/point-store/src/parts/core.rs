@@ -32,13 +32,13 @@ pub(super) struct Core {
     /// reader who takes both under the lock sees all points, and no deleted ones.
     pub(super) heads: RwLock<Heads>,
     pub(super) flush: FlushQueue,
-    /// The files of the journal, of which the flush thread removes those whose points are in parts.
+    /// The files of the journal. The flush thread removes files with all their points in parts.
     pub(super) journal: Arc<JournalFiles>,
     /// Limits merges and checks, and ends them when the store stops.
     pub(super) pacer: RatePacer,
     pub(super) stop: Stop,
     pub(super) errors: Mutex<Errors>,
-    /// What the store was opened without.
+    /// The losses with which the store was opened.
     pub(super) losses: Vec<DamagedPart>,
     pub(super) counters: Counters,
     pub(super) timings: Arc<Timings>,
@@ -64,7 +64,7 @@ impl Stop {
         *self.is_set.lock()
     }
 
-    /// Waits for so long; returns whether the store stops.
+    /// Waits for `pause`; returns whether the store stops.
     pub(super) fn wait(&self, pause: Duration) -> bool {
         let mut is_set = self.is_set.lock();
         if !*is_set {
@@ -74,7 +74,7 @@ impl Stop {
     }
 }
 
-/// Why the last attempts of the threads failed, if they did.
+/// The errors of the last attempts of the threads.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     pub(super) write: Option<PointStoreError>,
@@ -128,7 +128,7 @@ impl FlushState {
         for job in std::mem::take(&mut self.jobs) {
             match job {
                 FlushJob::Head { .. } => self.jobs.push_back(job),
-                // The caller may have gone.
+                // The caller may have dropped the receiver.
                 FlushJob::Delete { reply, .. } | FlushJob::Done { reply, .. } => {
                     drop(reply.send(Err(error.clone())));
                 }

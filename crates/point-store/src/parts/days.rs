@@ -3,22 +3,22 @@
 //! ```text
 //!   add ─► 2026-11-22/  17-17.part  18-18.part  19-19.part  20.deleted     files of a day, oldest first
 //!                            │           └─────┬─────┘         │
-//!   merge of neighbours      │            18-19.part           │           removes what its range contains
+//!   merge of neighbours      │            18-19.part           │           removes points within its range
 //!   final merge              └──────┬───────┘                  │
 //!                               17-20.part  ◄──────────────────┘           tombstones applied, too
 //! ```
 //!
-//! The names of files are the truth: the rename of a finished part is the commit. When the store is opened, a part whose
-//! sequences lie in those of another is obsolete, since that one was merged from it. Sequences are given when a file gets
-//! its name, so a later file has a higher one on every day. File `MANIFEST` of each day is the witness: it says which
-//! files must be there, so that one that is absent is noticed, and which points a damaged one had.
+//! The names of files are the truth: the rename of a finished part is the commit. When the store is opened, a part with
+//! sequences inside another part's is obsolete, since the other one was merged from it. Sequences are given when a file
+//! gets its name, so a later file has a higher one on every day. File `MANIFEST` of each day is the witness: it lists
+//! the files that must be there, so that an absent file is noticed, and the points that a damaged one had.
 //!
 //! | Module | Content |
 //! |---|---|
 //! | [`name`] | names of days and files |
 //! | [`day`] | the list of a day's files, and when they are removed |
 //! | `manifest`, `record` | the files that must be there: their encoding, and when they are written |
-//! | `open` | reading the folders, comparing manifests, removing what was interrupted |
+//! | `open` | reading the folders, comparing manifests, removing files of interrupted operations |
 //! | [`policy`] | the choice of merges |
 //! | [`merge`] | merges: choose, run, commit |
 //! | `combine` | the merge of blocks |
@@ -26,7 +26,7 @@
 //! | [`tombstone`], `delete` | tombstones: their file; deleting a range |
 //! | `points`, `read` | the points of a series in the parts of a day |
 //! | `retention` | dropping days |
-//! | `damage` | what happens to a part that is damaged |
+//! | `damage` | replacing a damaged part by its intact blocks |
 //! | `set_aside` | the folder of damaged files |
 //! | `snapshot` | hard links to all files |
 //! | [`check`] | checksums of all files, statistics |
@@ -100,7 +100,7 @@ struct Changes {
     next_sequence: u64,
     dropped: u64,
     set_aside: SetAside,
-    /// Days whose folder or manifest may not be durable as it is in memory.
+    /// Days with a folder or manifest that may not be durable as it is in memory.
     dirty: BTreeSet<DayNumber>,
     /// Durable tombstones that are not in the lists yet.
     pending: Vec<(DayNumber, TombstoneEntry)>,
@@ -112,7 +112,7 @@ struct Changes {
     stored: Option<StoreManifest>,
 }
 
-/// A day and what merges remember of it.
+/// A day and the state of its merges.
 #[derive(Debug)]
 struct Day {
     list: Arc<DayList>,
@@ -133,7 +133,7 @@ impl NewPart {
         self.day
     }
 
-    /// To write points of the day to.
+    /// The writer of points of the day.
     pub const fn writer(&mut self) -> &mut PartWriter {
         &mut self.writer
     }
@@ -167,15 +167,15 @@ impl Days {
             return Vec::new();
         }
         let days = self.0.days.read();
-        let found = days.range(DayNumber::of(range.first_ms)..=DayNumber::of(range.last_ms));
-        found.map(|(_, day)| Arc::clone(&day.list)).collect()
+        let in_range = days.range(DayNumber::of(range.first_ms)..=DayNumber::of(range.last_ms));
+        in_range.map(|(_, day)| Arc::clone(&day.list)).collect()
     }
 
     /// Begins a part of a day.
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn new_part(&self, day: DayNumber) -> Result<NewPart, PointStoreError> {
         let shared = &*self.0;
         let folder = shared.folder.join(day.to_string());
@@ -198,21 +198,21 @@ impl Days {
         file
     }
 
-    /// Makes a part durable and visible: its points are newer than those of all others.
+    /// Makes a part durable and visible: its points are newer than all others.
     ///
     /// # Errors
     ///
-    /// Those of the disk; the part may be visible. Writing the same points to another part is safe.
+    /// Errors of the disk; the part may be visible. Writing the same points to another part is safe.
     pub fn add(&self, new: NewPart) -> Result<(), PointStoreError> {
         self.publish(new)?;
         self.record(Saved::default())
     }
 
-    /// Makes a part visible: its points are newer than those of all others. It is durable after [`Days::record`].
+    /// Makes a part visible: its points are newer than all others. It is durable after [`Days::record`].
     ///
     /// # Errors
     ///
-    /// Those of the disk; the part is not visible.
+    /// Errors of the disk; the part is not visible.
     pub fn publish(&self, new: NewPart) -> Result<(), PointStoreError> {
         let (day, file, metrics) = new.finish()?;
         let mut changes = self.0.changes.lock();
@@ -279,14 +279,14 @@ impl Days {
     /// Replaces the list of a day, under [`Shared::changes`]. A day without parts is forgotten.
     fn change_day(&self, day: DayNumber, change: impl FnOnce(&mut DayList, &mut merge::DayMerges)) {
         let mut days = self.0.days.write();
-        let found = days.entry(day).or_insert_with(|| Day {
+        let entry = days.entry(day).or_insert_with(|| Day {
             list: Arc::new(DayList::new(day)),
             merges: merge::DayMerges::default(),
         });
-        let mut list = DayList::clone(&found.list);
-        change(&mut list, &mut found.merges);
-        found.list = Arc::new(list);
-        if found.list.parts.is_empty() {
+        let mut list = DayList::clone(&entry.list);
+        change(&mut list, &mut entry.merges);
+        entry.list = Arc::new(list);
+        if entry.list.parts.is_empty() {
             days.remove(&day);
         }
     }

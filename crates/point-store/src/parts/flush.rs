@@ -5,9 +5,9 @@
 //!                           ─► parts durable, manifests ─► the head is dropped ─► segments of the journal removed
 //! ```
 //!
-//! Until the end, points are in parts and in the head, and after a crash in parts and in the journal: the head wins, with
-//! equal values. A job that fails is repeated, without the days whose parts are visible: a disk that is full would get
-//! fuller with each attempt.
+//! Until the end, points are in parts and in the head, and after a crash in parts and in the journal: the head wins,
+//! with equal values. A job that fails is repeated, without the days that have visible parts: a disk that is full would
+//! get fuller with each attempt.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -31,18 +31,18 @@ use crate::{PointStoreError, TimeRange};
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Days whose parts are written in one pass over a head: each is an open file.
+/// Days that are written in one pass over a head: each has an open part file.
 const DAYS_AT_A_TIME: usize = 16;
 
-/// Points that pass from the thread that reads a head to the one that writes parts at a time, and how many times so
-/// many may wait: enough to even out the two, within the processor's cache.
+/// Points that pass at a time from the thread that reads a head to the thread that writes parts, and the number of such
+/// batches that may wait: enough to even out the two, within the processor's cache.
 const BATCH_POINTS: usize = 8 << 10;
 const BATCHES_AHEAD: usize = 4;
 
 /// Does jobs until the store stops.
 pub(super) fn run(core: &Core) {
     let mut pause = PAUSE;
-    // Days whose parts of the first job are visible.
+    // Days with visible parts of the first job.
     let mut published = BTreeSet::new();
     loop {
         let job = {
@@ -97,7 +97,7 @@ pub(super) fn run(core: &Core) {
     }
 }
 
-/// Ends a job whose predecessors are done.
+/// Ends a job after all jobs before it.
 fn end(core: &Core, job: FlushJob) {
     match job {
         FlushJob::Head { .. } => {}
@@ -178,7 +178,7 @@ fn days_of(head: &Head, keys: &[SeriesKey]) -> Vec<DayNumber> {
     days.into_iter().collect()
 }
 
-/// Points on their way from the thread that reads the head to the one that writes parts.
+/// Points on their way from the thread that reads the head to the thread that writes parts.
 #[derive(Default)]
 struct Batch {
     /// Series that were read for it.

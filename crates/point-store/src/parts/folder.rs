@@ -60,7 +60,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn complete(&mut self, disk: &dyn Disk) -> Result<(), PointStoreError> {
         Ok(self.0.complete(disk)?)
     }

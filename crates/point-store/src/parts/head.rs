@@ -5,9 +5,9 @@
 //!   shard  series ─► chunks ─► each a chain of small blocks in the shard's arena
 //! ```
 //!
-//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. They decode the
-//! newest chunk of a series, and of the others those with the range. A head only grows: it is frozen, written as parts,
-//! and dropped.
+//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. They decode
+//! the newest chunk of a series, and its other chunks that overlap the range. A head only grows: it is frozen, written
+//! as parts, and dropped.
 
 mod arena;
 mod chunk;
@@ -25,7 +25,7 @@ use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
 use crate::{Point, PointBatch, ReadEstimate, SeriesNumber, TimeRange};
 
-/// Points, or series, whose memory is read together before they are appended, or decoded.
+/// Points, or series, that have their memory read together before they are appended, or decoded.
 const TOGETHER: usize = 64;
 
 /// Series that an estimate looks at.
@@ -51,7 +51,7 @@ pub struct HeadScratch {
 }
 
 impl Head {
-    /// An empty head with so many shards, or the next power of two.
+    /// An empty head with `shards` shards, or the next power of two.
     pub fn new(shards: usize) -> Self {
         Self {
             shards: (0..shards.next_power_of_two())
@@ -79,7 +79,7 @@ impl Head {
         both.map(|(first_ms, last_ms)| TimeRange { first_ms, last_ms })
     }
 
-    /// The index of the shard of a series, and what the shard knows it by.
+    /// The index of the shard of a series, and its number within the shard.
     #[inline]
     const fn divide(&self, series: SeriesNumber) -> (usize, usize) {
         let count = self.shards.len();
@@ -166,8 +166,8 @@ impl Head {
     }
 
     /// Reads the memory of some series, so that it is in the processor's cache when they are decoded. Chunks lie in the
-    /// order of their first points: each block is a cache miss. The misses of several series overlap, those of one do
-    /// not.
+    /// order of their first points: each block is a cache miss. Misses of several series overlap, misses of one series
+    /// do not.
     pub fn touch(&self, series: impl Iterator<Item = SeriesNumber>) {
         let shards: Vec<_> = self.shards.iter().map(Mutex::lock).collect();
         let mut blocks = [(0, 0); TOGETHER];
@@ -228,7 +228,7 @@ impl Head {
         })
     }
 
-    /// Estimates what reading some series would decode, from a sample of them.
+    /// Estimates the cost of reading some series, from a sample of them.
     pub fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
         if !self.extent().is_some_and(|extent| extent.overlaps(&range)) {
             return ReadEstimate::default();
@@ -276,7 +276,7 @@ impl Head {
     }
 }
 
-/// The head that appends go to, and those that are being written as parts, oldest first.
+/// The head that appends go to, and the heads that are being written as parts, oldest first.
 #[derive(Clone, Debug)]
 pub struct Heads {
     /// Takes points.

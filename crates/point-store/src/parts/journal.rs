@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Counts and lengths are varints, numbers of series zigzag varints of the difference to the previous one. A frame is a
-//! group of commits: the series that they use for the first time, then their points. Segments and frames are those of
+//! group of commits: the series that they use for the first time, then their points. Segments and frames are defined in
 //! [`oxtsdb_storage_file::journal`].
 
 mod batch;
@@ -32,7 +32,7 @@ pub const OPTIONS: JournalOptions = JournalOptions {
     accept_losses: false,
 };
 
-/// What was recovered.
+/// Counts of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Frames.
@@ -50,8 +50,8 @@ pub struct Recovered {
 pub struct Journal(journal::Journal);
 
 impl Journal {
-    /// Opens the journal in a folder, which is created if it is absent, and passes what its frames have to `apply`, in
-    /// order. It is durable then, except on a full disk: there it is as soon as a later frame is.
+    /// Opens the journal in a folder, which is created if it is absent, and passes the content of its frames to
+    /// `apply`, in order. It is durable then, except on a full disk: there it is as soon as a later frame is.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn create(disk: Arc<dyn Disk>, folder: &Path) -> Result<(), PointStoreError> {
         Self::open(disk, folder, OPTIONS, &mut |_| Ok(())).map(drop)
     }
@@ -115,7 +115,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Io`] and [`PointStoreError::Full`], as those of [`Journal::append`].
+    /// [`PointStoreError::Io`] and [`PointStoreError::Full`], as [`Journal::append`].
     pub fn sync(&mut self) -> Result<(), PointStoreError> {
         Ok(self.0.sync()?)
     }
@@ -125,7 +125,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of [`Journal::sync`].
+    /// As [`Journal::sync`].
     pub fn rotate(&mut self) -> Result<u64, PointStoreError> {
         // Also frames that were recovered: a manifest will say that they were there.
         self.0.make_durable()?;

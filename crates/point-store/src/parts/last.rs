@@ -5,7 +5,7 @@ use super::series::SeriesKey;
 use crate::{Point, PointStoreError, SeriesNumber, TimeRange};
 
 impl WindowReader {
-    /// The newest point of a series in the range: that of the heads, unless a day has a newer one. Days are read from the
+    /// The newest point of a series in the range: from the heads, unless a day has a newer one. Days are read from the
     /// last one back, as far as they can have one. Blocks on the disk.
     pub(super) fn newest(&mut self, series: SeriesNumber) -> Result<Option<Point>, PointStoreError> {
         let Some(metric) = self.core.series.metric_of(series) else {
@@ -16,7 +16,7 @@ impl WindowReader {
         let mut newest: Option<Point> = None;
         for head in self.view.heads.iter() {
             let point = head.last(series, self.view.range, &mut buffers.head, &mut buffers.points);
-            // Of points of the same instant, that of the newest head is the one.
+            // Of points of the same instant, the newest head's counts.
             if point.is_some_and(|point| newest.is_none_or(|newest| newest.time_ms <= point.time_ms)) {
                 newest = point;
             }

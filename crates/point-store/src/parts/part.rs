@@ -74,7 +74,7 @@ pub use writer::PartWriter;
 pub const BLOCK_POINTS: usize = 1024;
 /// The most points that a block may have: a limit of the format.
 const MAX_BLOCK_POINTS: u64 = 1 << 14;
-/// A page ends when it has so many bytes.
+/// Bytes at which a page ends.
 const PAGE_BYTES: usize = 24 << 10;
 
 const HEADER: [u8; 8] = *b"OXPART\x00\x01";

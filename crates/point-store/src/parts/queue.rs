@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::journal::EncodedBatch;
 use crate::{PointBatch, PointStoreError, SeriesNumber, TimeRange};
 
-/// Where the outcome of a request is sent.
+/// The channel for the outcome of a request.
 pub(super) type Reply = oneshot::Sender<Result<(), PointStoreError>>;
 
 /// A request, in the order of effect.
@@ -74,13 +74,13 @@ impl Queue {
         Some(std::mem::take(&mut state.requests))
     }
 
-    /// Rejects further requests. Those in the queue are still taken.
+    /// Rejects further requests. Queued requests are still taken.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Rejects further requests and fails those in the queue, which nothing will take.
+    /// Rejects further requests and fails the queued ones, which nothing will take.
     pub(super) fn abandon(&self) {
         self.close();
         let requests = std::mem::take(&mut self.state.lock().requests);
@@ -91,7 +91,7 @@ impl Queue {
 }
 
 impl Request {
-    /// Ends the request. The caller may have gone.
+    /// Ends the request. The caller may have dropped the receiver.
     pub(super) fn reply(self, outcome: Result<(), PointStoreError>) {
         let (Self::Append { reply, .. } | Self::Delete { reply, .. } | Self::Flush { reply, .. }) = self;
         drop(reply.send(outcome));

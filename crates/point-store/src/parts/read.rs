@@ -15,7 +15,7 @@ use crate::{
 /// Points at which a batch ends.
 const BATCH_POINTS: usize = 64 << 10;
 
-/// What a read sees: all points as of one instant, and those that are appended to the active head meanwhile.
+/// The points that a read sees: all as of one instant, and points that are appended to the active head meanwhile.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) heads: Heads,
@@ -295,7 +295,7 @@ impl Core {
             Some(SeriesKey { metric, series })
         };
         if let (Some(first), Some(last)) = (key(*first), key(*last)) {
-            // Series of several metrics: a span that has them all.
+            // Series of several metrics: a range of keys that has them all.
             let (first, last) = (first.min(last), first.max(last));
             for (window, list) in windows
                 .iter()

@@ -4,7 +4,7 @@
 //! which they are first seen: series loaded again in order of their numbers get the same metric numbers. Parts sort
 //! by [`SeriesKey`], so that the series of a metric lie together.
 //!
-//! The keys are durable in two files, or in the journal: the engine restores those of the journal after
+//! The keys are durable in two files, or in the journal: the engine restores keys of the journal after
 //! [`SeriesCatalogue::open`], and calls [`SeriesCatalogue::save`] before it removes a part of the journal.
 //!
 //! All calls may come from any thread. Lookups share a lock; a batch of new keys holds it alone for some hundred
@@ -87,13 +87,13 @@ struct Metric {
 }
 
 impl SeriesCatalogue {
-    /// Opens the catalogue of a path, whose copy has the extension `copy`; it is empty if there are no files. A copy
-    /// that is torn or damaged is repaired from the other.
+    /// Opens the catalogue of a path, with a copy at extension `copy`; it is empty if there are no files. A copy that
+    /// is torn or damaged is repaired from the other.
     ///
     /// # Errors
     ///
     /// [`PointStoreError::Damaged`] if both copies are; [`PointStoreError::Format`] for another version;
-    /// [`PointStoreError::Invalid`] if `widths` are not those of the files; [`PointStoreError::Io`].
+    /// [`PointStoreError::Invalid`] if the files have other `widths`; [`PointStoreError::Io`].
     pub fn open(disk: Arc<dyn Disk>, path: &Path, widths: UidWidths) -> Result<Self, PointStoreError> {
         let mut known = Known::default();
         let log = SeriesLog::open(disk, path, widths, &mut |series, key| {
@@ -114,7 +114,7 @@ impl SeriesCatalogue {
         Ok(catalogue)
     }
 
-    /// Adds a series of the journal. One that is known already must have the same key.
+    /// Adds a series of the journal. A known series must have the same key.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl SeriesCatalogue {
     ///
     /// # Errors
     ///
-    /// Those of the disk; the next call repeats what failed.
+    /// Errors of the disk; the next call repeats the failed writes.
     pub fn save(&self, end: u32) -> Result<(), PointStoreError> {
         self.log
             .lock()
@@ -148,7 +148,7 @@ impl SeriesCatalogue {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Invalid`] if there are files; those of the disk.
+    /// [`PointStoreError::Invalid`] if there are files; errors of the disk.
     pub fn save_to(&self, disk: Arc<dyn Disk>, path: &Path, end: u32) -> Result<(), PointStoreError> {
         let mut log = SeriesLog::open(disk, path, self.widths, &mut |_, _| Ok(()))?;
         if log.saved() != Some(0) {
@@ -191,21 +191,21 @@ impl SeriesCatalogue {
         let mut numbers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(LOCKED_KEYS) {
             let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key)).collect();
-            let found: Vec<Option<SeriesNumber>> = {
+            let given: Vec<Option<SeriesNumber>> = {
                 let known = self.known.read();
                 let keys = keys.iter().zip(&hashes);
                 keys.map(|(key, hash)| known.keys.find(*hash, key)).collect()
             };
-            for (key, _) in keys.iter().zip(&found).filter(|(_, found)| found.is_none()) {
+            for (key, _) in keys.iter().zip(&given).filter(|(_, given)| given.is_none()) {
                 self.check(key)?;
             }
-            if found.iter().all(Option::is_some) {
-                numbers.extend(found.into_iter().flatten());
+            if given.iter().all(Option::is_some) {
+                numbers.extend(given.into_iter().flatten());
                 continue;
             }
             let mut known = self.known.write();
-            for ((key, hash), found) in keys.iter().zip(hashes).zip(found) {
-                numbers.push(match found {
+            for ((key, hash), given) in keys.iter().zip(hashes).zip(given) {
+                numbers.push(match given {
                     Some(series) => series,
                     None => known.number(hash, key, &self.widths)?,
                 });
@@ -224,9 +224,9 @@ impl SeriesCatalogue {
     pub fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
         key.clear();
         let known = self.known.read();
-        let found = known.keys.key(series);
-        key.extend_from_slice(found.unwrap_or_default());
-        found.is_some()
+        let stored = known.keys.key(series);
+        key.extend_from_slice(stored.unwrap_or_default());
+        stored.is_some()
     }
 
     /// The metric of a series; `None` if there is no such series.
@@ -312,7 +312,7 @@ impl Known {
             return Ok(series);
         }
         let uid = uid_number(&key[..widths.metric.bytes()]);
-        // There are no more metrics than series, whose number is limited.
+        // There are no more metrics than series, and the number of series is limited.
         let next = MetricNumber(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
         let metric = self.metric_numbers.get(&uid).copied().unwrap_or(next);
         let series = self.keys.insert(hash, key, metric)?;
@@ -326,7 +326,7 @@ impl Known {
     }
 }
 
-/// The bytes of a UID, of those of its number.
+/// The bytes of a UID, taken from the bytes of its number.
 fn uid_bytes(number: &[u8; 8], width: UidWidth) -> &[u8] {
     &number[number.len() - width.bytes()..]
 }

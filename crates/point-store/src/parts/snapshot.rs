@@ -13,7 +13,7 @@ use super::part::{PageCache, Part};
 use crate::PointStoreError;
 use oxtsdb_storage_file::disk::Disk;
 
-/// Adds what a folder with links to all parts lacks to be a store.
+/// Completes a folder with links to all parts to a store.
 pub(super) fn complete(core: &Core, target: &Path) -> Result<(), PointStoreError> {
     let disk = &core.config.disk;
     // Series are never removed, and a part has none that did not exist when it was linked.
@@ -38,7 +38,7 @@ pub(super) fn complete(core: &Core, target: &Path) -> Result<(), PointStoreError
 ///
 /// # Errors
 ///
-/// [`PointStoreError::Damaged`] and [`PointStoreError::Format`]; those of the disk.
+/// [`PointStoreError::Damaged`] and [`PointStoreError::Format`]; errors of the disk.
 pub fn verify(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool, PointStoreError> {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let day = path

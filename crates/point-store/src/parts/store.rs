@@ -222,9 +222,10 @@ impl PartsStore {
         self.core.stats()
     }
 
-    /// What the store was opened without, because [`PartsConfig::accept_losses`] is set: each file, what is wrong with it,
-    /// and the instants that lost points have if they were written in order. It is part of [`PointStore::damage`] until
-    /// the store is closed, and not of [`PointStore::lost`]: which points are lost is unknown.
+    /// The losses with which the store was opened, because [`PartsConfig::accept_losses`] is set: each file, the
+    /// reason, and the instants that lost points have if they were written in order. They are part of
+    /// [`PointStore::damage`] until the store is closed, and not of [`PointStore::lost`], since the lost points are
+    /// unknown.
     pub fn losses(&self) -> &[DamagedPart] {
         &self.core.losses
     }
@@ -234,7 +235,7 @@ impl PartsStore {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn check(
         &self,
         bytes_per_second: u64,
@@ -253,13 +254,13 @@ impl PartsStore {
 
     /// Makes a copy of the store in a folder on the same file system, which is empty or absent: hard links to files
     /// that never change, and a copy of the series. It has all points that were acknowledged before this call, and of
-    /// others those that were submitted before one of them. No write waits for it.
+    /// others every point that was submitted before one of them. No write waits for it.
     ///
     /// The folder can be opened as a store. File `STORE` is written last: without it, it is no store.
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Invalid`] if the folder is not empty; those of the disk, after which it is removed.
+    /// [`PointStoreError::Invalid`] if the folder is not empty; errors of the disk, after which it is removed.
     pub async fn snapshot(&self, target: &Path) -> Result<(), PointStoreError> {
         let snapshot = Some(target.to_owned());
         self.request(|reply| Request::Flush { snapshot, reply }).await?;
@@ -430,7 +431,7 @@ impl PointStore for PartsStore {
     }
 
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
-        // What a part cannot have must not get into the head: no flush could end.
+        // A batch that a part cannot hold must not get into the head: no flush could end.
         if let Err(error) = batch.check(self.core.series.len()) {
             return std::future::ready(Err(error)).boxed();
         }
@@ -484,12 +485,12 @@ impl PointStore for PartsStore {
             return Err(closed());
         }
         let (core, series) = (Arc::clone(&self.core), series.to_vec());
-        let found = tokio::task::spawn_blocking(move || {
+        let points = tokio::task::spawn_blocking(move || {
             let mut reader = WindowReader::new(core, range);
             series.iter().map(|series| reader.newest(*series)).collect()
         })
         .await;
-        found.map_err(|error| PointStoreError::Io {
+        points.map_err(|error| PointStoreError::Io {
             place: "read".to_owned(),
             detail: error.to_string(),
         })?
@@ -642,7 +643,7 @@ fn complete(disk: &dyn Disk, folder: &mut Folder, days: &Days, saved: Saved) -> 
     }
 }
 
-/// Adds to the error of a file that is damaged or missing what an operator can do.
+/// Adds advice for the operator to the error of a file that is damaged or missing.
 fn with_advice(error: PointStoreError) -> PointStoreError {
     match error {
         PointStoreError::Damaged { path, detail } => PointStoreError::Damaged {
@@ -653,7 +654,7 @@ fn with_advice(error: PointStoreError) -> PointStoreError {
     }
 }
 
-/// What a store is opened without. Lost points are probably newer than those in parts.
+/// The losses of an opened store. Lost points are probably newer than points in parts.
 fn losses(lost: &[PointStoreError], newest_ms: Option<i64>, now_ms: i64) -> Vec<DamagedPart> {
     let first_ms = newest_ms.unwrap_or(0);
     let range = TimeRange {

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A flush gives memory and journal back at its end, all at once. Appends that go on at their own rate until nothing is
-//! free would then wait for seconds. Instead each group of appends takes the share of the remaining time of the flush
-//! that it takes of what is free, so that both run out together. If the flush takes longer than estimated, appends
-//! approach the limit ever slower; only there they wait.
+//! free would then wait for seconds. Instead each group of appends waits for a share of the remaining time of the flush
+//! equal to its share of the free resource, so that both run out together. If the flush takes longer than estimated,
+//! appends approach the limit ever slower; only there they wait.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(super) struct FlushProgress {
 }
 
 impl FlushProgress {
-    /// A flush of a head of so many bytes that begins now.
+    /// A flush of a head of `bytes` bytes that begins now.
     pub(super) fn begin(bytes: usize) -> Self {
         Self {
             since: Instant::now(),
@@ -45,7 +45,7 @@ impl FlushProgress {
         }
     }
 
-    /// Notes that so many steps follow, of about equal length.
+    /// Notes that `total` steps follow, of about equal length.
     pub(super) fn plan(&mut self, total: u64) {
         self.since = Instant::now();
         self.total = total.max(1);
@@ -76,7 +76,7 @@ impl Resource {
         self.used >= self.limit
     }
 
-    /// The time for taking so much of the resource while a flush runs.
+    /// The time for taking `taken` of the resource while a flush runs.
     pub(super) fn delay(&self, taken: u64, progress: &FlushProgress) -> Duration {
         let free = self.limit.saturating_sub(self.used);
         scale(progress.remaining(), taken, free.max(1)).min(LONGEST_DELAY)

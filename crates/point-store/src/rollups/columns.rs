@@ -15,8 +15,8 @@ use crate::{
 
 const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
 
-/// One aggregate of the rollups of an interval, to read: a [`PointStore`] whose instants are those of the intervals.
-/// Series are those of the whole store. A range selects whole rows, those that begin in it, as a scan of rows does.
+/// One aggregate of the rollups of an interval, to read: a [`PointStore`] with the starts of intervals as instants, and
+/// the series of the whole store. A range selects whole rows, those that begin in it, as a scan of rows does.
 #[derive(Clone, Debug)]
 pub struct RollupColumns {
     store: Arc<dyn PointStore>,
@@ -35,7 +35,7 @@ struct Calendar {
 /// The instants of a row.
 #[derive(Clone, Copy, Debug)]
 struct CalendarRow {
-    /// That of offset 0, and the first one behind the row.
+    /// Instants of offset 0, and of the first one behind the row.
     base_ms: i64,
     end_ms: i64,
     /// The slot of offset 0.

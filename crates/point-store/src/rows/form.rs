@@ -10,7 +10,7 @@ pub enum Form {
     Single,
     /// A compacted cell for the points of a row, if they are two or more.
     Compacted,
-    /// A compacted cell for rows whose hour is over, else a cell for each point. Until OpenTSDB compacts a row, a
+    /// A compacted cell for rows of hours that are over, else a cell for each point. Until OpenTSDB compacts a row, a
     /// rewritten point replaces the old one, and readers that use OpenTSDB rely on it.
     CompactedWhenOver,
     /// The append cell of the row.

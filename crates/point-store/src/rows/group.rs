@@ -128,7 +128,7 @@ impl<'a> PointsByRow<'a> {
             .collect()
     }
 
-    /// Sorts by row and by what makes two points the same one, of which the last stays.
+    /// Sorts by row and `key`; of points with equal keys the last wins.
     fn keep_last_of_each<K: Ord>(&mut self, key: impl Fn(&Point<'_>) -> K) {
         let key = |point: &Point<'_>| (point.row, key(point));
         self.points.sort_by_key(key);

@@ -1,7 +1,7 @@
 //! Reads and deletes points of rows.
 //!
-//! The rows of a series are among those of its metric, in order of time; see `oxtsdb_schema::row_key`. A scan per salt
-//! bucket reads those of the requested hours and drops the other series by their keys.
+//! The rows of a series are among the rows of its metric, in order of time; see `oxtsdb_schema::row_key`. A scan per
+//! salt bucket reads the requested hours and drops the other series by their keys.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,20 +28,20 @@ struct CellPoints<'a> {
     points: Vec<Point>,
 }
 
-/// The points of series in a range, in the order of the series; those without points are absent.
+/// The points of series in a range, in the order of the series; series without points are absent.
 pub(super) async fn columns(
     store: &Inner,
     series: &[(SeriesNumber, Vec<u8>)],
     range: TimeRange,
 ) -> Result<Vec<SeriesColumns>, PointStoreError> {
-    let mut found: Vec<Vec<Point>> = vec![Vec::new(); series.len()];
+    let mut points: Vec<Vec<Point>> = vec![Vec::new(); series.len()];
     let mut rows = pin!(rows_of(store, series, range)?);
     while let Some((place, row)) = rows.try_next().await? {
         let newest = newest_of(cells_of(&row, &store.layout)?);
         let within = newest.into_iter().filter(|point| range.contains(point.time_ms));
-        found[place].extend(within);
+        points[place].extend(within);
     }
-    let columns = series.iter().zip(&found);
+    let columns = series.iter().zip(&points);
     let columns = columns.filter(|(_, points)| !points.is_empty());
     Ok(columns
         .map(|((number, _), points)| SeriesColumns::of(*number, points))
@@ -119,7 +119,7 @@ pub(super) async fn metrics(store: &Inner) -> Result<Vec<Vec<u8>>, PointStoreErr
     }
 }
 
-/// The rows of series in a range, each with the place of its series; those of one series ascend in time.
+/// The rows of series in a range, each with the place of its series; rows of one series ascend in time.
 fn rows_of(
     store: &Inner,
     series: &[(SeriesNumber, Vec<u8>)],
@@ -258,7 +258,7 @@ fn cells_of<'a>(row: &'a Row, layout: &RowKeyLayout) -> Result<Vec<CellPoints<'a
     Ok(cells)
 }
 
-/// The newest point of each instant, ascending: that of the newest cell, of two with one timestamp the earlier.
+/// The newest point of each instant, ascending: from the newest cell, of two with one timestamp the earlier.
 ///
 /// Source: `oxtsdb_schema::row`, `DuplicatePolicy::KeepNewest`.
 fn newest_of(cells: Vec<CellPoints<'_>>) -> Vec<Point> {

@@ -1,7 +1,7 @@
 //! Admission control: a query runs once it has a permit and its share of the memory pool.
 //!
 //! ```text
-//!   register ──► admit: a permit, in turn ──► reserve memory ──► run ──► keep only what is held
+//!   register ──► admit: a permit, in turn ──► reserve memory ──► run ──► keep only memory in use
 //!   (listed, can be cancelled)                                  │  ▲
 //!                                          client reads nothing │  │ client reads again
 //!                                                               ▼  │
@@ -171,7 +171,7 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        // What is held now are results that the client has yet to read.
+        // Only results that the client has yet to read hold memory now.
         self.budget().keep_only_what_is_held();
     }
 }

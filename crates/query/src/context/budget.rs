@@ -26,7 +26,7 @@ pub(crate) const SERIES_BYTES: u64 = 512;
 /// Smallest increment of a reservation.
 const GROWTH_BYTES: u64 = 1 << 20;
 
-/// What a query has used so far.
+/// Resources that a query has used so far.
 #[derive(Debug, Default)]
 pub struct Usage {
     series: AtomicU64,
@@ -65,7 +65,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Reserves at least so many bytes.
+    /// Grows the reservation to at least `bytes`.
     fn grow_to(&self, bytes: u64) -> Result<(), MemoryError> {
         if bytes <= self.reserved.load(Ordering::Acquire) {
             return Ok(());
@@ -104,7 +104,7 @@ struct Inner {
 }
 
 impl Budget {
-    /// A budget of which `usage` is used up, with memory that was reserved for it.
+    /// A budget with `usage` already used and memory already reserved for it.
     pub fn new(limits: Limits, usage: Arc<Usage>, reservation: Reservation) -> Self {
         let memory = Memory {
             reserved: reservation.bytes().into(),
@@ -124,17 +124,17 @@ impl Budget {
         Self::new(limits, Arc::default(), reservation)
     }
 
-    /// What may be used.
+    /// The limits of the query.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    /// What was used.
+    /// The usage of the query.
     pub fn usage(&self) -> &Arc<Usage> {
         &self.0.usage
     }
 
-    /// Uses rows with so many bytes.
+    /// Counts rows and their bytes.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl Budget {
         self.add(Resource::Points, &self.0.usage.points, points)
     }
 
-    /// Uses series, and holds what they take beside their points.
+    /// Counts series, and holds the memory that they take beside their points.
     ///
     /// # Errors
     ///
@@ -159,8 +159,7 @@ impl Budget {
         self.hold_series_overhead(count)
     }
 
-    /// Counts series of which nothing but their TSUIDs is held: a limit that was derived from their memory does
-    /// not apply.
+    /// Counts series that hold no memory but their TSUIDs: a limit that was derived from their memory does not apply.
     pub(crate) fn count_series(&self, series: u64) -> Result<(), QueryError> {
         let before = self.0.usage.series.fetch_add(series, Ordering::Relaxed);
         if self.0.limits.is_set(Resource::Series) {
@@ -169,14 +168,14 @@ impl Budget {
         Ok(())
     }
 
-    /// Holds what series take beside their points, until [`Budget::release_all_series`].
+    /// Holds the memory that series take beside their points, until [`Budget::release_all_series`].
     pub(crate) fn hold_series_overhead(&self, count: u64) -> Result<(), QueryError> {
         let overhead = &self.0.usage.series_overhead;
         overhead.fetch_add(count * SERIES_BYTES, Ordering::Relaxed);
         self.take(count * SERIES_BYTES)
     }
 
-    /// Holds what annotations of series take, until [`Budget::release_all_series`].
+    /// Holds the memory of annotations of series, until [`Budget::release_all_series`].
     pub(crate) fn hold_annotation(&self, bytes: u64) -> Result<(), QueryError> {
         let overhead = &self.0.usage.series_overhead;
         overhead.fetch_add(bytes, Ordering::Relaxed);
@@ -232,22 +231,21 @@ impl Budget {
         self.0.usage.series_memory.load(Ordering::Relaxed)
     }
 
-    /// Whether so many bytes more could be held.
+    /// Whether `bytes` more could be held.
     pub(crate) fn has_capacity_for(&self, bytes: u64) -> bool {
         self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
     }
 
-    /// Gives what is reserved and not held back to the pool, now and whenever something is released.
+    /// Returns reserved memory that is not held to the pool, now and at each release.
     pub(crate) fn keep_only_what_is_held(&self) {
         self.0.memory.is_shrinking.store(true, Ordering::Release);
         self.shrink();
     }
 
-    /// Reserves again what the query may hold, as far as the pool has it: what is missing is reserved when
-    /// it is needed.
+    /// Reserves memory again, as far as the pool has it. The rest is reserved when it is needed.
     pub(crate) fn reserve_again(&self, bytes: u64) {
         self.0.memory.is_shrinking.store(false, Ordering::Release);
-        // Not an error: the query goes on with what it has.
+        // Not an error: the query continues with the memory that it has.
         let _ = self.0.memory.grow_to(bytes);
     }
 
@@ -266,7 +264,7 @@ impl Budget {
     }
 
     fn shrink(&self) {
-        // What another thread took in between is held, whether the pool still has it or not.
+        // Memory that another thread took meanwhile is held, whether the pool still has it or not.
         let _ = self.0.memory.shrink_to_held(&self.0.usage.memory);
     }
 
@@ -306,7 +304,7 @@ impl Held {
         &self.budget
     }
 
-    /// Takes in what another one of the same budget holds.
+    /// Takes over the memory that another `Held` of the same budget holds.
     pub fn merge(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
@@ -315,7 +313,7 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// As [`Budget::hold`]; then it holds what it held before.
+    /// As [`Budget::hold`]; the held memory is then unchanged.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QueryError> {
         self.budget
             .take(bytes)
@@ -324,7 +322,7 @@ impl Held {
         Ok(())
     }
 
-    /// Releases what is over so many bytes.
+    /// Releases the memory above `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         if let Some(released) = self.bytes.checked_sub(bytes) {
             self.bytes = bytes;

@@ -1,4 +1,4 @@
-//! The deadline of a query: that of its request or the query time-out, whichever comes first.
+//! The deadline of a query: its request's deadline or the query time-out, whichever comes first.
 
 use std::time::{Duration, Instant};
 

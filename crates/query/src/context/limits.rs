@@ -28,14 +28,14 @@ impl Limits {
         memory: Limit::of_setting("--query-max-memory-mib", 0),
     };
 
-    /// These limits with another one of points, that of a setting.
+    /// Replaces the limit of points by another setting's.
     #[must_use]
     pub const fn with_points(mut self, most: u64) -> Self {
         self.points = Limit::of_setting(self.points.setting, most);
         self
     }
 
-    /// The lower of these limits and those that a request sets.
+    /// The lower of these limits and the limits of a request.
     #[must_use]
     pub const fn with_request(mut self, max_points: Option<u64>) -> Self {
         if let Some(most) = max_points

@@ -1,4 +1,4 @@
-//! What all stages of a running query share: deadline, cancellation, budget, registration.
+//! State shared by all stages of a running query: deadline, cancellation, budget, registration.
 //!
 //! ```text
 //!   Engine::admit ──► registered in RunningQueries ──► admitted: permit and memory ──► QueryContext

@@ -1,15 +1,15 @@
-//! What a worker uses of the budget of a query, reported in batches: all workers of the query share the counters, and
-//! each of them waits for the memory of those that another one changed.
+//! Budget use of a worker, reported in batches: all workers of the query share the counters, and each waits for the
+//! cache lines that another one changed.
 
 use crate::context::budget::Budget;
 use crate::error::QueryError;
 
-/// What is reported together at most: series, points and bytes of memory.
+/// Use that is reported at once, at the latest: series, points and bytes of memory.
 const SERIES: u64 = 64;
 const POINTS: u64 = 64 << 10;
 const HELD_BYTES: u64 = 256 << 10;
 
-/// What reading a series uses.
+/// The resources that reading a series uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     /// Rows that the points would be.
@@ -24,7 +24,7 @@ pub(crate) struct Used {
     pub(crate) held_bytes: u64,
 }
 
-/// What was not reported yet.
+/// Use that was not reported yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUse {
     used: Used,
@@ -52,7 +52,7 @@ impl PendingUse {
         self.report(budget)
     }
 
-    /// Reports what was added since the last report.
+    /// Reports the use since the last report.
     ///
     /// # Errors
     ///

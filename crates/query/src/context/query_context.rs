@@ -11,7 +11,7 @@ use crate::context::deadline::Deadline;
 use crate::context::running::Registration;
 use crate::error::QueryError;
 
-/// What all stages of a query share. Every stage takes it: sub-queries, last-point look-ups and expressions.
+/// The state that all stages of a query share. Every stage takes it: sub-queries, last-point look-ups and expressions.
 /// Clones share one budget and one cancellation.
 #[derive(Clone, Debug)]
 pub struct QueryContext {
@@ -48,7 +48,7 @@ impl QueryContext {
         self.deadline.at()
     }
 
-    /// What the query may use and has used.
+    /// The limits of the query and its usage.
     pub const fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -63,7 +63,7 @@ impl QueryContext {
     ///
     /// # Errors
     ///
-    /// Those of `work`, [`QueryError::DeadlineExceeded`], [`QueryError::TimedOut`], and
+    /// Errors of `work`, [`QueryError::DeadlineExceeded`], [`QueryError::TimedOut`], and
     /// [`QueryError::Cancelled`].
     pub async fn run<T, E: From<QueryError> + Display>(
         &self,
@@ -81,7 +81,7 @@ impl QueryContext {
         result
     }
 
-    /// Completes when the query must stop, with the error that says why.
+    /// Completes when the query must stop, with the reason as an error.
     pub async fn interrupted(&self) -> QueryError {
         let cancelled = async {
             match &self.registration {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a query uses.
+/// A resource that a query uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// Series that have rows in the range.
@@ -53,9 +53,9 @@ impl fmt::Display for Resource {
 /// How much of a resource a query may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// So much is allowed.
+    /// The largest use that is allowed.
     pub most: u64,
-    /// The setting or field that says so, for error messages.
+    /// The setting or field that sets the limit, for error messages.
     pub setting: &'static str,
     /// Whether it was derived from the memory limit, because it is not set.
     pub is_derived: bool,
@@ -72,7 +72,7 @@ impl Limit {
         }
     }
 
-    /// The limit of a setting; without one, what was derived from the memory limit.
+    /// The limit of a setting; without one, a limit derived from the memory limit.
     pub const fn of_setting_or(setting: &'static str, most: Option<u64>, derived: u64) -> Self {
         match most {
             Some(most) => Self::of_setting(setting, most),

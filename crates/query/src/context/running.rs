@@ -16,7 +16,7 @@ const KEPT: usize = 128;
 const KEPT_SUB_QUERIES: usize = 16;
 const KEPT_CHARACTERS: usize = 256;
 
-/// The running queries of an engine, those that wait for admission included. Clones share them.
+/// The running queries of an engine, including queries that wait for admission. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct RunningQueries {
     list: Arc<Mutex<List>>,
@@ -44,7 +44,7 @@ struct Entry {
     error: Option<String>,
 }
 
-/// What the list of running queries shows of a query.
+/// A query as the list of running queries shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryDescription {
     /// Its sub-queries as text.
@@ -68,13 +68,13 @@ impl QueryDescription {
 pub struct RunningQuery {
     /// Its number, from 1 since the server started.
     pub id: u64,
-    /// What it reads.
+    /// The metrics and the range that it reads.
     pub description: QueryDescription,
     /// When it was registered.
     pub started_at: SystemTime,
     /// Time since then.
     pub elapsed: Duration,
-    /// What it has used so far.
+    /// Its usage so far.
     pub usage: Arc<Usage>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Registration {
 }
 
 impl RunningQueries {
-    /// The same list for a caller that sees its own queries only.
+    /// Returns the same list for a caller that sees its own queries only.
     pub(crate) fn of_caller(&self, name: &Arc<str>) -> Self {
         Self {
             list: Arc::clone(&self.list),
@@ -197,7 +197,7 @@ impl Registration {
         let mut list = self.queries.list.lock();
         if let Some(entry) = list.queries.get_mut(&self.id) {
             entry.error.get_or_insert_with(|| {
-                // An error may name what the client sent.
+                // An error may contain names that the client sent.
                 let mut text = error.to_string();
                 shorten(&mut text);
                 text

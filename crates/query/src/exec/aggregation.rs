@@ -16,8 +16,8 @@ use crate::plan::hours::Hours;
 use crate::points::{Points, Values};
 use crate::spec::{QuerySpec, SubQuery};
 
-/// Up to so many steps are taken inline; it takes less than a millisecond. Where instants differ,
-/// each point is a step for every series of its group.
+/// Steps that are taken inline, at most; they take less than a millisecond. Where instants differ, each point is a step
+/// for every series of its group.
 const STEPS_INLINE: usize = 100_000;
 
 /// The cost of encoding a point.

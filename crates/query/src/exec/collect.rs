@@ -1,8 +1,8 @@
 //! Collects columns and batches of rows into series, off the runtime's threads.
 //!
-//! Workers read columns, each those of its share of the series. A few rows are decoded inline. More rows go to workers:
-//! each worker receives every batch and builds its share of the series. No two workers build the same series, so nothing
-//! has to be merged.
+//! Workers read columns, each for its share of the series. A few rows are decoded inline. More rows go to workers: each
+//! worker receives every batch and builds its share of the series. No two workers build the same series, so no merge
+//! follows.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Nothing yet. Workers read the columns of the source, if there is one.
+    /// An empty collector. Workers read the columns of the source, if there is one.
     pub(crate) const fn new(
         options: SeriesOptions,
         budget: Budget,
@@ -61,7 +61,7 @@ impl Collector {
         }
     }
 
-    /// Lets the workers read the columns in a range, after what was added before.
+    /// Lets the workers read the columns in a range, after all earlier input.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Collector {
         self.send_rows(rows).await
     }
 
-    /// Sets the series and hours of which rows will arrive; rows of others are ignored from now on.
+    /// Sets the series and hours with rows to come; rows of other series are ignored from now on.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Collector {
         self.request_of_all(Command::Barrier).await.map(drop)
     }
 
-    /// The points of each series before an instant that were not taken yet, ascending by TSUID; see [`SeriesBuilder::take`].
+    /// Returns the untaken points of each series before an instant, ascending by TSUID; see [`SeriesBuilder::take`].
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Collector {
         self.merged(taken.await?).await
     }
 
-    /// The series of all workers, each of which has sorted its own.
+    /// Merges the series of all workers; each worker has sorted its own.
     async fn merged(&self, taken: Vec<Vec<SeriesPoints>>) -> Result<Vec<SeriesPoints>, QueryError> {
         let merge = move || {
             let mut taken = taken.into_iter();
@@ -148,7 +148,7 @@ impl Collector {
         Ok(self.compute.run(merge).await?)
     }
 
-    /// The points that were not taken yet, ascending by TSUID, and the statistics.
+    /// Returns the points that were not taken yet, ascending by TSUID, and the statistics.
     ///
     /// # Errors
     ///

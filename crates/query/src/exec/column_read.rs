@@ -17,14 +17,14 @@ const POINTS_PER_JOB: usize = 256 << 10;
 /// Series that are announced to a reader together.
 const ANNOUNCED: usize = 64;
 
-/// What reading a series takes beside its points, in points.
+/// The cost of reading a series beside its points, in points.
 const POINTS_OF_A_SERIES: usize = 64;
 
 /// A command that reads columns.
 #[derive(Debug)]
 pub(super) struct ColumnRead {
     range: TimeRange,
-    /// The next series, as an index into those of the source.
+    /// The next series, as an index into the series of the source.
     next: usize,
     /// Opened by the first job.
     readers: Option<Readers>,
@@ -119,7 +119,7 @@ impl ColumnRead {
 /// Readers of a range.
 #[derive(Debug)]
 struct Readers {
-    /// Reads the range, or what is read first of it.
+    /// Reads the range, or the division of it that is read first.
     first: Box<dyn SeriesReader>,
     /// Reads the rest, for series that need it; with a buffer.
     rest: Option<(Box<dyn SeriesReader>, Columns)>,

@@ -38,7 +38,7 @@ pub(crate) enum ResultForm {
 }
 
 impl ResultForm {
-    /// Whether points are sent before those of their group are complete.
+    /// Whether points are sent before all points of their group are complete.
     pub(crate) const fn is_early(&self) -> bool {
         matches!(self, Self::Frames)
     }

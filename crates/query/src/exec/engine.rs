@@ -62,14 +62,14 @@ pub struct WholeResult {
     pub groups: Vec<Group>,
     /// The global annotations, if requested; `None`: none nearby.
     pub global_annotations: Option<Vec<Arc<Annotation>>>,
-    /// What was read.
+    /// Counts of the rows, points and series that were read.
     pub statistics: Statistics,
     /// The memory of the groups.
     pub held: Held,
 }
 
 impl Engine {
-    /// An engine over the table of points and that of series metadata.
+    /// An engine over the table of points and the table of series metadata.
     pub fn new(
         store: Arc<dyn RowStore>,
         (table, meta_table): (TableName, TableName),
@@ -104,7 +104,7 @@ impl Engine {
         }))
     }
 
-    /// Emits results as soon as so many points are in memory, in place of two million. Results are the same.
+    /// Emits results as soon as `points` points are in memory, instead of two million. Results are the same.
     #[must_use]
     pub fn with_emit_threshold(self, points: u64) -> Self {
         self.with(|environment| environment.emit_threshold = points)
@@ -128,7 +128,7 @@ impl Engine {
         self.with(|environment| environment.storage.points = points)
     }
 
-    /// Reads rollups where they answer a sub-query.
+    /// Reads rollups for sub-queries that they can serve.
     #[must_use]
     pub fn with_rollups(self, rollups: Option<Arc<Rollups>>) -> Self {
         self.with(|environment| environment.storage.rollups = rollups)
@@ -140,7 +140,7 @@ impl Engine {
         self.with(|environment| environment.storage.directory = directory)
     }
 
-    /// The same for a caller that sees its own queries only, see [`Engine::running`].
+    /// Returns the engine for a caller that sees its own queries only, see [`Engine::running`].
     #[must_use]
     pub fn with_queries_of(self, caller: &Arc<str>) -> Self {
         let mut inner = (*self.0).clone();
@@ -164,7 +164,7 @@ impl Engine {
         &self.0.environment.limits
     }
 
-    /// What all queries share.
+    /// The resources that all queries share.
     pub fn resources(&self) -> &QueryResources {
         &self.0.environment.resources
     }
@@ -179,7 +179,7 @@ impl Engine {
         Arc::clone(&self.0.environment.skipped_cells)
     }
 
-    /// What all queries since the start have used.
+    /// The totals of all queries since the start.
     pub fn totals(&self) -> Arc<QueryTotals> {
         Arc::clone(&self.0.environment.totals)
     }
@@ -206,7 +206,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Those of [`Engine::admit`].
+    /// As [`Engine::admit`].
     pub async fn admit_untimed(
         &self,
         request: RequestContext,
@@ -304,11 +304,11 @@ impl Engine {
             .await
     }
 
-    /// The plan of each sub-query of a query, and what it would read.
+    /// Returns the plan of each sub-query, and an estimate of its reads.
     ///
     /// # Errors
     ///
-    /// Those of a query that arise before anything is read.
+    /// The errors of a query that arise before its first read.
     pub async fn explain(
         &self,
         query: &QuerySpec,

@@ -1,4 +1,4 @@
-//! What all queries of an engine share.
+//! Resources shared by all queries of an engine.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,6 +22,6 @@ pub(crate) struct Environment {
     pub(super) emit_threshold: u64,
     /// Cells without points that all queries skipped.
     pub(crate) skipped_cells: Arc<AtomicU64>,
-    /// What all queries have used.
+    /// The totals of all queries.
     pub(crate) totals: Arc<QueryTotals>,
 }

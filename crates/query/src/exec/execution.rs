@@ -56,12 +56,12 @@ async fn run(
     let mut output = FrameOutput::new(frames, admitted, form, &environment.totals);
     // Global annotations belong to no metric.
     if query.annotations.global && !environment.storage.directory.refuses_metrics() {
-        let found = annotation::global_of_query(&environment.storage, query, &context);
-        if let Some((found, held)) = found.await? {
+        let global = annotation::global_of_query(&environment.storage, query, &context);
+        if let Some((annotations, held)) = global.await? {
             if let ResultForm::Encoded(_) = &output.form {
-                output.global = Some((found.into(), held));
+                output.global = Some((annotations.into(), held));
             } else {
-                let frame = Frame::GlobalAnnotations(found);
+                let frame = Frame::GlobalAnnotations(annotations);
                 output.send_held(frame, Some(held)).await?;
             }
         }
@@ -90,7 +90,7 @@ async fn run(
         }
     }
     let mut statistics = std::mem::take(&mut output.statistics);
-    // A context may be that of several queries.
+    // Several queries may share a context.
     let [series, rows, bytes] = read();
     statistics.series = series - before[0];
     statistics.rows = rows - before[1];
@@ -100,7 +100,7 @@ async fn run(
     output.send(Frame::Statistics(statistics)).await
 }
 
-/// Runs a sub-query over the tables that are read in place of one that has no series.
+/// Runs a sub-query over the fallback tables if its table has no series.
 async fn fall_back(
     environment: &Environment,
     context: &QueryContext,

@@ -38,12 +38,11 @@ pub(super) const SERIES_AT_A_TIME: usize = 4096;
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;
 
 impl SeriesExtents {
-    /// Reads the extents of a plan in some hours, the last of the plan: those of columns, and of rows, which are in
-    /// `rows`, by their keys.
+    /// Reads the extents of a plan in some hours, the last of the plan: from the columns, and from the keys of `rows`.
     ///
     /// # Errors
     ///
-    /// Those of the store, of row keys that cannot be decoded, and of the name directory.
+    /// The errors of the store, of row keys that cannot be decoded, and of the name directory.
     pub(crate) async fn read(
         storage: &Storage,
         (rows, columns): (&Arc<dyn RowStore>, Option<&ColumnSource>),
@@ -131,14 +130,14 @@ impl SeriesExtents {
         *stop_ms = (*stop_ms).max(base_ms + HOUR_MS);
     }
 
-    /// Adds series whose rows, all before an instant, were read already.
+    /// Adds series that were read already and have all their rows before `until_ms`.
     pub(crate) fn add_read(&mut self, series: &[SeriesPoints], until_ms: i64) {
         for read in series {
             self.stop_ms.entry(read.tsuid.clone()).or_insert(until_ms);
         }
     }
 
-    /// Series, which ascend by TSUID, with those added that have no points yet.
+    /// Series, which ascend by TSUID, with the added ones that have no points yet.
     pub(crate) fn with_series(&self, mut series: Vec<SeriesPoints>) -> Vec<SeriesPoints> {
         let known: FxHashSet<Tsuid> = series.iter().map(|series| series.tsuid.clone()).collect();
         let others = self.series().filter(|tsuid| !known.contains(*tsuid));

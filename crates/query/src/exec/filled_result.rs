@@ -17,12 +17,12 @@ use crate::exec::extents::SERIES_AT_A_TIME;
 use crate::exec::group::Grouping;
 use crate::exec::scan::columns::ColumnSource;
 
-/// The windows of a sub-query, and what of them is in memory at a time.
+/// The windows of a sub-query, and the share of them that is in memory at a time.
 #[derive(Debug)]
 pub(super) struct FilledResult {
     /// Windows of each series.
     pub(super) windows: u64,
-    /// Those of them that are in the result.
+    /// Windows of each series that are in the result.
     pub(super) returned: u64,
     /// Series with points in this range have windows.
     pub(super) range: TimeRange,
@@ -31,14 +31,14 @@ pub(super) struct FilledResult {
     pub(super) holds: Holds,
 }
 
-/// Which windows are in memory together.
+/// The windows that are in memory together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// Those of a time slice.
+    /// The windows of a time slice.
     Slice,
-    /// Those of all groups.
+    /// The windows of all groups.
     Groups,
-    /// Those of all series.
+    /// The windows of all series.
     Series,
 }
 
@@ -47,7 +47,7 @@ impl FilledResult {
     ///
     /// # Errors
     ///
-    /// [`QueryError::OverBudget`], and those of the store.
+    /// [`QueryError::OverBudget`], and the errors of the store.
     pub(super) async fn check(
         &self,
         columns: &ColumnSource,
@@ -71,13 +71,13 @@ impl FilledResult {
         if self.windows == 0 || check(most, most).is_ok() {
             return Ok(());
         }
-        let (mut found, mut groups) = (0, HashSet::new());
+        let (mut with_points, mut groups) = (0, HashSet::new());
         let (mut key, mut values) = (Vec::new(), Vec::new());
         let mut held = budget.hold(0)?;
         for series in columns.series.chunks(SERIES_AT_A_TIME) {
             let last = columns.last(compute, series, self.range).await?;
             for (series, _) in series.iter().zip(last).filter(|(_, point)| point.is_some()) {
-                found += 1;
+                with_points += 1;
                 columns.store.key(*series, &mut key);
                 let tsuid = Tsuid::from_bytes(&key, &self.widths);
                 let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
@@ -87,7 +87,7 @@ impl FilledResult {
                     groups.insert(values.clone());
                 }
             }
-            check(found, groups.len() as u64)?;
+            check(with_points, groups.len() as u64)?;
         }
         Ok(())
     }

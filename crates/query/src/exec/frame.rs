@@ -11,22 +11,22 @@ use crate::exec::statistics::Statistics;
 use crate::histogram::HistogramPart;
 use crate::points::Points;
 
-/// An item of a result. The groups of a sub-query come first, then more points of those that are not whole,
-/// then `Done`; sub-queries come in their order. `Statistics` is the last frame of a complete result.
+/// An item of a result. The groups of a sub-query come first, then more points of groups that are not whole, then
+/// `Done`; sub-queries come in their order. `Statistics` is the last frame of a complete result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// A group, with all its points or the first of them.
     Group(Group),
     /// Further points of a group that is not whole.
     More {
-        /// Which: [`Group::number`].
+        /// The group: [`Group::number`].
         number: usize,
         /// The points.
         points: Points,
     },
     /// Annotations of a group that is not whole, before its sub-query is complete.
     Annotations {
-        /// Which: [`Group::number`].
+        /// The group: [`Group::number`].
         number: usize,
         /// As [`Group::annotations`].
         annotations: Vec<Arc<Annotation>>,
@@ -37,12 +37,12 @@ pub enum Frame {
     GlobalAnnotations(Vec<Arc<Annotation>>),
     /// A sub-query is complete.
     Done {
-        /// Which, from 0.
+        /// The sub-query, from 0.
         query: usize,
         /// Its groups.
         groups: usize,
     },
-    /// What the whole query read.
+    /// Counts of the reads of the whole query.
     Statistics(Statistics),
 }
 
@@ -116,7 +116,7 @@ pub struct Group {
     pub query: usize,
     /// Name of the metric.
     pub metric: Arc<str>,
-    /// Which part of its histograms it has; `None`: it has points. The metric ends with its name.
+    /// The part of its histograms that it has; `None`: it has points. The metric ends with the part's name.
     pub part: Option<HistogramPart>,
     /// Tags that have one value over all series that have the key, as key and value, by tag key UID.
     pub tags: Vec<(Arc<str>, Arc<str>)>,

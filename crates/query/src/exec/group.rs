@@ -5,9 +5,8 @@
 //! UIDs are assigned in order of first use, so neither order is alphabetical. The order of series decides the last digits of
 //! sums, and results of `first`, `last` and `diff`.
 //!
-//! The tags of a group are those on whose value all its series *that have the key* agree. Keys with
-//! several values are its aggregate tags. So a key that only some of the series have is a tag of the
-//! group if it has one value there.
+//! The tags of a group are the tag keys that have one value in all its series *that have the key*. Keys with several
+//! values are its aggregate tags. So a key that only some of the series have is a tag of the group if it has one value.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `TsdbQuery.SpanCmp`, `SpanGroup.computeTags`.
 
@@ -136,7 +135,7 @@ impl SeriesGroup {
     }
 }
 
-/// The series that give a group its names: those with points, or all if none has points.
+/// The series that give a group its names: the series with points, or all if none has points.
 fn named(series: &[SeriesPoints]) -> impl Iterator<Item = &SeriesPoints> {
     let has_named = series.iter().any(|one| one.is_named);
     series.iter().filter(move |one| one.is_named || !has_named)

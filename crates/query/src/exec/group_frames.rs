@@ -62,7 +62,7 @@ pub(crate) fn uids_of<'a>(
 }
 
 impl GroupFrames {
-    /// A group without points, of which more will be sent.
+    /// A group without points; frames with its points follow.
     pub(crate) fn head(&self, index: usize, group: &SeriesGroup) -> Result<Group, QueryError> {
         let name = |kind, uid| self.names.name(kind, uid);
         let metric = match (self.metric.as_ref(), group.series.first()) {

@@ -5,8 +5,7 @@ use crate::exec::frame::Frame;
 use crate::exec::group::SeriesGroup;
 use crate::points::Points;
 
-/// Groups are computed together until they have so many points, which makes the hand-over between
-/// threads cheap.
+/// Points of the groups that are computed together, at least: larger tasks make the hand-over between threads cheap.
 const POINTS_PER_TASK: usize = 16_384;
 
 /// Most groups of a task: each has a frame until all of the task are encoded.
@@ -15,7 +14,7 @@ const GROUPS_PER_TASK: usize = 1024;
 /// A group, and the instants to aggregate next.
 #[derive(Debug)]
 pub(crate) struct GroupTask {
-    /// Which group.
+    /// Index of the group.
     pub index: usize,
     /// Its series, with all points that these instants need.
     pub group: SeriesGroup,
@@ -25,14 +24,14 @@ pub(crate) struct GroupTask {
     pub until_ms: i64,
     /// The result that is not in a frame yet.
     pub points: Points,
-    /// Its memory, and that of `frames`.
+    /// Memory of the task and of `frames`.
     pub held: Option<Held>,
-    /// What is to be sent.
+    /// Frames to send.
     pub frames: Vec<Frame>,
 }
 
 impl GroupTask {
-    /// A group of which nothing was computed.
+    /// A task before its computation.
     pub(crate) fn new(index: usize, group: SeriesGroup) -> Self {
         Self {
             index,
@@ -45,7 +44,7 @@ impl GroupTask {
         }
     }
 
-    /// The same group with all instants that are left.
+    /// Returns the group with all remaining instants.
     pub(crate) fn finished(self) -> Self {
         Self {
             until_ms: i64::MAX,

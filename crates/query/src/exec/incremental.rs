@@ -50,7 +50,7 @@ pub(crate) struct IncrementalAggregator {
     early: Option<Early>,
 }
 
-/// What results before the end of the scan need.
+/// State for emitting results before the scan ends.
 #[derive(Debug)]
 struct Early {
     /// Group, and place in it, of each series.
@@ -168,7 +168,7 @@ fn watermark_of(group: &SeriesGroup, read_until_ms: i64, extents: &SeriesExtents
         if extents.has_ended(&one.tsuid, read_until_ms) {
             return read_until_ms;
         }
-        // What a series contributes after its last point depends on the next one.
+        // The contribution of a series after its last point depends on its next one.
         one.points
             .times_ms()
             .last()

@@ -17,23 +17,23 @@ use crate::exec::totals::QueryTotals;
 /// The channel to the protocol.
 pub(super) type FrameSender = mpsc::Sender<Result<Delivery, QueryError>>;
 
-/// Sends frames, and counts what the query read and sent.
+/// Sends frames, and counts the reads and the sent results of the query.
 pub(crate) struct FrameOutput<'a> {
     frames: &'a FrameSender,
     admitted: &'a mut Admitted,
     totals: &'a QueryTotals,
-    /// What was read and sent so far.
+    /// Counts of reads and sent results so far.
     pub(crate) statistics: Statistics,
     /// Groups of all sub-queries so far.
     pub(crate) groups: usize,
-    /// What the protocol receives.
+    /// The form of results that the protocol receives.
     pub(crate) form: ResultForm,
     /// Global annotations, for groups that are encoded, with their memory.
     pub(crate) global: Option<(Arc<[Arc<Annotation>]>, Held)>,
 }
 
 impl<'a> FrameOutput<'a> {
-    /// No frames yet.
+    /// An output that has sent no frames yet.
     pub(super) fn new(
         frames: &'a FrameSender,
         admitted: &'a mut Admitted,
@@ -56,9 +56,9 @@ impl<'a> FrameOutput<'a> {
         self.send_held(frame, None).await
     }
 
-    /// Sends a frame, a part of whose memory may be held already. The memory stays held until the protocol
-    /// has encoded the frame. While the client reads no frames, the query releases its permit to other
-    /// queries. A client that disconnects is noticed elsewhere, and cancels the query.
+    /// Sends a frame, with memory that is held for a part of it already. The memory stays held until the protocol has
+    /// encoded the frame. While the client reads no frames, the query releases its permit to other queries. A client
+    /// that disconnects is noticed elsewhere, and cancels the query.
     pub(crate) async fn send_held(&mut self, frame: Frame, held: Option<Held>) -> Result<(), QueryError> {
         let mut held = match held {
             Some(held) => held,

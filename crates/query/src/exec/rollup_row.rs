@@ -26,10 +26,10 @@ struct Cell {
     value: f64,
 }
 
-/// What a row had.
+/// Counts of a row of rollups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RollupRowStats {
-    /// Offsets with several values, of which the newest counts.
+    /// Offsets with several values; the newest value counts.
     pub(super) duplicates: u64,
     /// Cells that are no rollups.
     pub(super) skipped: u64,

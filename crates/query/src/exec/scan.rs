@@ -117,7 +117,7 @@ pub(crate) fn bytes_of(rows: &[Row]) -> u64 {
 /// An item of a scan, in order of time.
 #[derive(Debug)]
 pub(crate) enum ScanItem {
-    /// The columns of all series in a range, which are read by those who decode them.
+    /// The columns of all series in a range. The decoding workers read them.
     Columns(TimeRange),
     /// Rows.
     Rows(RowBatch),
@@ -160,7 +160,7 @@ pub(crate) fn rows(
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
                 let skip_damaged = skip_damaged.clone();
-                // Rows are in order of hours, so all hours before that of the last row are complete.
+                // Rows are in order of hours, so all hours before the last row's hour are complete.
                 let hour = keys.last().and_then(|key| selection.base_time(key));
                 // The match cache may have grown since the plan was made.
                 keys.retain(|key| selection.may_match(key));
@@ -195,7 +195,7 @@ pub(crate) fn rows(
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn keys(
     (store, storage): (&Arc<dyn RowStore>, &Storage),
     plan: &Plan,

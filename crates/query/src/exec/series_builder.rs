@@ -40,13 +40,13 @@ mod column;
 pub(crate) struct SeriesOptions {
     /// How row keys are built.
     pub layout: RowKeyLayout,
-    /// Rows are those of a rollup table.
+    /// The rollup table of the rows; `None`: they are rows of points.
     pub rollup: Option<Arc<RollupSource>>,
     /// How several values at one timestamp are resolved.
     pub duplicates: DuplicatePolicy,
-    /// Skip rows whose cells do not decode, instead of failing.
+    /// Skip rows with cells that do not decode, instead of failing.
     pub skip_damaged_rows: bool,
-    /// Series whose first point is later are ignored.
+    /// Series that begin later are ignored.
     pub begins_until_ms: i64,
     /// One value for each window; `None`: all points.
     pub downsample: Option<(Windows, Function)>,
@@ -61,7 +61,7 @@ pub(crate) struct SeriesOptions {
 /// A table of rollups.
 #[derive(Clone, Debug)]
 pub(crate) struct RollupSource {
-    /// What is read.
+    /// The rollup that is read.
     pub read: RollupRead,
     /// Its name, for errors.
     pub table: String,
@@ -72,11 +72,11 @@ pub(crate) struct RollupSource {
 pub(crate) struct SeriesBuilder {
     options: SeriesOptions,
     budget: Budget,
-    /// What columns used.
+    /// Use of columns that is not reported to the budget yet.
     pending: PendingUse,
     /// In boxes: up to half of the slots of the table are empty.
     series: HashMap<Tsuid, Box<Series>, FxBuildHasher>,
-    /// Series whose columns were ignored because they begin too late.
+    /// Series with columns that were ignored because they begin too late.
     late: FxHashSet<Box<[u8]>>,
     /// Rows of other series, and later ones, are ignored.
     extents: Option<Arc<SeriesExtents>>,
@@ -85,7 +85,7 @@ pub(crate) struct SeriesBuilder {
     scratch: Scratch,
 }
 
-/// A series of which rows may still arrive.
+/// A series that may still receive rows.
 #[derive(Debug)]
 struct Series {
     column: Column,
@@ -103,16 +103,16 @@ struct Scratch {
     values: Vec<f64>,
     ints: Vec<i64>,
     rollups: RollupValues,
-    /// Of the series before.
+    /// Windows of the series before.
     runs: WindowRuns,
-    /// Of the row that was decoded last, if they are requested.
+    /// Annotations of the row that was decoded last, if they are requested.
     annotations: SeriesAnnotations,
     /// Whether that row has any, requested or not.
     has_annotations: bool,
 }
 
 impl SeriesBuilder {
-    /// No rows yet.
+    /// A builder without rows.
     pub(crate) fn new(options: SeriesOptions, budget: Budget) -> Self {
         Self {
             options,
@@ -230,7 +230,7 @@ impl SeriesBuilder {
         summarizer.is_exact(columns, blocks, state)
     }
 
-    /// Adds points of a series, by its TSUID, and the blocks between them that were not decoded. What they use is reported
+    /// Adds points of a series, by its TSUID, and the blocks between them that were not decoded. Their use is reported
     /// to the budget later: [`SeriesBuilder::report`].
     ///
     /// # Errors
@@ -329,7 +329,7 @@ impl SeriesBuilder {
         self.pending.add(used, &self.budget)
     }
 
-    /// Reports to the budget what columns used.
+    /// Reports the use of columns to the budget.
     ///
     /// # Errors
     ///
@@ -338,8 +338,8 @@ impl SeriesBuilder {
         self.pending.report(&self.budget)
     }
 
-    /// A row whose key is no series: an error, unless it has only annotations. OpenTSDB stores these under whatever
-    /// bytes it receives as a TSUID.
+    /// Handles a row with a key that is no series: an error, unless it has only annotations. OpenTSDB stores these
+    /// under any bytes that it receives as a TSUID.
     fn skip_foreign(&mut self, row: &Row, error: QueryError) -> Result<(), QueryError> {
         if !row.cells().all(|cell| is_annotation(cell.qualifier)) {
             return Err(error);
@@ -382,8 +382,8 @@ impl SeriesBuilder {
         self.statistics.duplicates += stats.duplicates as u64;
         let mut skipped = stats.annotations + stats.histograms + stats.unknown_cells;
         if self.options.annotations && stats.annotations > 0 {
-            let found = annotation_cells(row).filter_map(|cell| Annotation::decode(cell.value).ok());
-            scratch.annotations.extend(found.map(Arc::new));
+            let annotations = annotation_cells(row).filter_map(|cell| Annotation::decode(cell.value).ok());
+            scratch.annotations.extend(annotations.map(Arc::new));
             skipped -= scratch.annotations.len();
         }
         self.statistics.skipped_cells += skipped as u64;
@@ -418,7 +418,7 @@ impl SeriesBuilder {
         }
     }
 
-    /// Sets the series and hours of which rows will arrive. The builder adds those series that are its own.
+    /// Sets the series and hours with rows to come. The builder adds the series of its own share.
     ///
     /// # Errors
     ///
@@ -477,12 +477,12 @@ impl SeriesBuilder {
         Ok(taken)
     }
 
-    /// What was read.
+    /// Returns the counts of all reads.
     pub(crate) fn into_statistics(self) -> Statistics {
         self.statistics
     }
 
-    /// What was read since the last call.
+    /// Returns the counts since the last call.
     pub(crate) fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
     }
@@ -490,7 +490,7 @@ impl SeriesBuilder {
 
 const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
 
-/// The hours of a block, each of which has a row if the block has points in it.
+/// The hours of a block; each has a row if the block has points in it.
 fn hours_between(range: TimeRange) -> u64 {
     let hours = range.last_ms.div_euclid(HOUR_MS) - range.first_ms.div_euclid(HOUR_MS) + 1;
     hours.unsigned_abs()
@@ -514,8 +514,8 @@ fn rows_of(times_ms: &[i64], row_ms: i64) -> u64 {
     rows
 }
 
-/// Memory of a series of points beside these while it is read and taken: two slots of the table, since half of them may be
-/// empty, the series, and what is taken of it.
+/// Memory of a series of points beside these while it is read and taken: two slots of the table, since half of them may
+/// be empty, the series, and the copy that is taken of it.
 #[cfg(test)]
 pub(crate) const LARGEST_BYTES: usize =
     2 * size_of::<(Tsuid, Box<Series>)>() + size_of::<Series>() + size_of::<SeriesPoints>();
@@ -585,7 +585,7 @@ impl Series {
 }
 
 impl SeriesOptions {
-    /// The time that a row covers: of rollups that of the longest row.
+    /// The time that a row covers; for rollups, the longest row's.
     fn row_ms(&self) -> i64 {
         self.rollup.as_ref().map_or(HOUR_MS, |source| {
             let interval = &source.read.interval;

@@ -13,11 +13,11 @@ pub(crate) struct SeriesPoints {
     pub tsuid: Tsuid,
     /// Its points in the scanned range, which may be none, or its windows, or the rates of either.
     pub points: Points,
-    /// What it has before its first point: [`crate::function::rate::Rater::from_epoch`].
+    /// Its rate before its first point: [`crate::function::rate::Rater::from_epoch`].
     pub from_epoch: Option<f64>,
     /// Its annotations, as far as they were requested and read; `None`: its rows have none.
     pub annotations: Option<Box<SeriesAnnotations>>,
-    /// Whether its names are those of its group too.
+    /// Whether its group has the same names.
     pub is_named: bool,
 }
 

@@ -16,11 +16,11 @@ pub(crate) const MAX_DAMAGED_ROWS: usize = 100;
 pub struct DamagedRow {
     /// Its series; `None`: rows of several series may be lost.
     pub tsuid: Option<Tsuid>,
-    /// The first hour of which points are missing, milliseconds since the epoch.
+    /// The first hour with missing points, milliseconds since the epoch.
     pub from_ms: i64,
     /// The first timestamp after them.
     pub until_ms: i64,
-    /// What is wrong, and where.
+    /// The reason, and where it occurred.
     pub reason: String,
 }
 
@@ -68,7 +68,7 @@ impl Statistics {
             .extend(ranges.map(|range| DamagedRow::of_range(range, layout, hours)));
     }
 
-    /// Adds what was read by another part of the query.
+    /// Adds the counts of another part of the query.
     pub fn add_read(&mut self, other: Self) {
         self.points += other.points;
         self.duplicates += other.duplicates;
@@ -90,7 +90,7 @@ pub struct RollupUse {
     pub table: Arc<str>,
 }
 
-/// What a query read, and what its result is missing.
+/// Counts of the reads of a query, and the points that its result is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Series with rows in the range.
@@ -103,7 +103,7 @@ pub struct Statistics {
     pub points: u64,
     /// Points in the result.
     pub points_sent: u64,
-    /// Instants with several values, of which one is in the result.
+    /// Instants with several values; the result has one of them.
     pub duplicates: u64,
     /// Cells skipped: annotations, histograms and unknown ones.
     pub skipped_cells: u64,
@@ -111,7 +111,7 @@ pub struct Statistics {
     pub damaged_rows: u64,
     /// The first of them, at most [`MAX_DAMAGED_ROWS`].
     pub damaged: Vec<DamagedRow>,
-    /// The sub-queries that rollups answered, ascending; the others read points.
+    /// The sub-queries that were served by rollups, ascending; the others read points.
     pub rollups: Vec<RollupUse>,
     /// From the start of the query to its last frame.
     pub elapsed: Duration,

@@ -48,7 +48,7 @@ use crate::storage::{PointStorage, Storage};
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
 
-/// From so many series on, a step for each is taken in the computation pool.
+/// Number of series from which a step over all of them is taken in the computation pool.
 const MANY_SERIES: usize = 4096;
 
 /// A running sub-query.
@@ -135,7 +135,7 @@ impl<'a> SubQueryExecution<'a> {
         };
         let groups = aggregating.instrument(span).await?;
         self.environment.totals.aggregate.observe_since(begun);
-        // What series take beside their points.
+        // Releases the memory of series beside their points.
         budget.release_all_series();
         let query = self.index;
         if groups == 0 && !self.plan.fallbacks.is_empty() {
@@ -306,7 +306,7 @@ impl<'a> SubQueryExecution<'a> {
             .map(drop)
     }
 
-    /// The extents of all series, of which some were read up to the watermark.
+    /// The extents of all series; some were read up to the watermark.
     async fn extents(
         &self,
         series: &[SeriesPoints],

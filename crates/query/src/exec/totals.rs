@@ -1,4 +1,4 @@
-//! What all queries of an engine have used, and how long their stages took.
+//! Totals of all queries of an engine, and the durations of their stages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,7 +41,7 @@ impl QueryTotals {
         }
     }
 
-    /// Adds what a query has read and returned.
+    /// Adds the reads and results of a query.
     pub(super) fn add_read(&self, statistics: &Statistics) {
         let read = [
             statistics.series,
@@ -55,7 +55,7 @@ impl QueryTotals {
         }
     }
 
-    /// Queries that returned their results, and those that failed.
+    /// Queries that returned their results, and queries that failed.
     pub fn results(&self) -> [(&'static str, u64); 2] {
         [("ok", load(&self.succeeded)), ("failed", load(&self.failed))]
     }

@@ -1,8 +1,8 @@
 //! Workers: each reads and decodes columns or decodes rows of its share of the series, in the computation pool.
 //!
-//! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation
-//! pool; a job performs commands for about a millisecond and schedules the next job after those of other queries. So
-//! no thread waits for a row, and any number of queries shares the pool. A worker of few points in memory performs its
+//! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation pool; a
+//! job performs commands for about a millisecond and schedules the next job behind the jobs of other queries. So no
+//! thread waits for a row, and any number of queries shares the pool. A worker with few points in memory performs its
 //! commands inline, until it receives rows: a hand-over between threads takes longer.
 
 use std::collections::VecDeque;
@@ -204,7 +204,7 @@ impl Worker {
         state.is_scheduled
     }
 
-    /// Why it accepts no more commands.
+    /// The error with which it rejects commands.
     pub(super) fn failure(&self) -> QueryError {
         let failure = self.state.lock().failure.clone();
         failure.unwrap_or_else(|| QueryError::Internal {
@@ -248,8 +248,8 @@ impl Share {
     }
 }
 
-/// Which series a worker has: of columns a span of neighbours, so that it reads neighbouring blocks; of others a hash of
-/// their tags decides.
+/// The series of a worker: with columns a range of neighbours, so that it reads neighbouring blocks; otherwise chosen
+/// by a hash of their tags.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     pub(super) share: usize,
@@ -284,7 +284,7 @@ impl Share {
         usize::try_from(hash >> 33).unwrap_or(0) % self.of == self.share
     }
 
-    /// The indices of its series among so many.
+    /// The indices of its series among `series` series.
     const fn span(&self, series: usize) -> Range<usize> {
         series * self.share / self.of..series * (self.share + 1) / self.of
     }

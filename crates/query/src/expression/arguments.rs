@@ -97,7 +97,7 @@ pub(super) fn series_count(texts: &[&str]) -> Result<usize, String> {
     Ok(count as usize)
 }
 
-/// Why `shift` fails: OpenTSDB takes the closing quote for a part of the unit, and knows no such unit.
+/// The error of `shift`: OpenTSDB takes the closing quote for a part of the unit, and has no such unit.
 pub(super) fn shift(texts: &[&str]) -> String {
     let Some(text) = texts.first() else {
         return "Need amount of timeshift to perform timeshift".to_owned();

@@ -27,7 +27,7 @@ use super::series::{Origin, Series};
 use crate::context::budget::{Budget, Held, POINT_BYTES, SERIES_BYTES};
 use crate::{Points, Quirks, Values};
 
-/// Steps between two looks at whether anybody still wants the result.
+/// Steps between two checks for cancellation.
 const STEPS_AT_A_TIME: u64 = 65_536;
 
 /// An operand of arithmetic.
@@ -35,11 +35,11 @@ const STEPS_AT_A_TIME: u64 = 65_536;
 pub struct Term<'a> {
     /// Its name and series.
     pub operand: Operand<'a>,
-    /// What it counts as where it has no value.
+    /// The value that stands for a missing one.
     pub fill: Fill,
 }
 
-/// What a computation keeps to.
+/// The limits and the range of a computation, and its usage so far.
 #[derive(Debug)]
 pub struct Work<'a> {
     quirks: Quirks,
@@ -47,12 +47,13 @@ pub struct Work<'a> {
     cancelled: &'a CancellationToken,
     values: usize,
     steps: u64,
-    /// Memory of the series and of what is made of them, if it is counted.
+    /// Memory of the operands and of the result, if it is counted.
     held: Option<Held>,
 }
 
 impl<'a> Work<'a> {
-    /// Nothing is done yet. The range has its first and its last instant; series may have points around it.
+    /// A computation that has not begun. The range has its first and its last instant; series may have points around
+    /// it.
     pub const fn new(quirks: Quirks, range_ms: (i64, i64), cancelled: &'a CancellationToken) -> Self {
         Self {
             quirks,
@@ -64,7 +65,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Counts the memory of what is made to that of the series which it is made of.
+    /// Adds the memory of results to `held`, the memory of the operands.
     #[must_use]
     pub fn holding(self, held: Held) -> Self {
         Self {
@@ -78,12 +79,12 @@ impl<'a> Work<'a> {
         self.held.as_ref().map(Held::budget)
     }
 
-    /// The memory of the series and of all that was made of them.
+    /// The memory of the operands and of all results.
     pub fn into_held(self) -> Option<Held> {
         self.held
     }
 
-    /// Which oddities its results have.
+    /// The quirks of its results.
     pub const fn quirks(&self) -> Quirks {
         self.quirks
     }
@@ -197,7 +198,7 @@ pub fn by_time(
     joined.into_iter().map(compute).collect()
 }
 
-/// Computes each joined series, by place. What an operand does not have counts as zero, as does NaN.
+/// Computes each joined series, by place. An operand without a value counts as zero, as does NaN.
 ///
 /// # Errors
 ///
@@ -250,7 +251,7 @@ pub fn by_place(
     joined.into_iter().map(compute).collect()
 }
 
-/// How many values two series have that should have equally many, or what such were made of.
+/// Lengths of two joined series that should have equally many values, or such lengths inherited from an operand.
 fn uneven<'a>(terms: &[Term<'a>], joined: &Joined) -> Option<(usize, usize)> {
     let of_term = |(term, member): (&Term<'a>, &Option<usize>)| term.operand.series.get((*member)?);
     let members: Vec<&Series> = terms.iter().zip(&joined.members).filter_map(of_term).collect();
@@ -286,7 +287,7 @@ impl<'a> Cursor<'a> {
         Self { points, next: 0 }
     }
 
-    /// Where the next value is.
+    /// The instant of the next value.
     pub(super) fn time_ms(&self) -> Option<i64> {
         self.points.times_ms().get(self.next).copied()
     }

@@ -1,4 +1,4 @@
-//! Why an expression has no result.
+//! Errors of expressions.
 
 use super::arithmetic::ArithmeticError;
 use crate::QueryError;
@@ -10,7 +10,7 @@ pub const MAX_VALUES: usize = 10_000_000;
 /// some seconds of work.
 pub const MAX_STEPS: u64 = 4_000_000_000;
 
-/// Why an expression has no result.
+/// Error of an expression.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExpressionError {
     /// Its series could not be read.
@@ -42,16 +42,16 @@ pub enum ExpressionError {
     /// The result is neither a double nor a truth.
     #[error("the result is {kind}, OpenTSDB takes doubles and truths only")]
     ResultType {
-        /// What it is.
+        /// The kind of the result.
         kind: &'static str,
     },
-    /// An alias of what was combined just before.
+    /// An alias of a combination that was made just before.
     #[error("OpenTSDB gives no alias to what was combined just before")]
     AliasOfCombined,
     /// Too many numbers.
     #[error("expression makes {values} values, at most {MAX_VALUES} are allowed")]
     TooManyValues {
-        /// So many.
+        /// The number of values.
         values: usize,
     },
     /// Too much to compute.

@@ -1,12 +1,12 @@
-//! What an operand counts as where it has no value.
+//! Fill of expressions: the value that stands for a missing one.
 
-/// What an operand counts as where it has no value.
+/// The value that an operand has where it has no point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fill {
     /// 0.
     #[default]
     Zero,
-    /// NaN: so is nearly everything that is made of it.
+    /// NaN: so are nearly all results.
     Nan,
     /// This number.
     Scalar(f64),

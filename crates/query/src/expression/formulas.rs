@@ -1,7 +1,7 @@
 //! Named expressions over named series: `e = a + b`, `g = e * 2`.
 //!
-//! Expressions may be in any order and name each other, but not in a circle. Those that are named come
-//! first when they are computed.
+//! Expressions may be in any order and name each other, but not in a circle. Named expressions are computed before the
+//! expressions that name them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,7 +21,7 @@ use super::series::Series;
 pub struct Input {
     /// The name.
     pub name: String,
-    /// What it counts as where it has no value.
+    /// The value that stands for a missing one.
     pub fill: Fill,
     /// UIDs of the tag keys of its filters.
     pub query_tags: BTreeSet<Uid>,
@@ -34,16 +34,16 @@ pub struct Input {
 pub struct Formula {
     /// The name.
     pub name: String,
-    /// What is computed.
+    /// The computation.
     pub body: Body,
-    /// What it counts as where it has no value, for the expressions that name it.
+    /// The value that stands for a missing one, for the expressions that name it.
     pub fill: Fill,
 }
 
-/// What is computed.
+/// The computation of a formula.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Arithmetic over names, whose series are joined.
+    /// Arithmetic over names; their series are joined.
     Arithmetic(Arithmetic, Join),
     /// A function over the series of names.
     Function(Function, Vec<String>),
@@ -59,11 +59,11 @@ impl Body {
     }
 }
 
-/// Expressions that name each other in a circle: the last that is in it, or that names one that is.
+/// Error of expressions that name each other in a circle: the last that is in it, or refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(pub usize);
 
-/// The places of expressions in an order in which none comes before one that it names.
+/// Returns the places of expressions in an order in which each comes after all expressions that it names.
 ///
 /// # Errors
 ///
@@ -99,13 +99,13 @@ pub fn order(formulas: &[Formula]) -> Result<Vec<usize>, Circle> {
 /// expression, or one that refers to it, is an output.
 pub type Outcome = Result<Vec<Series>, ExpressionError>;
 
-/// What comes of each expression, in the order of the expressions. Names are those of inputs or of
-/// expressions; others have no series.
+/// Returns the result of each expression, in the order of the expressions. Names refer to inputs or to expressions;
+/// other names have no series.
 ///
 /// # Errors
 ///
-/// Those of computing that are not of single values; see [`ExpressionError::is_of_values`]. Expressions in a
-/// circle have no series.
+/// Errors of computing, except of single values; see [`ExpressionError::is_of_values`]. Expressions in a circle have no
+/// series.
 pub fn evaluate(
     inputs: &[Input],
     formulas: &[Formula],
@@ -130,7 +130,7 @@ pub fn evaluate(
     Ok(results.into_iter().map(known).collect())
 }
 
-/// What names stand for.
+/// The inputs and expressions that names refer to.
 struct Context<'a> {
     inputs: &'a [Input],
     formulas: &'a [Formula],

@@ -28,7 +28,7 @@ pub enum Function {
     Alias(String),
     /// Means over a window that moves along.
     MovingAverage(Window),
-    /// This many series, those with the largest values first.
+    /// This many series, with the largest values first.
     Highest(Measure, usize),
 }
 
@@ -43,7 +43,7 @@ pub struct NamedFunction {
     example: &'static str,
 }
 
-/// What a call computes.
+/// The computation of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// The function that its texts select, over all series of all operands.
@@ -160,7 +160,7 @@ impl PartialEq for NamedFunction {
 }
 
 impl Function {
-    /// The series that it makes of a list.
+    /// Applies the function to a list of series, and returns its results.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ fn alias(list: Vec<Series>, template: &str, quirks: Quirks) -> Vec<Series> {
     };
     let named = list.into_iter().map(|mut series| {
         let mut name = template.to_owned();
-        // What has an alias has no tags any more.
+        // A series with an alias has no tags any more.
         for tag in series.tags.values().filter(|_| series.alias.is_none()) {
             name = name.replace(&format!("@{}", tag.key), &tag.value);
         }

@@ -1,10 +1,9 @@
 //! The series with the largest values.
 //!
-//! OpenTSDB walks over all instants of all series, with interpolated values, and keeps the largest (or
-//! the last) of the first value, of the second, and so on. A series that has not begun or has ended
-//! has no value, so those behind it move up, and the places that are left get 0. Series with the same
-//! instants are judged right all the same. What is before the range does not count, and what is behind it is
-//! seen by interpolation only.
+//! OpenTSDB walks over all instants of all series, with interpolated values, and keeps the largest (or the last) of the
+//! first value, of the second, and so on. A series that has not begun or has ended has no value, so the series behind
+//! it move up, and the places that are left get 0. Series with the same instants are compared right all the same.
+//! Values before the range do not count, and values behind it count by interpolation only.
 //!
 //! Source: OpenTSDB 2.4, `HighestMax`, `HighestCurrent`.
 
@@ -14,7 +13,7 @@ use super::series::Series;
 use crate::function::aggregator::Interpolation;
 use crate::{Number, Points};
 
-/// By what series are compared.
+/// The measure by which series are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The largest value.
@@ -138,7 +137,7 @@ fn java_max(left: f64, right: f64) -> f64 {
     }
 }
 
-/// Where a series has got to: `next` is the place behind the last point reached.
+/// The position in a series: `next` is the place behind the last point reached.
 struct Cursor<'a> {
     points: &'a Points,
     /// The place of the first point that counts.
@@ -229,7 +228,7 @@ mod tests {
             .collect()
     }
 
-    /// `early` ends before `long`, whose last value is then taken for that of `early`.
+    /// `early` ends before `long`, and the last value of `long` is then taken for `early`.
     #[test]
     fn series_are_judged_by_their_own_values_unless_as_in_opentsdb() {
         let ints = |values: &[i64]| -> Vec<_> {

@@ -22,7 +22,7 @@ use crate::{Points, Quirks};
 /// How series of operands are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Which series have a result.
+    /// Selects the series that have a result.
     pub operator: SetOperator,
     /// Only the tags that filters name, not all.
     pub query_tags: bool,
@@ -30,12 +30,12 @@ pub struct Join {
     pub aggregate_tags: bool,
 }
 
-/// Which series have a result.
+/// Selects the series that have a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOperator {
-    /// Those of any operand.
+    /// The series of any operand.
     Union,
-    /// Those of all operands.
+    /// The series of all operands.
     Intersection,
 }
 
@@ -55,7 +55,7 @@ pub struct Operand<'a> {
 pub struct Joined {
     /// For each operand the place of its series.
     pub members: Vec<Option<usize>>,
-    /// The members, and the series whose place they took: place of the operand, place of the series.
+    /// The members, and the series that lend them their place: place of the operand, place of the series.
     pub all: Vec<(usize, usize)>,
     /// Names of all of them; without points.
     pub series: Series,
@@ -156,7 +156,7 @@ fn together(operands: &[Operand<'_>], members: &[Option<usize>], order: &[usize]
         tags.retain(|uid, _| !aggregate_tags.contains_key(uid));
     }
     let metrics = present.iter().flat_map(|series| series.metrics.clone());
-    // An alias has no UID, and hides those of the others.
+    // An alias has no UID, and hides the UIDs of the other series.
     let nameless = quirks.joined_tags_of_one_operand && present.iter().any(|series| series.is_nameless());
     Series {
         metrics: if nameless {

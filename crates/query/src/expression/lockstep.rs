@@ -5,9 +5,9 @@
 //!     b: 5 s 7                         e + b:        0 s 10 + 0   5 s 20 + 7   no more values of e: an error
 //! ```
 //!
-//! A row has the earliest next timestamp of any series of any operand. Series whose next value is later contribute
-//! their operand's fill. A nested expression returns its next row whatever its timestamp. Each series therefore has a
-//! value in each row.
+//! A row has the earliest next timestamp of any series of any operand. A series with a later next value contributes its
+//! operand's fill. A nested expression returns its next row whatever its timestamp. Each series therefore has a value
+//! in each row.
 //!
 //! Source: OpenTSDB 2.4, `ExpressionIterator.next(long)`, `UnionIterator`, `TimeSyncedIterator`.
 
@@ -21,12 +21,12 @@ use super::join::{Joined, SetOperator};
 use super::series::Series;
 use crate::{Points, Values};
 
-/// What a name of an expression stands for.
+/// The kind of operand that a name of an expression refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Series of a query.
     Input,
-    /// An expression, whose series have the same instants.
+    /// An expression; its series have the same instants.
     Nested,
 }
 
@@ -79,9 +79,9 @@ struct Operand<'a> {
     name: &'a str,
     kind: Kind,
     fill: Fill,
-    /// Of those that do not take part: `None`.
+    /// Cursors of the series; `None` for series that do not take part.
     cursors: Vec<Option<Cursor<'a>>>,
-    /// Of the current row.
+    /// Values in the current row.
     values: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Moving averages: each value becomes the mean of those up to it.
+//! Moving averages: each value becomes the mean of the values up to it.
 //!
 //! Source: OpenTSDB 2.4, `MovingAverage`.
 
@@ -6,12 +6,12 @@ use super::combine::Work;
 use super::error::ExpressionError;
 use crate::{Points, Values};
 
-/// What a mean is taken over.
+/// The window of a mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// So many values, the current one included; at least 1.
+    /// A number of values, the current one included; at least 1.
     Values(usize),
-    /// The values that are less than so many milliseconds old.
+    /// The values that are less than this many milliseconds old.
     Millis(i64),
 }
 

@@ -1,4 +1,4 @@
-//! What expressions need of the engine, and where they are computed: in the computation pool.
+//! The interface of expressions to the engine, and the computation pool in which they run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::exec::statistics::Statistics;
 use crate::names::ResolvedNames;
 use crate::spec::{QuerySpec, SubQuery};
 
-/// The series that a query found.
+/// The series that a query returned.
 #[derive(Debug)]
 pub struct Found {
-    /// Those of each sub-query.
+    /// The series of each sub-query.
     pub series: Vec<Vec<Series>>,
     /// The global annotations, if requested; `None`: none nearby.
     pub global_annotations: Option<Vec<Arc<Annotation>>>,
-    /// What it took.
+    /// Counts of the reads and the time.
     pub statistics: Statistics,
     /// Their memory.
     pub held: Held,
@@ -35,7 +35,7 @@ pub struct Found {
 ///
 /// # Errors
 ///
-/// Those of the query.
+/// Errors of the query.
 pub async fn series(engine: &Engine, spec: &QuerySpec, admitted: &mut Admitted) -> Result<Found, QueryError> {
     let widths: UidWidths = engine.storage().layout.widths;
     let mut results = vec![Vec::new(); spec.sub_queries.len()];
@@ -83,7 +83,7 @@ fn keys(query: &SubQuery) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 ///
-/// Those of the computation, and [`ExpressionError::Query`] if it panics. The context of the query interrupts
+/// Errors of the computation, and [`ExpressionError::Query`] if it panics. The context of the query interrupts
 /// it: see [`QueryContext::run`].
 pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'static>(
     pool: &ComputePool,
@@ -132,7 +132,7 @@ mod tests {
         compute: impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send + 'static,
         deadline: Option<Instant>,
     ) -> Result<(), ExpressionError> {
-        // It outlives the computations, as that of a server does.
+        // The pool outlives the computations, as in a server.
         static POOL: LazyLock<ComputePool> = LazyLock::new(|| ComputePool::new(4).unwrap());
         let registration = running.register(QueryDescription::default(), Arc::default());
         let resources = QueryResources::unlimited().unwrap();

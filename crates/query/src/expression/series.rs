@@ -8,10 +8,10 @@ use oxtsdb_schema::{Annotation, Tsuid, Uid, UidWidths};
 use super::error::ExpressionError;
 use crate::{Group, Points};
 
-/// A series: a group that a query found, or what was made of such.
+/// A series: a group that a query returned, or a result of such groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The metrics whose values it has, by UID.
+    /// The metrics of its values, by UID.
     pub metrics: BTreeMap<Uid, Arc<str>>,
     /// A name in place of metrics and tags.
     pub alias: Option<Arc<str>>,
@@ -45,7 +45,7 @@ pub struct Tag {
 /// How a series came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A query found it, and functions may have been applied.
+    /// A query returned it, and functions may have been applied.
     Query,
     /// Combined from several series. `uneven` has the numbers of values of two of them that should be equal
     /// and are not: reading the points then fails, as in OpenTSDB, which combines lazily.
@@ -53,12 +53,12 @@ pub enum Origin {
         /// Two numbers of values.
         uneven: Option<(usize, usize)>,
     },
-    /// Functions were applied to one that was combined.
+    /// Functions were applied to a combined series.
     OfCombined,
 }
 
 impl Series {
-    /// A group, with the UIDs of its names as its TSUIDs tell them.
+    /// A group, with the UIDs of its names as its TSUIDs have them.
     pub fn of_group(group: Group, widths: &UidWidths) -> Self {
         // `None`: several values. As groups are made, so tags come in the order of their names.
         let mut uids: BTreeMap<Uid, Option<Uid>> = BTreeMap::new();
@@ -112,7 +112,7 @@ impl Series {
         self.alias.is_some() || self.metrics.is_empty()
     }
 
-    /// Refuses a series that has no points because others did not fit together.
+    /// Rejects a series that has no points because others did not fit together.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Series {
         }
     }
 
-    /// The same at later instants.
+    /// Returns the series at instants that are later by `by_ms`.
     #[must_use]
     pub fn moved(mut self, by_ms: i64) -> Self {
         if by_ms != 0 {
@@ -136,7 +136,7 @@ impl Series {
         self
     }
 
-    /// The same with other points.
+    /// Returns the series with other points.
     #[must_use]
     pub fn with_points(self, points: Points) -> Self {
         let origin = match self.origin {

@@ -1,8 +1,8 @@
-//! Why a filter is rejected. The texts are OpenTSDB's.
+//! Errors of filters. The texts are OpenTSDB's.
 
 use super::limits::MAX_REGEXPS;
 
-/// Why something is no filter.
+/// Error of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// No type.
@@ -17,7 +17,7 @@ pub enum FilterError {
     /// No tag key.
     #[error("The tagk cannot be null or empty")]
     EmptyKey,
-    /// Nothing to compare with.
+    /// An empty filter argument.
     #[error("Filter cannot be null or empty")]
     EmptyFilter,
     /// A wildcard without a star.
@@ -34,7 +34,7 @@ pub enum FilterError {
     Regexp {
         /// The expression.
         text: String,
-        /// What is wrong, in words that follow the expression.
+        /// The reason, in words that follow the expression.
         reason: String,
     },
     /// More regular expressions than a query may have.

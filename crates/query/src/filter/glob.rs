@@ -1,7 +1,7 @@
 //! Wildcard patterns: `*` stands for any text, also for none.
 //!
-//! OpenTSDB's are looser than they look. Stars at the beginning and at the end are taken off; what is
-//! left is split at its stars into pieces. Then:
+//! OpenTSDB's are looser than they look. Stars at the beginning and at the end are taken off; the rest is split at its
+//! stars into pieces. Then:
 //!
 //! 1. `*x`: the value must end with the last piece. `x*`: it must start with the first. With stars
 //!    at both ends, **or only in the middle**, neither end is held.
@@ -78,7 +78,7 @@ impl Glob {
             };
             (rest, pieces) = (before, others);
         }
-        // The first place for each piece leaves most room for the others.
+        // The first place for each piece leaves the most text for the others.
         pieces.iter().all(|piece| match rest.split_once(piece.as_str()) {
             Some((_, behind)) => {
                 rest = behind;

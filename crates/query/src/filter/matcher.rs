@@ -9,7 +9,7 @@ use super::pattern::{Pattern, Predicate};
 use super::types::{Argument, FilterType};
 use crate::quirks::Quirks;
 
-/// Which values of a tag key a filter matches.
+/// Matches the values of a tag key.
 #[derive(Clone, Debug)]
 pub struct TagMatcher {
     filter_type: &'static FilterType,
@@ -32,7 +32,7 @@ pub(crate) enum Resolution<'m> {
     NotIn(&'m [String]),
     /// All.
     All,
-    /// Those whose names pass [`TagMatcher::predicate`].
+    /// The values with names that pass [`TagMatcher::predicate`].
     ByName,
 }
 
@@ -121,8 +121,8 @@ impl TagMatcher {
         }
     }
 
-    /// Whether OpenTSDB takes another one for the same: of this type and of these values, in whatever order they are
-    /// listed; or patterns of the same pieces, wherever they have stars at their ends.
+    /// Whether OpenTSDB takes another matcher for the same: of this type and of these values, in any order; or patterns
+    /// of the same pieces, wherever they have stars at their ends.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let all_in = |a: &[String], b: &[String]| a.iter().all(|value| b.contains(value));
         self.filter_type.name() == other.filter_type.name()
@@ -185,7 +185,7 @@ impl TagMatcher {
         })
     }
 
-    /// What identifies it: equal matchers have equal types and arguments.
+    /// The identity of a matcher: equal matchers have equal types and arguments.
     fn key(&self) -> (&'static str, &[String], Option<&str>) {
         let pattern = match &self.argument {
             Parsed::Alternatives(_) => None,

@@ -25,7 +25,7 @@ pub use types::FilterType;
 pub struct TagFilter {
     /// Name of the tag key.
     pub key: String,
-    /// Which values match.
+    /// Matches the values.
     pub matcher: TagMatcher,
     /// One result for each value, in place of one over all.
     pub group_by: bool,

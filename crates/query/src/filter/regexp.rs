@@ -17,13 +17,13 @@ use crate::java_regex::{
 };
 use crate::quirks::Quirks;
 
-/// The largest program that is made of an expression, in bytes: `[a-z]{1,200}` has about 10 KiB.
+/// The largest program of an expression, in bytes: `[a-z]{1,200}` has about 10 KiB.
 const MAX_PROGRAM_BYTES: usize = 128 * 1024;
 
-/// Expressions that match everything, as OpenTSDB knows them.
+/// Expressions that match everything, as OpenTSDB recognizes them.
 const ANY: [&str; 4] = [".*", "^.*", ".*$", "^.*$"];
 
-/// A regular expression whose syntax was checked.
+/// A regular expression with checked syntax.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Regexp {
     text: String,
@@ -35,7 +35,7 @@ impl Regexp {
     ///
     /// # Errors
     ///
-    /// Why it is none, or none that can be matched here, in words that follow the expression.
+    /// The reason why it is none, or cannot be matched here, in words that follow the expression.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let translate = || {
             check_length(text)?;

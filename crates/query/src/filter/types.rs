@@ -131,8 +131,8 @@ impl FilterType {
         if name.is_empty() {
             return Err(FilterError::EmptyType);
         }
-        let found = FILTER_TYPES.iter().find(|filter_type| filter_type.name == name);
-        found.ok_or_else(|| FilterError::UnknownType {
+        let filter_type = FILTER_TYPES.iter().find(|filter_type| filter_type.name == name);
+        filter_type.ok_or_else(|| FilterError::UnknownType {
             name: name.to_owned(),
         })
     }
@@ -152,7 +152,7 @@ impl FilterType {
         self.example
     }
 
-    /// What it matches, in a sentence.
+    /// A description of the matching values, in a sentence.
     pub const fn description(&self) -> &'static str {
         self.description
     }

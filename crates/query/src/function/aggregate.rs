@@ -1,13 +1,13 @@
 //! Aggregation: the series of a group become one.
 //!
-//! The result has a point at every instant at which one of the series has one. A series takes part
-//! from its first point to its last; between its points it contributes what the aggregator's
-//! [`Interpolation`] says. Values are taken in the order of the series.
+//! The result has a point at every instant at which one of the series has one. A series takes part from its first point
+//! to its last; between its points its contribution is the aggregator's [`Interpolation`]. Values are taken in the
+//! order of the series.
 //!
-//! Each series holds two points: the *current*, the last one reached, and the *next*. The result at
-//! an instant is an integer if all that contributes to it is. OpenTSDB wants all points held then to be
-//! integers, the next ones too: there a series that will only begin later, or go on in floating point,
-//! makes the result floating point ([`super::Quirks::floats_to_come_count`]).
+//! Each series holds two points: the *current*, the last one reached, and the *next*. The result at an instant is an
+//! integer if all contributions are. OpenTSDB needs all points held then to be integers, the next ones too: there a
+//! series that will only begin later, or go on in floating point, makes the result floating point
+//! ([`super::Quirks::floats_to_come_count`]).
 //!
 //! ```text
 //!            a: 1 ──────── 4 ──────── 9            at the second instant a holds 1 and 4, b holds
@@ -24,34 +24,34 @@ use std::ops::Range;
 use crate::function::aggregator::{Accumulator, Aggregator, Function, Interpolation};
 use crate::points::{Number, Points, Values};
 
-/// Instants between two looks at whether the computation is to go on.
+/// Instants between two checks for cancellation.
 const INSTANTS_AT_A_TIME: usize = 256;
 
 /// A series of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
-    /// All its points in the scanned range, also those outside of the query's.
+    /// All its points in the scanned range, also points outside of the query's range.
     pub points: &'a Points,
-    /// What it contributes before its first point; `None`: nothing.
+    /// Its contribution before its first point; `None`: nothing.
     pub before: Option<f64>,
 }
 
 /// How series are aggregated.
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregation {
-    /// By what.
+    /// The function, and its interpolation.
     pub aggregator: Aggregator,
-    /// Series contribute their value before an instant at which they have none, whatever the aggregator
-    /// says; that is the rule for rates.
+    /// Series contribute their value before an instant at which they have none, whatever the aggregator's
+    /// interpolation; that is the rule for rates.
     pub holds: bool,
-    /// A value makes those before it floating point, as OpenTSDB has it.
+    /// A value makes earlier values floating point, as OpenTSDB has it.
     pub floats_to_come_count: bool,
 }
 
 /// Aggregates over series, for the instants from `start_ms` to `end_ms`, both inside.
 ///
 /// Where instants differ, it takes a step for each series at each of them, which can be minutes of
-/// work. `goes_on` gets the size of the result so far in bytes, now and then; once it says no, the computation
+/// work. `goes_on` gets the size of the result so far in bytes, now and then; once it returns false, the computation
 /// ends soon, with a result that must not be used.
 pub fn aggregate(
     series: &[Series<'_>],
@@ -71,7 +71,7 @@ pub fn aggregate(
         interpolation,
         floats_to_come_count: aggregation.floats_to_come_count,
     };
-    // A series whose points are all before the range has ended when the range begins.
+    // A series with no point in the range or after it has ended when the range begins.
     let running: Vec<_> = series
         .iter()
         .filter(|series| {
@@ -196,7 +196,7 @@ fn aligned_ints(columns: &[&[i64]], function: Function) -> Vec<i64> {
 }
 
 fn aligned_doubles(columns: &[&[f64]], function: Function) -> Vec<f64> {
-    // NaN, which only a fill policy makes, does not count, nor do all infinities; a general fold knows that.
+    // NaN, which only a fill policy makes, does not count, nor do all infinities; a general accumulator knows that.
     let are_finite = || {
         columns
             .iter()
@@ -226,7 +226,7 @@ fn aligned_doubles(columns: &[&[f64]], function: Function) -> Vec<f64> {
     }
 }
 
-/// Where a series has got to.
+/// The position in a series.
 struct Cursor<'a> {
     times_ms: &'a [i64],
     values: &'a Values,
@@ -235,12 +235,12 @@ struct Cursor<'a> {
     next: usize,
 }
 
-/// What a series holds.
+/// The current contribution of a series.
 #[derive(Clone, Copy)]
 enum Current {
     /// Nothing: it has not begun.
     Nothing,
-    /// What it contributes before its first point.
+    /// The contribution before its first point.
     Before(f64),
     /// The last point reached.
     Point(i64, Number),
@@ -271,7 +271,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether what it contributes at an instant is an integer, or nothing.
+    /// Whether the contribution at an instant is an integer, or nothing.
     fn contributes_ints(&self, now: i64, interpolation: Interpolation) -> bool {
         match (self.values, self.current()) {
             (_, Current::Nothing) | (Values::Ints(_), Current::Point(..)) => true,
@@ -328,7 +328,7 @@ fn merge(
         if result.len() % INSTANTS_AT_A_TIME == 0 && !goes_on(result.held_bytes()) {
             break;
         }
-        // A series whose last point was passed has ended.
+        // A series that has passed its last point has ended.
         cursors.retain(|cursor| cursor.next < cursor.times_ms.len());
         let mut all_ints = true;
         for cursor in &mut cursors {
@@ -364,7 +364,7 @@ fn merge(
     result
 }
 
-/// What a series of integers contributes.
+/// The contribution of a series of integers.
 #[inline]
 fn int_at(cursor: &Cursor<'_>, interpolation: Interpolation, now: i64) -> Option<i64> {
     let int = |number| match number {
@@ -382,7 +382,7 @@ fn int_at(cursor: &Cursor<'_>, interpolation: Interpolation, now: i64) -> Option
     }
 }
 
-/// What a series contributes, as a double.
+/// The contribution of a series, as a double.
 #[inline]
 fn double_at(cursor: &Cursor<'_>, interpolation: Interpolation, now: i64) -> Option<f64> {
     match cursor.current() {

@@ -1,9 +1,8 @@
-//! Functions from many numbers to one, and the aggregators that OpenTSDB makes of them.
+//! Functions from many numbers to one, and OpenTSDB's aggregators, which are functions with an interpolation.
 //!
-//! A [`Function`] turns the values of one instant (or of one downsampling window) into one value. An
-//! [`Aggregator`] is a function together with what it does about a series that has no point at an
-//! instant, though it has some before and after ([`Interpolation`]). So `sum`, `zimsum` and `pfsum`
-//! are one function.
+//! A [`Function`] turns the values of one instant (or of one downsampling window) into one value. An [`Aggregator`] is
+//! a function together with its rule for a series that has no point at an instant, though it has some before and after
+//! ([`Interpolation`]). So `sum`, `zimsum` and `pfsum` are one function.
 //!
 //! Integers stay integers, on 64 bits that wrap, and divisions truncate toward zero. On doubles NaN
 //! counts as absent, except in `mult`, `first`, `last` and at the end of `diff`; all values absent
@@ -42,7 +41,7 @@ pub enum Function {
     First,
     /// The last.
     Last,
-    /// The value below which so many percent lie.
+    /// The value below which this many percent lie.
     Percentile {
         /// Above 0, below 100.
         percent: f64,
@@ -64,7 +63,7 @@ pub enum Estimate {
     R7,
 }
 
-/// What a series contributes at an instant between two of its points.
+/// The contribution of a series at an instant between two of its points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The value on the straight line between the two.
@@ -186,12 +185,12 @@ impl Aggregator {
         self.name
     }
 
-    /// What it computes; `None`: nothing, every series is by itself.
+    /// Its function; `None`: every series is by itself.
     pub const fn function(&self) -> Option<Function> {
         self.function
     }
 
-    /// What a series contributes where it has no point.
+    /// The contribution of a series where it has no point.
     pub const fn interpolation(&self) -> Interpolation {
         self.interpolation
     }
@@ -201,7 +200,7 @@ impl Aggregator {
         self.function.is_none()
     }
 
-    /// The aggregator with these oddities.
+    /// The aggregator with these quirks.
     #[must_use]
     pub fn under(self, quirks: Quirks) -> Self {
         let function = self.function.map(|function| function.under(quirks));
@@ -210,7 +209,7 @@ impl Aggregator {
 }
 
 impl Function {
-    /// The function with these oddities.
+    /// The function with these quirks.
     #[must_use]
     pub const fn under(self, quirks: Quirks) -> Self {
         match self {
@@ -225,8 +224,7 @@ impl Function {
         }
     }
 
-    /// The result over integers, of which there is at least one (0 of none). `values` may come back
-    /// in another order.
+    /// Returns the result over integers; 0 if there are none. `values` may come back in another order.
     #[expect(clippy::cast_possible_wrap, reason = "fewer values than 2^63 fit into memory")]
     #[expect(clippy::cast_precision_loss, reason = "as OpenTSDB computes them")]
     #[expect(
@@ -268,7 +266,7 @@ impl Function {
     }
 }
 
-/// Doubles on their way to one: fed in order, in as many portions as one likes.
+/// Doubles on their way to one: fed in order, in any number of portions.
 ///
 /// Functions that need all values at once keep them, the others do not.
 #[derive(Clone, Debug)]
@@ -276,13 +274,13 @@ pub struct Accumulator {
     function: Function,
     /// Values that count: all, or all but NaN.
     count: u64,
-    /// What has come together so far; its meaning is the function's.
+    /// The state so far; its meaning is the function's.
     state: f64,
     kept: Vec<f64>,
 }
 
 impl Accumulator {
-    /// Nothing yet.
+    /// An accumulator without values.
     pub fn new(function: Function) -> Self {
         Self {
             function,
@@ -355,12 +353,12 @@ impl Accumulator {
         self.count += block.count as u64;
     }
 
-    /// What has come together so far.
+    /// The state so far.
     pub(crate) const fn state(&self) -> f64 {
         self.state
     }
 
-    /// The result, after which there is nothing again.
+    /// Returns the result, and resets the accumulator.
     #[inline]
     #[expect(clippy::cast_precision_loss, reason = "fewer values than 2^53 are fed")]
     pub fn take(&mut self) -> f64 {
@@ -387,7 +385,7 @@ impl Accumulator {
         result
     }
 
-    /// Keeps values, and says how many there are then.
+    /// Keeps values, and returns how many there are then.
     #[inline(never)]
     fn keep(&mut self, values: &[f64]) -> u64 {
         self.kept.extend(values.iter().filter(|value| !value.is_nan()));
@@ -525,7 +523,7 @@ mod tests {
         let mut whole = Accumulator::new(function(name));
         whole.feed(values);
         let result = whole.take();
-        // In portions it is the same, and after a result the fold is new.
+        // Portions have the same result, and a result resets the accumulator.
         for value in values {
             whole.feed(&[*value]);
         }

@@ -1,12 +1,12 @@
 //! Windows of a calendar: days, weeks, months and years as people in a time zone count them.
 //!
-//! A window is identified by its start, which is found in one of two ways:
+//! A window is identified by its start, in one of two ways:
 //!
 //! | windows of | [`Counting::FromOrigin`] | [`Counting::FromSeries`], as OpenTSDB |
 //! |---|---|---|
 //! | ms, s, min, hours | from each midnight; the last of a day ends with it | from the top of the second, minute, hour, day or month before the first point, then of constant length |
 //! | days | from 1970-01-01 | one: from the first of the month; several: from 1 January of the first point's year |
-//! | weeks, which begin on Sunday | from 1970-01-04 | one and two: from the first point's week; more: from that of 1 January, week by week |
+//! | weeks, which begin on Sunday | from 1970-01-04 | one and two: from the first point's week; more: from 1 January's week, week by week |
 //! | months | from January 1970 | from January of the first point's year, on over the turn of the year |
 //! | years | from 1970 | from the first point's year |
 //!
@@ -14,9 +14,9 @@
 //! cannot. Midnight is the first instant of a day where the clocks skip it, and of the next day where they skip the day
 //! (in Samoa 2011-12-30).
 //!
-//! OpenTSDB counts on until it has passed the first point, goes one step back, and then on from there. Where a
-//! midnight is skipped on that way, all windows behind it begin as late, and the one in front of it may: of days in
-//! Sao Paulo those from 19 October 2013 on begin at one o'clock, for the 20th has no midnight.
+//! OpenTSDB counts on until it has passed the first point, goes one step back, and then on from there. Where it crosses
+//! a skipped midnight, all windows behind it begin as late, and the one in front of it may: days in Sao Paulo from 19
+//! October 2013 on begin at one o'clock, for the 20th has no midnight.
 //!
 //! Source: OpenTSDB 2.4, `DateTime.previousInterval`, `Downsampler.ValuesInInterval`.
 
@@ -33,11 +33,11 @@ pub struct CalendarInterval {
     pub count: i64,
     /// The unit.
     pub unit: CalendarUnit,
-    /// Whose clocks.
+    /// The time zone of the clocks.
     pub zone: TimeZone,
 }
 
-/// What a calendar counts.
+/// The unit of a calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
     /// Milliseconds.
@@ -104,7 +104,7 @@ impl CalendarInterval {
     }
 }
 
-/// Where windows are counted from.
+/// The start from which windows are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// From one origin, for all series and queries.
@@ -203,7 +203,7 @@ impl CalendarWindows {
         if floor == time_ms { floor } else { self.next(floor) }
     }
 
-    /// Where OpenTSDB begins to count windows of a fixed length.
+    /// The instant from which OpenTSDB counts windows of a fixed length.
     fn anchor(&self, time_ms: i64) -> Option<i64> {
         let local = self.local(time_ms)?;
         let date = local.date();
@@ -263,8 +263,8 @@ impl CalendarWindows {
         self.day_start(self.first_day(date, 0)?)
     }
 
-    /// The first day of the window that has a day, counted from the origin, or of one so many windows later. The clocks may
-    /// skip that day.
+    /// The first day of the window that has a day, counted from the origin, or of the window `later` windows behind it.
+    /// The clocks may skip that day.
     fn first_day(&self, date: Date, later: i64) -> Option<Date> {
         let CalendarInterval { count, unit, .. } = self.interval;
         let first = |number: i64, length: i64| {
@@ -292,8 +292,8 @@ impl CalendarWindows {
     }
 
     /// Java's `Calendar.add` of days: the wall clock shows the same time on the later day. Of a time that it shows
-    /// twice that one is meant which has the offset of before. A time that this day does not have becomes a later
-    /// one, and so do those of all days behind it.
+    /// twice, the one with the offset of before is taken. A time that this day does not have becomes a later one, on
+    /// all days behind it too.
     fn days_later(&self, start_ms: i64, days: i64) -> Option<i64> {
         let zone = &self.interval.zone;
         let start = Timestamp::from_millisecond(start_ms).ok()?;
@@ -320,8 +320,8 @@ impl CalendarWindows {
         Some(self.interval.zone.to_datetime(instant))
     }
 
-    /// The instant of a time on the wall clock. Of one that it shows twice the later is meant, as in
-    /// Java; one that it skips is as much later as the clocks are put on.
+    /// The instant of a time on the wall clock. Of a time that it shows twice the later instant is meant, as in Java; a
+    /// time that it skips is as much later as the clocks are put on.
     fn instant(&self, local: DateTime) -> Option<i64> {
         let instant = self.interval.zone.to_ambiguous_timestamp(local).later().ok()?;
         Some(instant.as_millisecond())

@@ -1,6 +1,6 @@
 //! Downsampling: one value for each window of a series.
 //!
-//! [`Downsample`] is what a query requests, [`Windows`] the windows of its range, and [`Downsampler`] computes the values
+//! [`Downsample`] is the request, [`Windows`] the windows of its range, and [`Downsampler`] computes the values
 //! of a series. The result is always floating point. A fill policy gives a value to windows without points, up to the
 //! last that ends inside.
 //!
@@ -30,7 +30,7 @@ pub struct Downsampler {
 }
 
 impl Downsampler {
-    /// No points yet.
+    /// A downsampler without points.
     pub fn new(windows: Windows, function: Function) -> Self {
         let fold = Accumulator::new(function);
         Self {
@@ -61,7 +61,7 @@ impl Downsampler {
             .map_or(0, |filled| filled.count_between(self.filled, until_ms))
     }
 
-    /// Takes points; columns of one length. `runs` are those of a series before, with the same windows.
+    /// Takes points; columns of one length. `runs` may be from an earlier series with the same windows.
     pub fn feed(&mut self, times_ms: &[i64], values: &[f64], runs: &mut WindowRuns) {
         let (from_ms, stop_ms) = match self.windows.layout {
             WindowLayout::Whole { start_ms, stop_ms } => (start_ms, stop_ms),
@@ -130,7 +130,7 @@ impl Downsampler {
         self.fold.feed_block(block);
     }
 
-    /// What the function has of the window that is being filled.
+    /// The function's state in the window that is being filled.
     pub(crate) const fn state(&self) -> f64 {
         self.fold.state()
     }
@@ -144,7 +144,7 @@ impl Downsampler {
 
     /// The windows that begin before an instant, with their values, from where it was called last. All
     /// points before that instant have come, and it is the start of a window: see
-    /// [`Windows::known_until`].
+    /// [`Windows::final_until`].
     pub fn take(&mut self, until_ms: i64) -> Points {
         if self.open.is_some_and(|(start, _)| start < until_ms) {
             self.close();
@@ -169,8 +169,7 @@ impl Downsampler {
     }
 }
 
-/// The windows of a fill policy, with the values of those that have one. Windows of the series that are
-/// none of them are dropped.
+/// The windows of a fill policy, with the values that the series has for them. Other windows of the series are dropped.
 fn fill(starts_ms: &[i64], filled: f64, times_ms: &[i64], values: &[f64]) -> Points {
     let mut own = times_ms.iter().zip(values).peekable();
     let value_at = |start: &i64| {

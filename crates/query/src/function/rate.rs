@@ -38,14 +38,14 @@ pub struct Rater {
     /// If rates begin at the epoch: where the first one may be.
     epoch_until_ms: Option<i64>,
     previous: Option<(i64, Number)>,
-    /// The first rate, if rates begin at the epoch: the slope from there to the first point of the series,
-    /// or the next rate if that is a step down which gives no point, or if the first point is in front of
-    /// what is read, as a filled window may be. It is not one of the others.
+    /// The first rate, if rates begin at the epoch: the slope from there to the first point of the series, or the next
+    /// rate if that is a step down which gives no point, or if the first point is in front of the read range, as a
+    /// filled window may be. It is not one of the others.
     pub from_epoch: Option<f64>,
 }
 
 impl Rater {
-    /// No points yet; or one of 0 at the epoch, and no rates before an instant.
+    /// A rater without points; or with a point of 0 at the epoch, and no rates before an instant.
     pub fn new(options: RateOptions, epoch_until_ms: Option<i64>) -> Self {
         Self {
             options,
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(rates(wrapping, &points), [(10, 0.275), (20, 0.075)]);
     }
 
-    /// OpenTSDB 2.4.1 answers 9.223372036854775e17 (and 0 with a reset value) for these points.
+    /// OpenTSDB 2.4.1 returns 9.223372036854775e17 (and 0 with a reset value) for these points.
     #[test]
     fn a_step_down_from_a_negative_integer_to_a_double_is_computed_in_doubles() {
         let points = [(0, Number::Int(-60)), (10, Number::Double(-70.5))];

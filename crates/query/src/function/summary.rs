@@ -5,7 +5,7 @@
 //! | Function | Statistics |
 //! |---|---|
 //! | `count` | all |
-//! | `min`, `max` | all, unless the extreme is a floating-point zero, whose sign they do not tell |
+//! | `min`, `max` | all, unless the extreme is a floating-point zero: they do not have its sign |
 //! | `sum`, `avg` | of integers, as long as all sums are exact in doubles, which are computed in order of time |
 
 use oxtsdb_point_store::{BlockSummary, Columns, Statistics, ValueKind};
@@ -64,8 +64,8 @@ impl Summarizer {
         }
     }
 
-    /// Whether the blocks of a series can be summarized beside its other points. `state` is what the function has of the
-    /// points before them.
+    /// Whether the blocks of a series can be summarized beside its other points. `state` is the function's state after
+    /// the points before them.
     pub(crate) fn is_exact(&self, columns: &Columns, summaries: &[BlockSummary], state: f64) -> bool {
         if !matches!(self.function, Function::Sum | Function::Avg) {
             return true;

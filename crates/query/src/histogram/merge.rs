@@ -2,7 +2,7 @@
 //!
 //! Series are merged like sorted lists: the earliest instant at the front of any series is next, and all series that
 //! have it there contribute. A series with two histograms of one instant, in seconds and in milliseconds, has two
-//! results there, of which the first has those of the other series. Histograms are not interpolated.
+//! results there; the first includes the histograms of the other series. Histograms are not interpolated.
 //!
 //! Source: OpenTSDB 2.4, `HistogramAggregationIterator`, `TsdbQuery.generateHistogramBucketDataPoints`.
 

@@ -4,8 +4,9 @@
 //!   plan ─► rows ─► histograms by series ─► windows: sums ─► groups: sums ─► percentiles, buckets ─► results
 //! ```
 //!
-//! Each percentile and each bucket of a group is a result of its own, whose metric has a suffix. Rates, fill policies and
-//! interpolation do not apply. Cells that do not decode are left out, counted and reported: OpenTSDB leaves them out too.
+//! Each percentile and each bucket of a group is a result of its own, with a suffix of its metric. Rates, fill policies
+//! and interpolation do not apply. Cells that do not decode are left out, counted and reported: OpenTSDB leaves them
+//! out too.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.HistogramGroupByAndAggregateCB`, `TSSubQuery.checkHistogramQuery`.
 
@@ -22,7 +23,7 @@ use crate::spec::SubQuery;
 pub use results::{HistogramPart, HistogramResults, MAX_PERCENTILES};
 pub(crate) use run::HistogramExecution;
 
-/// Why a sub-query cannot be one of histograms. Has OpenTSDB's messages.
+/// Error of a sub-query that cannot be one of histograms. Has OpenTSDB's messages.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum HistogramQueryError {
     /// An aggregator other than `sum` and `none`.

@@ -1,9 +1,9 @@
-//! Reads histograms from rows, and sums those of a window.
+//! Reads histograms from rows, and sums the histograms of each window.
 //!
-//! OpenTSDB takes the cells of a row in stored order, by qualifier. That is not the order of time in a row with seconds
-//! and milliseconds: all in milliseconds come before those in seconds from the 55th second on. A window then also takes
-//! the earlier histograms that follow it, and that of a whole range ends at the first one behind it.
-//! Without this quirk cells are taken in order of time, and of two at one instant the newer one.
+//! OpenTSDB takes the cells of a row in stored order, by qualifier. Stored order is not the order of time in a row with
+//! seconds and milliseconds: all in milliseconds come before the cells in seconds from the 55th second on. A window
+//! then also takes the earlier histograms that follow it, and a window of the whole range ends at the first one behind
+//! it. Without this quirk cells are taken in order of time, and of two at one instant the newer one.
 //!
 //! Source: OpenTSDB 2.4, `HistogramSpan`, `HistogramDownsampler`, `Internal.decodeHistogramDataPoint`.
 
@@ -30,7 +30,7 @@ pub(super) struct ReadOptions {
     pub(super) layout: RowKeyLayout,
     /// `None`: none are configured, and no cell can be decoded.
     pub(super) codecs: Option<HistogramCodecs>,
-    /// Windows whose histograms are summed; `None`: each is kept.
+    /// Windows that sum their histograms; `None`: each is kept.
     pub(super) windows: Option<Windows>,
     /// Whether cells are taken in stored order, as OpenTSDB does.
     pub(super) in_stored_order: bool,
@@ -74,7 +74,7 @@ impl Reader {
         })
     }
 
-    /// Adds the histograms of matching rows; those of a series come in order of time.
+    /// Adds the histograms of matching rows; a series' histograms come in order of time.
     pub(super) fn add(&mut self, rows: &[Row]) -> Result<(), QueryError> {
         for row in rows {
             self.add_row(row)?;
@@ -83,7 +83,7 @@ impl Reader {
     }
 
     fn add_row(&mut self, row: &Row) -> Result<(), QueryError> {
-        let mut found = Vec::new();
+        let mut histograms = Vec::new();
         let is_histogram = |qualifier: &[u8]| CellKind::of(qualifier) == CellKind::Histogram;
         if !row.cells().any(|cell| is_histogram(cell.qualifier)) {
             return Ok(());
@@ -98,7 +98,7 @@ impl Reader {
         for cell in row.cells().filter(|cell| is_histogram(cell.qualifier)) {
             match self.decode(cell.qualifier, cell.value) {
                 Ok((offset_ms, histogram)) => {
-                    found.push((
+                    histograms.push((
                         base_ms + i64::from(offset_ms),
                         Reverse(cell.timestamp_ms),
                         histogram,
@@ -116,16 +116,16 @@ impl Reader {
             }
         }
         if !self.options.in_stored_order {
-            found.sort_by_key(|(time_ms, newest, _)| (*time_ms, *newest));
-            let before = found.len();
-            found.dedup_by_key(|(time_ms, ..)| *time_ms);
-            self.statistics.duplicates += (before - found.len()) as u64;
+            histograms.sort_by_key(|(time_ms, newest, _)| (*time_ms, *newest));
+            let before = histograms.len();
+            histograms.dedup_by_key(|(time_ms, ..)| *time_ms);
+            self.statistics.duplicates += (before - histograms.len()) as u64;
         }
-        if found.is_empty() {
+        if histograms.is_empty() {
             return Ok(());
         }
-        self.budget.use_points(found.len() as u64)?;
-        self.statistics.points += found.len() as u64;
+        self.budget.use_points(histograms.len() as u64)?;
+        self.statistics.points += histograms.len() as u64;
         if !self.series.contains_key(&tsuid) {
             self.budget.use_series(1)?;
         }
@@ -140,7 +140,7 @@ impl Reader {
                     .push(Arc::new(annotation));
             }
         }
-        for (time_ms, _, histogram) in found {
+        for (time_ms, _, histogram) in histograms {
             let held = series.push(time_ms, histogram, self.options.windows.as_ref());
             self.held.grow(held)?;
         }

@@ -46,7 +46,7 @@ pub(crate) struct HistogramExecution<'a> {
 /// A group, with the histograms of its series.
 type TimedGroup = (SeriesGroup, Vec<Vec<Timed>>);
 
-/// What turns the histograms of groups into results.
+/// Computes the results of groups of histograms.
 #[derive(Debug)]
 struct Computation {
     frames: GroupFrames,

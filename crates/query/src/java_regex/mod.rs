@@ -1,13 +1,13 @@
 //! Java's regular expressions, as far as they can be matched in linear time.
 //!
 //! OpenTSDB uses Java's backtracking matcher, which does not terminate in practice for an expression such as `(a*)*b`
-//! and a long value. This matcher follows all alternatives at once, so its time is bounded by the length of the
-//! expression times that of the value. Syntax that cannot be matched this way is rejected by name: look-ahead,
-//! look-behind, back references, possessive quantifiers, atomic groups. The length of an expression, its depth and
-//! the size of its program have limits. A program keeps no memory for matching: [`JavaRegex::memory_bytes`] is what it
-//! takes.
+//! and a long value. This matcher follows all alternatives at once, so its time is bounded by the product of the
+//! lengths of the expression and the value. Syntax that cannot be matched this way is rejected by name: look-ahead,
+//! look-behind, back references, possessive quantifiers, atomic groups. The length of an expression, its depth and the
+//! size of its program have limits. A program keeps no memory for matching: [`JavaRegex::memory_bytes`] is all the
+//! memory it takes.
 //!
-//! [`translate`] rewrites Java's syntax into that of the crate `regex`, for one of two alphabets: names are
+//! [`translate`] rewrites Java's syntax into the syntax of the crate `regex`, for one of two alphabets: names are
 //! ISO-8859-1, a byte for a character; other texts are Unicode. Java's classes (`\d`, `\w`, `\s`, `\p{Lower}`) know
 //! ASCII only. [`JavaRegex`] is an expression over Unicode with its groups, as `java.util.regex.Matcher` and
 //! `String.split` use it.
@@ -33,7 +33,7 @@ pub(crate) const MAX_DEPTH: u32 = 32;
 /// The largest program of an expression over Unicode, in bytes: `\p{L}+` takes 16 KiB.
 const MAX_PROGRAM_BYTES: usize = 128 << 10;
 
-/// Why a text is not an expression, or is one that is not supported.
+/// Error of a text that is no expression, or an expression that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}{}", at(.position))]
 pub struct SyntaxError {
@@ -95,7 +95,7 @@ impl JavaRegex {
         &self.text
     }
 
-    /// The number of groups, without that of the whole match (`Matcher.groupCount`).
+    /// The number of groups, without the whole match (`Matcher.groupCount`).
     pub fn group_count(&self) -> usize {
         self.program.captures_len() - 1
     }
@@ -112,8 +112,8 @@ impl JavaRegex {
         let mut cache = self.program.create_cache();
         let input = Input::new(value);
         self.program.search_captures_with(&mut cache, &input, &mut groups);
-        let found = groups.is_match().then_some(groups)?;
-        Some(found.iter().map(|group| value.get(group?.range())).collect())
+        let groups = groups.is_match().then_some(groups)?;
+        Some(groups.iter().map(|group| value.get(group?.range())).collect())
     }
 
     /// The parts of a value between the matches, without empty ones at the end; `None` if there are more than `most`.
@@ -124,18 +124,18 @@ impl JavaRegex {
         let (mut parts, mut begin, mut next) = (Vec::new(), 0, 0);
         let mut cache = self.program.create_cache();
         while next <= value.len()
-            && let Some(found) = self
+            && let Some(matched) = self
                 .program
                 .search_with(&mut cache, &Input::new(value).range(next..))
         {
             // Java continues behind an empty match with the next character.
-            let step = || value[found.end()..].chars().next().map_or(1, char::len_utf8);
-            next = found.end() + if found.is_empty() { step() } else { 0 };
-            if found.end() == 0 {
+            let step = || value[matched.end()..].chars().next().map_or(1, char::len_utf8);
+            next = matched.end() + if matched.is_empty() { step() } else { 0 };
+            if matched.end() == 0 {
                 continue;
             }
-            parts.push(&value[begin..found.start()]);
-            begin = found.end();
+            parts.push(&value[begin..matched.start()]);
+            begin = matched.end();
         }
         if begin == 0 {
             return Some(vec![value]);
@@ -179,7 +179,7 @@ pub(crate) fn check_syntax(translated: &Translated, unicode: bool) -> Result<(),
     })
 }
 
-/// Why an expression cannot be compiled.
+/// The reason why a program that exceeds a limit is rejected.
 pub(crate) fn program_too_large(limit: usize) -> String {
     format!("is a program of more than {limit} bytes, ask for fewer repetitions")
 }
@@ -233,8 +233,8 @@ mod tests {
     fn finds_groups_by_number() {
         let regex = regex(r"^(?:web|(db))-([\d]+)(?<rest>\w*)");
         assert_eq!(regex.group_count(), 3);
-        let found = regex.find("web-01a").unwrap();
-        assert_eq!(found, [Some("web-01a"), None, Some("01"), Some("a")]);
+        let groups = regex.find("web-01a").unwrap();
+        assert_eq!(groups, [Some("web-01a"), None, Some("01"), Some("a")]);
         assert!(regex.find("x-01").is_none());
     }
 

@@ -1,5 +1,5 @@
-//! From Java's syntax to that of the crate `regex`, where they differ. Syntax that the crate would take in another
-//! sense is rejected.
+//! Translates Java's syntax to the crate `regex`, where they differ. Syntax that the crate would take in another sense
+//! is rejected.
 
 use std::fmt::Write as _;
 use std::iter::Peekable;
@@ -68,9 +68,9 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn next_if_eq(&mut self, expected: char) -> bool {
-        let found = self.chars.next_if_eq(&expected).is_some();
-        self.taken += usize::from(found);
-        found
+        let is_next = self.chars.next_if_eq(&expected).is_some();
+        self.taken += usize::from(is_next);
+        is_next
     }
 }
 
@@ -137,7 +137,7 @@ impl Translator<'_> {
         }
     }
 
-    /// What follows a backslash.
+    /// Translates the characters after a backslash.
     fn escape(&mut self) -> Result<(), String> {
         let Some(escaped) = self.chars.next() else {
             return Err("ends with a backslash".to_owned());
@@ -166,7 +166,7 @@ impl Translator<'_> {
         let _ = write!(self.out, "[{negation}{members}]");
     }
 
-    /// What follows `\Q`, as far as `\E` or to the end: characters that stand for themselves.
+    /// Translates the text after `\Q`, as far as `\E` or to the end: characters that stand for themselves.
     fn quote(&mut self) -> Result<(), String> {
         while let Some(c) = self.chars.next() {
             if c == '\\' && self.chars.next_if_eq('E') {
@@ -183,7 +183,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What follows `\p` or `\P`: a class by its name. Those of POSIX are ASCII.
+    /// Translates the text after `\p` or `\P`: a class by its name. POSIX classes are ASCII.
     fn property(&mut self, is_negated: bool) -> Result<(), String> {
         let name: String = match self.chars.next() {
             Some('{') => self.chars.by_ref().take_while(|c| *c != '}').collect(),
@@ -237,7 +237,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What follows `(`.
+    /// Translates the text after `(`.
     fn group(&mut self) -> Result<(), String> {
         self.out.push('(');
         if self.chars.next_if_eq('?') {
@@ -262,7 +262,7 @@ impl Translator<'_> {
     }
 }
 
-/// What follows `(?`: a group, or flags that mean the same in Java and here.
+/// Checks the text after `(?`: a group, or flags that mean the same in Java and here.
 fn check_group(rest: impl Iterator<Item = char>) -> Result<(), String> {
     let mut rest = rest.peekable();
     match (rest.next(), rest.peek()) {

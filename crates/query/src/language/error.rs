@@ -12,7 +12,7 @@ pub(super) const METRIC_DIGITS: usize = 6;
 /// A text is not a valid sub-query.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LanguageError {
-    /// Fewer than two parts; as in OpenTSDB the message says `m` also for `tsuid`.
+    /// Fewer than two parts; as in OpenTSDB the message has `m` also for `tsuid`.
     #[error("Invalid parameter m={text} (not enough :-separated parts)")]
     TooFewParts {
         /// The text.
@@ -39,11 +39,11 @@ pub enum LanguageError {
     /// A filter that does not parse.
     #[error("When parsing {block} '{tag}': {error}")]
     Filter {
-        /// In which braces.
+        /// The kind of braces.
         block: Block,
-        /// What is there.
+        /// The tag.
         tag: String,
-        /// Why it cannot be read.
+        /// The reason.
         error: FilterError,
     },
     /// Rate options that do not start after `rate`.
@@ -88,7 +88,7 @@ pub enum LanguageError {
     /// A sub-query that cannot be one of histograms.
     #[error(transparent)]
     Histogram(#[from] HistogramQueryError),
-    /// Nothing at all.
+    /// An empty text.
     #[error("The query string was empty")]
     Empty,
     /// A part without a character.
@@ -103,9 +103,9 @@ pub enum LanguageError {
     /// A closing brace before the first opening one.
     #[error("begin {}, end {closes}, length {length}", .opens + 1)]
     ClosedBefore {
-        /// Where the first one opens.
+        /// Position of the first opening brace.
         opens: usize,
-        /// Where one closes.
+        /// Position of a closing brace.
         closes: usize,
         /// Length of the text.
         length: usize,
@@ -113,9 +113,9 @@ pub enum LanguageError {
     /// Text in the braces that is no `key=value`.
     #[error("When parsing {block} '{tag}': invalid tag: {tag}")]
     Tag {
-        /// In which braces.
+        /// The kind of braces.
         block: Block,
-        /// What is there.
+        /// The tag.
         tag: String,
     },
     /// An empty metric.

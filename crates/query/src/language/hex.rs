@@ -2,12 +2,12 @@
 
 use super::error::{LanguageError, METRIC_DIGITS};
 
-/// Parses TSUIDs of one metric, in hex of either case. Any hex may follow the metric: a TSUID whose bytes are no tags
-/// matches no series.
+/// Parses TSUIDs of one metric, in hex of either case. Any hex may follow the metric: a TSUID with bytes that are no
+/// tags matches no series.
 ///
 /// # Errors
 ///
-/// [`LanguageError`] for one that has no metric, or another one than the first, or is not hex.
+/// [`LanguageError`] for a TSUID that has no metric, or another metric than the first, or is not hex.
 pub fn parse_tsuids(texts: &[impl AsRef<str>]) -> Result<Vec<Vec<u8>>, LanguageError> {
     let mut first: Option<&str> = None;
     for text in texts.iter().map(AsRef::as_ref) {

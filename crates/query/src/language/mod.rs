@@ -67,7 +67,7 @@ pub struct Expression {
 /// The series of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeriesExpression {
-    /// Those of a metric.
+    /// The series of a metric.
     Metric(String),
     /// TSUIDs as they are written.
     Tsuids(Vec<String>),
@@ -78,7 +78,7 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// [`LanguageError`], except those of [`Expression::sub_query`].
+    /// [`LanguageError`], except the errors of [`Expression::sub_query`].
     pub fn of_metric(text: &str) -> Result<Self, LanguageError> {
         Self::parse(text, |last| {
             if last.is_empty() {
@@ -99,7 +99,7 @@ impl Expression {
             let tsuids = fields(last, ',').map(str::to_owned).collect();
             Ok((SeriesExpression::Tsuids(tsuids), Vec::new()))
         })?;
-        // One of the unknown parts here.
+        // `explicit_tags` is one of the unknown parts here.
         expression.explicit_tags = false;
         Ok(expression)
     }
@@ -165,7 +165,7 @@ impl Expression {
         Ok(())
     }
 
-    /// The sub-query. Calendars are those of the zone.
+    /// Returns the sub-query; calendars are in `zone`.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ fn parse_percentiles(text: &str) -> Result<Vec<f32>, LanguageError> {
     numbers.collect()
 }
 
-/// Parses a parameter `m`; calendars are those of `zone`.
+/// Parses a parameter `m`; calendars are in `zone`.
 ///
 /// # Errors
 ///
@@ -247,7 +247,7 @@ fn is_known_part(part: &str) -> bool {
         || RollupUsage::named(part).is_some()
 }
 
-/// Parses a parameter `tsuid`; calendars are those of `zone`.
+/// Parses a parameter `tsuid`; calendars are in `zone`.
 ///
 /// # Errors
 ///

@@ -26,7 +26,7 @@ use oxtsdb_schema::value::{IntegerTextError, parse_integer};
 
 use crate::function::calendar::CalendarUnit;
 
-/// Why a text is no time, duration or zone.
+/// Error of a text that is no time, duration or zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
     /// A date of another length than the forms have.
@@ -61,7 +61,7 @@ pub enum TimeError {
     Number {
         /// The text.
         text: String,
-        /// Why it is no number.
+        /// The reason.
         reason: IntegerTextError,
     },
     /// A duration with an unknown unit.
@@ -97,7 +97,7 @@ pub enum TimeError {
         /// The text.
         text: String,
     },
-    /// Not the name of a time zone.
+    /// A text that is no name of a time zone.
     #[error("Invalid timezone name: {text}")]
     Zone {
         /// The text.

@@ -1,8 +1,8 @@
 //! Searches for last points where points are in columns.
 //!
 //! The store of the points finds the newest one of a series without visiting hours, some series in a job of the
-//! computation threads. A cell of the same table whose encoding is none of a plain point may have a newer one; the rows
-//! of other cells are few.
+//! computation threads. A cell of the same table with the encoding of no plain point may have a newer one; the rows of
+//! other cells are few.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const CELL_BYTES: u64 = 64;
 /// The newest points in other cells.
 type OfCells = FxHashMap<Tsuid, LastPoint>;
 
-/// The last point of each of some series, in their order; `None` for those without one in the range.
+/// The last point of each of some series, in their order; `None` for series without one in the range.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub(super) async fn of_each(
         last_of_keys(&columns, shared.get(part).unwrap_or_default(), range)
     });
     let last_points = jobs.try_concat().await?;
-    // Only newer cells matter. The scan seeks from the rows of a series to those of the next one.
+    // Only newer cells matter. The scan seeks from the rows of one series to the rows of the next.
     let newest = last_points
         .iter()
         .map(|point| point.map(|point| point.time_ms + 1));
@@ -85,7 +85,7 @@ pub(super) async fn of_each(
     Ok(series.iter().zip(last_points).map(newest).collect())
 }
 
-/// Calls `find` with parts of so many series, each in a job; their results are in order.
+/// Calls `find` with parts of a fixed number of series, each in a job; their results are in order.
 fn jobs<T: Send + 'static>(
     compute: &ComputePool,
     series: usize,
@@ -95,8 +95,8 @@ fn jobs<T: Send + 'static>(
     let (pool, threads) = (compute.clone(), compute.threads());
     let job = move |start: usize| {
         let find = find.clone();
-        let found = pool.run(move || find(start..series.min(start + TOGETHER)));
-        async move { found.await.map_err(QueryError::from).flatten() }
+        let result = pool.run(move || find(start..series.min(start + TOGETHER)));
+        async move { result.await.map_err(QueryError::from).flatten() }
     };
     stream::iter(parts).map(job).buffered(threads).boxed()
 }
@@ -111,12 +111,12 @@ fn last_of_keys(
     let mut known: Vec<(SeriesNumber, usize)> = series.iter().enumerate().filter_map(find).collect();
     known.sort_unstable();
     let numbers: Vec<SeriesNumber> = known.iter().map(|(number, _)| *number).collect();
-    let mut found = vec![None; series.len()];
+    let mut last_points = vec![None; series.len()];
     let last = last(points, &numbers, range)?;
     for ((_, index), point) in known.iter().zip(last) {
-        found[*index] = point;
+        last_points[*index] = point;
     }
-    Ok(found)
+    Ok(last_points)
 }
 
 /// The last points of the series of a metric in batches; series without a point in the range are left out.
@@ -160,10 +160,10 @@ pub(super) async fn of_metric(
         _held: held,
     });
     let context = context.clone();
-    let found = jobs(compute, series, move |part| search.find(part));
-    let counted = found.and_then(move |found| {
-        let counted = context.budget().count_series(found.len() as u64);
-        std::future::ready(counted.map(|()| found))
+    let batches = jobs(compute, series, move |part| search.find(part));
+    let counted = batches.and_then(move |points| {
+        let counted = context.budget().count_series(points.len() as u64);
+        std::future::ready(counted.map(|()| points))
     });
     Ok(counted.boxed())
 }
@@ -185,7 +185,7 @@ impl MetricSearch {
     fn find(&self, part: Range<usize>) -> Result<Vec<LastPoint>, QueryError> {
         let series = self.matching.get(part).unwrap_or_default();
         let last = last(&self.points, series, self.range)?;
-        let mut found = Vec::new();
+        let mut last_points = Vec::new();
         let mut key = Vec::new();
         for (series, point) in series.iter().zip(last) {
             self.points.columns.key(*series, &mut key);
@@ -193,9 +193,9 @@ impl MetricSearch {
                 .map_err(|error| QueryError::row_series(&key, &error))?;
             let of_cells = self.of_cells.get(&tsuid);
             let newer = of_cells.filter(|cell| point.is_none_or(|point| point.time_ms < cell.time_ms));
-            found.extend(newer.cloned().or_else(|| Some(of_point(tsuid, point?))));
+            last_points.extend(newer.cloned().or_else(|| Some(of_point(tsuid, point?))));
         }
-        Ok(found)
+        Ok(last_points)
     }
 }
 
@@ -236,19 +236,19 @@ fn of_point(tsuid: Tsuid, point: Point) -> LastPoint {
 fn check_lost(
     points: &PointStorage,
     series: &[SeriesNumber],
-    found: &[Option<Point>],
+    last: &[Option<Point>],
     range: TimeRange,
 ) -> Result<(), QueryError> {
     if points.columns.lost(series, range).is_empty() {
         return Ok(());
     }
-    for (series, found) in series.iter().zip(found) {
+    for (series, last) in series.iter().zip(last) {
         let lost = points
             .columns
             .lost(std::slice::from_ref(series), range)
             .into_iter();
         let newest = lost.max_by_key(|part| part.range.last_ms);
-        let is_newer = |part: &DamagedPart| found.is_none_or(|point| point.time_ms < part.range.last_ms);
+        let is_newer = |part: &DamagedPart| last.is_none_or(|point| point.time_ms < part.range.last_ms);
         if let Some(DamagedPart { path, detail, .. }) = newest.filter(is_newer) {
             return Err(StoreError::from(PointStoreError::Damaged { path, detail }).into());
         }
@@ -263,7 +263,7 @@ async fn add_cells(
     ranges: Vec<KeyRange>,
     filter: Option<RowFilter>,
     look_back: LookBack,
-    found: &mut OfCells,
+    cells: &mut OfCells,
     held: &mut Held,
 ) -> Result<(), QueryError> {
     let mut scan = Scan::range([], []);
@@ -277,7 +277,7 @@ async fn add_cells(
             };
             let tsuid = decode_key(storage, row)?.tsuid();
             let tsuid = tsuid.map_err(|error| QueryError::row_series(row.key(), &error))?;
-            if found.get(&tsuid).is_some_and(|found| found.time_ms >= time_ms) {
+            if cells.get(&tsuid).is_some_and(|point| point.time_ms >= time_ms) {
                 continue;
             }
             let point = LastPoint {
@@ -286,7 +286,7 @@ async fn add_cells(
                 value,
             };
             let bytes = CELL_BYTES + 2 * tsuid.as_bytes().len() as u64;
-            if found.insert(tsuid, point).is_none() {
+            if cells.insert(tsuid, point).is_none() {
                 held.grow(bytes)?;
             }
         }

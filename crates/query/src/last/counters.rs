@@ -59,7 +59,7 @@ pub async fn of_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writte
 ///
 /// # Errors
 ///
-/// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and those of
+/// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and the errors of
 /// [`Held::grow`].
 pub async fn of_metric(
     storage: &Storage,
@@ -85,15 +85,15 @@ pub async fn of_metric(
         Ok(batches) => batches,
         Err(error) => return without_table(error),
     };
-    let mut found = Vec::new();
+    let mut counters = Vec::new();
     while let Some(batch) = batches.try_next().await? {
         held.grow(batch.len() as u64 * WRITTEN_BYTES)?;
         for row in &batch {
-            found.extend(written(row, &widths)?);
+            counters.extend(written(row, &widths)?);
         }
-        limits.check(Resource::Series, found.len() as u64)?;
+        limits.check(Resource::Series, counters.len() as u64)?;
     }
-    Ok(found)
+    Ok(counters)
 }
 
 fn counter() -> ColumnSelection {

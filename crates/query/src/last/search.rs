@@ -3,7 +3,7 @@
 //! A search reads rows from the newest hour back; the first row with a point of a series ends the search for
 //! that series. A resolved series is read by its row keys, some hours at a time, and so are few series of a
 //! metric if the index resolves them. Otherwise a reverse scan of the metric's rows finds its series; it skips
-//! rows of series that were found already.
+//! rows of series that it has seen already.
 //!
 //! Where points are in columns, their store finds the newest ones; see `columns`.
 
@@ -35,8 +35,8 @@ const HOURS_AT_A_TIME: usize = 48;
 /// Series that are searched by their keys concurrently, and searches that are prepared concurrently.
 pub(super) const SERIES_AT_A_TIME: usize = 16;
 
-/// Estimated memory of a found series besides its TSUID.
-const FOUND_BYTES: u64 = 48;
+/// Estimated memory of an entry of `MetricScan::seen` besides its TSUID.
+const SEEN_BYTES: u64 = 48;
 
 /// A series by names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub async fn of_series(
 ) -> Result<Option<LastPoint>, QueryError> {
     if let Some(points) = &storage.points {
         let series = vec![tsuid.clone()];
-        let found = columns::of_each(storage, points, series, look_back, budget, compute).await?;
-        return Ok(found.into_iter().flatten().next());
+        let points = columns::of_each(storage, points, series, look_back, budget, compute).await?;
+        return Ok(points.into_iter().flatten().next());
     }
     let hours: Vec<_> = look_back.hours().iter().rev().collect();
     for some in hours.chunks(HOURS_AT_A_TIME) {
@@ -107,10 +107,10 @@ pub async fn of_each(
             let (storage, budget, compute) = (storage.clone(), budget.clone(), compute.clone());
             async move { of_series(&storage, &tsuid, look_back, &budget, &compute).await }
         };
-        let found = stream::iter(searches).map(search).buffered(SERIES_AT_A_TIME);
-        return found.try_filter_map(async |point| Ok(point)).try_collect().await;
+        let last = stream::iter(searches).map(search).buffered(SERIES_AT_A_TIME);
+        return last.try_filter_map(async |point| Ok(point)).try_collect().await;
     };
-    let mut found = vec![None; searches.len()];
+    let mut last_points = vec![None; searches.len()];
     let mut of_ranges: FxHashMap<LookBack, (Vec<Tsuid>, Vec<usize>)> = FxHashMap::default();
     for (index, (tsuid, look_back)) in searches.into_iter().enumerate() {
         let (series, places) = of_ranges.entry(look_back).or_default();
@@ -120,10 +120,10 @@ pub async fn of_each(
     for (look_back, (series, places)) in of_ranges {
         let points = columns::of_each(storage, points, series, look_back, budget, compute).await?;
         for (place, point) in places.into_iter().zip(points) {
-            found[place] = point;
+            last_points[place] = point;
         }
     }
-    Ok(found.into_iter().flatten().collect())
+    Ok(last_points.into_iter().flatten().collect())
 }
 
 /// The last points of the series of a metric in batches, in no particular order; series without a point in the
@@ -154,15 +154,15 @@ pub async fn of_metric(
         };
         return Ok(stream::iter(few).map(search).buffered(SERIES_AT_A_TIME).boxed());
     }
-    let found: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
-    let rows = rows_of_metric(storage, series, look_back, Arc::clone(&found));
+    let seen: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
+    let rows = rows_of_metric(storage, series, look_back, Arc::clone(&seen));
     let scan = MetricScan {
         storage: storage.clone(),
         series: series.clone(),
         look_back,
         context: context.clone(),
         held: context.budget().hold(0)?,
-        found,
+        seen,
     };
     let points = stream::try_unfold((rows, scan), |(mut rows, mut scan)| async move {
         match rows.next().await {
@@ -176,12 +176,12 @@ pub async fn of_metric(
     Ok(points.boxed())
 }
 
-/// The rows of a metric from the newest hour back, without those of series that were found.
+/// The rows of a metric from the newest hour back, except rows of series with a known last point.
 fn rows_of_metric(
     storage: &Storage,
     series: &MetricSeries,
     look_back: LookBack,
-    found: Arc<RwLock<FxHashSet<Tsuid>>>,
+    seen: Arc<RwLock<FxHashSet<Tsuid>>>,
 ) -> BoxStream<'static, Result<Vec<Row>, StoreError>> {
     let (layout, hours) = (storage.layout, look_back.hours());
     let selection = series.selection.clone();
@@ -190,7 +190,7 @@ fn rows_of_metric(
             && RowKeyRef::decode(key, &layout)
                 .ok()
                 .and_then(|key| key.tsuid().ok())
-                .is_none_or(|tsuid| !found.read().contains(&tsuid))
+                .is_none_or(|tsuid| !seen.read().contains(&tsuid))
     });
     let mut scan = Scan::range([], []);
     scan.columns = point_columns();
@@ -206,9 +206,9 @@ struct MetricScan {
     series: MetricSeries,
     look_back: LookBack,
     context: QueryContext,
-    /// The memory of `found`.
+    /// The memory of `seen`.
     held: Held,
-    found: Arc<RwLock<FxHashSet<Tsuid>>>,
+    seen: Arc<RwLock<FxHashSet<Tsuid>>>,
 }
 
 impl MetricScan {
@@ -223,13 +223,13 @@ impl MetricScan {
             let tsuid = decode_key(&self.storage, row)?
                 .tsuid()
                 .map_err(|error| QueryError::row_series(row.key(), &error))?;
-            if self.found.read().contains(&tsuid) {
+            if self.seen.read().contains(&tsuid) {
                 continue;
             }
             if let Some((time_ms, value)) = last_of_row(&self.storage, row, self.look_back)? {
                 self.context.budget().count_series(1)?;
-                self.held.grow(FOUND_BYTES + tsuid.as_bytes().len() as u64)?;
-                self.found.write().insert(tsuid.clone());
+                self.held.grow(SEEN_BYTES + tsuid.as_bytes().len() as u64)?;
+                self.seen.write().insert(tsuid.clone());
                 points.push(LastPoint {
                     tsuid,
                     time_ms,

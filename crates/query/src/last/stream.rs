@@ -1,7 +1,7 @@
 //! Streams the last points of many series.
 //!
-//! Points are sent as they are found. After a series' point was sent, a scan retains only its TSUID, so that a million
-//! series fit in the memory of a query.
+//! Points are sent as the scan finds them. After a series' point was sent, a scan retains only its TSUID, so that a
+//! million series fit in the memory of a query.
 
 use futures::FutureExt as _;
 use futures::stream::{self, Stream, StreamExt as _};
@@ -75,7 +75,7 @@ pub enum LastItem {
     Failed {
         /// Number of the target.
         target: usize,
-        /// Why.
+        /// The reason.
         error: QueryError,
     },
 }
@@ -104,7 +104,7 @@ pub fn last_points(
     let (items, receiver) = mpsc::channel(WAITING_BATCHES);
     let engine = engine.clone();
     tokio::spawn(async move {
-        let found = async {
+        let work = async {
             let admitted = engine.admit(request, query.description(), None).await?;
             let context = admitted.context().clone();
             let mut output = Output {
@@ -116,7 +116,7 @@ pub fn last_points(
             context.run(find(&engine, &context, &query, &mut output)).await
         };
         let result = tokio::select! {
-            result = found => result,
+            result = work => result,
             () = items.closed() => return,
         };
         if let Err(error) = result {
@@ -200,7 +200,7 @@ async fn find(
     query: &LastQuery,
     output: &mut Output<'_>,
 ) -> Result<(), QueryError> {
-    // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
+    // Collected and boxed, because the compiler cannot prove that a stream over the closure is Send.
     let searches: Vec<_> = query
         .targets
         .iter()
@@ -210,8 +210,8 @@ async fn find(
             async move { (index, of_target(engine, context, target, query.look_back).await) }.boxed()
         })
         .collect();
-    let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
-    while let Some((index, point)) = found.next().await {
+    let mut results = stream::iter(searches).buffered(SERIES_AT_A_TIME);
+    while let Some((index, point)) = results.next().await {
         match point {
             Ok(point) => output.send_points(index, point.into_iter().collect()).await?,
             Err(error) => output.send(LastItem::Failed { target: index, error }).await,

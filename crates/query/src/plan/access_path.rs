@@ -48,7 +48,7 @@ pub enum AccessPath {
     Columns(ColumnSeries),
 }
 
-/// Series whose points are in columns.
+/// Series with points in columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnSeries {
     /// The series, ascending.
@@ -67,7 +67,7 @@ impl AccessPath {
     }
 }
 
-/// What the index contributed to a plan.
+/// The contribution of the index to a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexUse {
     /// Nothing: the query names its series.
@@ -113,7 +113,7 @@ const MAX_NAMED_ROWS: usize = 1024;
 const MAX_SINGLE_ROWS: usize = 4096;
 
 /// Matching series are few if they are at most one in this many. Finding a row takes as long as skipping 4 to 10 rows
-/// in a scan, depending on what is cached.
+/// in a scan, depending on the state of the caches.
 const FEW: usize = 8;
 
 /// Chooses access paths.
@@ -122,7 +122,7 @@ pub(super) struct AccessPathChooser<'a> {
     pub(super) hours: Hours,
     pub(super) deadline: Option<Instant>,
     pub(super) compute: &'a ComputePool,
-    /// Whether the rows of a series are those of its hours, so that their keys are known.
+    /// Whether a series has one row for each of its hours, so that the row keys are known.
     pub(super) has_rows_of_hours: bool,
 }
 

@@ -5,8 +5,8 @@
 //!   otherwise: the names of the key's values that no query has resolved ──► tests over UIDs ──► catalogue ──► series
 //! ```
 //!
-//! A name is resolved once for each value, not for each series, and what it matches is kept for later queries. A series
-//! with a value that has no name matches: naming the result reports the error.
+//! A name is resolved once for each value, not for each series, and its match is kept for later queries. A series with
+//! a value that has no name matches: naming the result reports the error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,11 +22,11 @@ use crate::plan::selection::matches::Passing;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, ValueTest};
 
-/// Up to so many series that have the literal values of a query, the names of their own values are resolved, not those of
-/// all values of a key.
+/// Number of series with the literal values of a query up to which only the names of their own values are resolved, not
+/// the names of all values of a key.
 const FEW: usize = 4096;
 
-/// Up to so many series are looked at by the caller, in less than 0.1 ms; a hand-over to another thread takes as long.
+/// Number of series that are tested inline, in less than 0.1 ms; a hand-over to another thread takes as long.
 const FEW_INLINE: usize = 1024;
 
 /// Finds series in a catalogue.
@@ -43,7 +43,7 @@ impl Catalogue<'_> {
     ///
     /// # Errors
     ///
-    /// Those of the name directory.
+    /// Errors of the name directory.
     pub(super) async fn of_metric(
         &self,
         metric: MetricUid,
@@ -53,9 +53,9 @@ impl Catalogue<'_> {
         let has_names = tests.iter().any(|test| matches!(test.test, ValueTest::Name(_)));
         let has_literals = tests.iter().any(|test| matches!(test.test, ValueTest::In(_)));
         if has_names && has_literals {
-            let found = self.select(metric, self.series_tests(selection, false)).await?;
-            if found.len() <= FEW {
-                return self.matching(found, selection).await;
+            let series = self.select(metric, self.series_tests(selection, false)).await?;
+            if series.len() <= FEW {
+                return self.matching(series, selection).await;
             }
         }
         for test in tests {
@@ -94,13 +94,13 @@ impl Catalogue<'_> {
         tsuids: &[Tsuid],
         selection: &Selection,
     ) -> Result<Vec<SeriesNumber>, QueryError> {
-        let mut found: Vec<SeriesNumber> = tsuids
+        let mut series: Vec<SeriesNumber> = tsuids
             .iter()
             .filter_map(|tsuid| self.store.find(tsuid.as_bytes()))
             .collect();
-        found.sort_unstable();
-        found.dedup();
-        self.matching(found, selection).await
+        series.sort_unstable();
+        series.dedup();
+        self.matching(series, selection).await
     }
 
     async fn select(
@@ -116,7 +116,7 @@ impl Catalogue<'_> {
         Ok(self.compute.run(select).await?)
     }
 
-    /// Those of some series that pass all tests.
+    /// Returns the series of a list that pass all tests.
     async fn matching(
         &self,
         series: Vec<SeriesNumber>,
@@ -140,7 +140,7 @@ impl Catalogue<'_> {
         Ok(matching)
     }
 
-    /// The tests of a selection for the catalogue; with `resolved` also those by name, as far as names are resolved.
+    /// The tests of a selection for the catalogue; with `resolved` also tests by name, as far as names are resolved.
     fn series_tests(&self, selection: &Selection, resolved: bool) -> Vec<SeriesTest> {
         let mut tests = Vec::with_capacity(selection.tests().len() + 1);
         for test in selection.tests() {

@@ -1,4 +1,4 @@
-//! Estimates what a plan will read.
+//! Estimates the reads of a plan.
 //!
 //! The number of series comes from the query or from the index. Both list existing series, with or without points in
 //! the range, so the number is an upper bound. The store counts rows of a scan in samples spread over the range:
@@ -58,25 +58,25 @@ pub struct Figure {
     pub at_least: u64,
 }
 
-/// What a plan will read; `None` where it cannot be estimated.
+/// The estimated reads of a plan; `None` where they cannot be estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Matching series.
     pub series: Option<Figure>,
-    /// Rows that are read, or whose keys a scan has to visit.
+    /// Rows that are read, or have their keys visited by a scan.
     pub rows: Option<Figure>,
     /// Bytes of these rows in the store.
     pub bytes: Option<Figure>,
-    /// What columns have.
+    /// Points and bytes in columns.
     pub columns: Option<ColumnFigures>,
 }
 
-/// What columns have to read.
+/// The points and bytes that a plan reads from columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnFigures {
     /// Points.
     pub points: Figure,
-    /// Those of the points that are in memory.
+    /// Points in memory, included in `points`.
     pub memory_points: Figure,
     /// Blocks of points in files.
     pub blocks: Figure,
@@ -128,8 +128,8 @@ impl Counted {
     }
 }
 
-/// Estimates what the plan will read. Visits the keys of at most a few thousand rows, where the store can do so
-/// cheaply, and none for single rows.
+/// Estimates the reads of the plan. Visits the keys of at most a few thousand rows, where the store can do so cheaply,
+/// and none for single rows.
 ///
 /// # Errors
 ///
@@ -203,7 +203,7 @@ fn at_most(value: u64) -> Figure {
     }
 }
 
-/// The estimate for columns: the metadata of their store tells points and bytes. A series has a row in each hour with
+/// The estimate for columns: the metadata of their store have points and bytes. A series has a row in each hour with
 /// points.
 fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: Option<Figure>) -> Estimate {
     let range = TimeRange {
@@ -211,7 +211,7 @@ fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: O
         last_ms: hours.stop_ms() - 1,
     };
     let points = storage.points.as_ref();
-    let found = points.map(|points| points.columns.estimate(&columns.series, range));
+    let estimate = points.map(|points| points.columns.estimate(&columns.series, range));
     let about = |value| match value {
         0 => Figure::new(0, Certainty::Exact),
         value => Figure::new(value, Certainty::About),
@@ -219,13 +219,13 @@ fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: O
     let most_rows = (columns.series.len() as u64).saturating_mul(hours.count() as u64);
     Estimate {
         series,
-        rows: found.map(|found| about(found.points.min(most_rows))),
-        bytes: found.map(|found| about(found.bytes)),
-        columns: found.map(|found| ColumnFigures {
-            points: about(found.points),
-            memory_points: about(found.memory_points),
-            blocks: about(found.blocks),
-            files: at_most(found.files),
+        rows: estimate.map(|estimate| about(estimate.points.min(most_rows))),
+        bytes: estimate.map(|estimate| about(estimate.bytes)),
+        columns: estimate.map(|estimate| ColumnFigures {
+            points: about(estimate.points),
+            memory_points: about(estimate.memory_points),
+            blocks: about(estimate.blocks),
+            files: at_most(estimate.files),
         }),
     }
 }

@@ -22,7 +22,7 @@ use crate::spec::{QuerySpec, SubQuery};
 /// How far after the end points are read first: the usual intervals of points are shorter.
 const FIRST_MS: i64 = 10 * 60 * 1000;
 
-/// Which points after the end of a query a series needs.
+/// The points after the end of a query that a series needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lookahead {
     /// Points before this instant have no effect.
@@ -61,7 +61,7 @@ impl Lookahead {
         })
     }
 
-    /// Divides a range into the one that is read first and the rest; `None` if all of it is read.
+    /// Divides a range into the part that is read first and the rest; `None` if all of it is read.
     pub(crate) fn divide(&self, range: TimeRange) -> Option<(TimeRange, TimeRange)> {
         let is_inside = range.first_ms < self.after_ms && self.limit_ms <= range.last_ms;
         let first = TimeRange {

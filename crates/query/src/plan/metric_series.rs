@@ -91,7 +91,7 @@ impl MetricSeries {
     ///
     /// # Errors
     ///
-    /// Those of the UID service.
+    /// Errors of the UID service.
     pub async fn few(
         &self,
         storage: &Storage,
@@ -105,7 +105,7 @@ impl MetricSeries {
     ///
     /// # Errors
     ///
-    /// Those of the UID service.
+    /// Errors of the UID service.
     pub(crate) async fn catalogued(
         &self,
         storage: &Storage,
@@ -127,8 +127,8 @@ impl MetricSeries {
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownName`] for the metric, for the key of any filter and for the values of
-    /// `literal_or`; those of the UID service.
+    /// [`QueryError::UnknownName`] for the metric, for the key of any filter and for the values of `literal_or`; the
+    /// errors of the UID service.
     pub async fn resolve(
         metric: &str,
         filter: &SeriesFilter,

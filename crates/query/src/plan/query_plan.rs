@@ -22,26 +22,26 @@ use crate::plan::windows::windows;
 use crate::spec::{QuerySpec, Source, SubQuery};
 use crate::storage::Storage;
 
-/// Which rows a sub-query reads, and how its series are downsampled and grouped.
+/// A plan: the rows that a sub-query reads, and how its series are downsampled and grouped.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the metric, if the sub-query has one.
     pub metric: Option<Arc<str>>,
     /// The hours that are read.
     pub hours: Hours,
-    /// Series whose first point is later do not count.
+    /// Series that begin later do not count.
     pub begins_until_ms: i64,
-    /// How rows are found.
+    /// The access path to rows.
     pub access_path: AccessPath,
-    /// What the index contributed.
+    /// The contribution of the index.
     pub index_use: IndexUse,
-    /// Which rows match.
+    /// Selects the matching rows.
     pub selection: Selection,
     /// The tag keys that series are grouped by, ascending.
     pub group_by: Vec<TagkUid>,
     /// The table that is read.
     pub read: TableRead,
-    /// Its storage, if it is not that of points.
+    /// Its storage, if it is another one than the storage of points.
     of_table: Option<Box<Storage>>,
     /// The tables to read in its place if it has no series.
     pub(crate) fallbacks: VecDeque<TableRead>,
@@ -56,8 +56,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill
-    /// policy alone would generate too many points, and those of the name directory.
+    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill policy alone would
+    /// generate too many points, and the errors of the name directory.
     pub async fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
@@ -70,7 +70,7 @@ impl Plan {
         Self::reading(query, sub_query, (read, reads), storage, compute, context).await
     }
 
-    /// As [`Plan::new`], of a table, with those to read in its place.
+    /// As [`Plan::new`], of a table, with its fallback tables.
     pub(crate) async fn reading(
         query: &QuerySpec,
         sub_query: &SubQuery,
@@ -196,7 +196,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The storage that has the table; `storage` is that of points.
+    /// The storage that has the table; `storage` is the storage of points.
     pub(crate) fn storage<'a>(&'a self, storage: &'a Storage) -> &'a Storage {
         self.of_table.as_deref().unwrap_or(storage)
     }

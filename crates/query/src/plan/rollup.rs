@@ -1,4 +1,4 @@
-//! Which table answers a sub-query: points, pre-aggregates, or rollups of an interval.
+//! Chooses the table that serves a sub-query: points, pre-aggregates, or rollups of an interval.
 //!
 //! ```text
 //!   sub-query                                          tables, each if the one before has no series
@@ -13,7 +13,7 @@
 //! Pre-aggregates, which a sub-query requests by a flag or by a literal value of their tag, are in a second table of
 //! each interval; without rollups they are the points of the default interval's second table.
 //!
-//! OpenTSDB falls back to points with windows of the rollup's interval; here the windows are those of the request.
+//! OpenTSDB falls back to points with windows of the rollup's interval; here the windows are the requested ones.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.transformDownSamplerToRollupQuery`, `TsdbQuery.tableToBeScanned`,
 //! `FallbackRollupOnEmptyResult`, `TsdbQuery.getScanStartTimeSeconds`.
@@ -34,27 +34,27 @@ use crate::rollup::{RollupChoiceError, RollupUsage, Rollups};
 use crate::spec::{QuerySpec, SubQuery};
 use crate::storage::{PointStorage, Storage};
 
-/// What a sub-query reads.
+/// The table and the values that a sub-query reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableRead {
-    /// The table; `None`: that of points.
+    /// The table; `None`: the table of points.
     pub table: Option<TableName>,
     /// How its cells are read, if they are rollups.
     pub rollup: Option<RollupRead>,
 }
 
-/// Which rollups are read.
+/// The rollups that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollupRead {
     /// Their interval.
     pub interval: RollupInterval,
-    /// The name and id of the aggregate that is read; of an average that of the sums.
+    /// The name and id of the aggregate that is read; for an average, of the sums.
     pub value: (String, u8),
     /// The name and id of the counts that sums are divided by, for an average.
     pub count: Option<(String, u8)>,
 }
 
-/// What a sub-query reads, in order: each if the one before has no series. There is at least one.
+/// The reads of a sub-query, in order: each if the one before has no series. There is at least one.
 pub(crate) fn choices(
     sub_query: &SubQuery,
     storage: &Storage,
@@ -180,7 +180,7 @@ impl RollupRead {
 }
 
 impl TableRead {
-    /// The storage that has the table; `None`: that of points.
+    /// The storage that has the table; `None`: the storage of points.
     pub(crate) fn storage(&self, storage: &Storage) -> Option<Storage> {
         let table = self.table.as_ref()?;
         let points = storage.points.as_ref();

@@ -2,7 +2,7 @@
 
 use oxtsdb_schema::rollup::{NoIdError, RollupError};
 
-/// Rejection of a sub-query that rollups or pre-aggregates cannot answer.
+/// Rejection of a sub-query that rollups or pre-aggregates cannot serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RollupChoiceError {
     /// The function of the downsampling has no id.
@@ -32,7 +32,7 @@ pub enum RollupRowError {
         /// The offset in the row.
         offset: u16,
     },
-    /// A value beyond the span of the row.
+    /// A value beyond the end of the row.
     #[error("offset {offset} is beyond the row span of interval `{interval}`")]
     BeyondSpan {
         /// The offset in the row.

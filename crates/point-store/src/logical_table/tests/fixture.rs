@@ -132,7 +132,7 @@ pub(super) fn cells(row: &Row) -> Vec<(Vec<u8>, Vec<u8>)> {
         .collect()
 }
 
-/// The rows of a scan, whose batches are checked.
+/// The rows of a scan; checks its batches.
 pub(super) async fn scan_of(
     store: &dyn RowStore,
     table: &TableName,
@@ -168,7 +168,7 @@ pub(super) fn int(second: u32, value: i64) -> (Vec<u8>, Vec<u8>) {
     (qualifier.as_bytes().to_vec(), value.encoded().as_bytes().to_vec())
 }
 
-/// A store that counts what is read, and that can have damage.
+/// A store that counts its reads, and that can have damage.
 #[derive(Debug)]
 pub(super) struct Observed {
     inner: MemoryPoints,

@@ -76,7 +76,7 @@ fn layouts() -> impl Strategy<Value = RowKeyLayout> {
     })
 }
 
-/// A scan; numbers select from what the table has.
+/// A scan; numbers select from the rows and cells of the table.
 #[derive(Clone, Debug)]
 struct ScanPlan {
     /// Place, how much of its key, and whether the next key of that prefix.
@@ -85,7 +85,7 @@ struct ScanPlan {
     limit: Option<u64>,
     batch_rows: usize,
     columns: u8,
-    /// Rows whose tag value has this remainder, with seek hints.
+    /// Rows with this remainder of their tag value, with seek hints.
     filter: Option<(u8, bool)>,
     max_versions: u32,
 }
@@ -148,7 +148,7 @@ impl ScanPlan {
             if !has_seek {
                 return filter;
             }
-            // The next key of this length whose last byte matches.
+            // The next key of this length with a last byte that matches.
             filter.with_seek(|key| {
                 let last = key.last()?;
                 let mut target = key.to_vec();

@@ -247,7 +247,7 @@ fn interval(span: &str) -> oxtsdb_schema::RollupInterval {
     RollupConfig::parse(&json).unwrap().intervals()[0].clone()
 }
 
-/// Values of two aggregates in rows of a span, and what the columns of one return for a range.
+/// Values of two aggregates in rows of several intervals, and the range reads of one aggregate's columns.
 #[tokio::test]
 async fn an_aggregate_is_read_by_the_instants_of_its_intervals() {
     for span in ["1d", "1n"] {

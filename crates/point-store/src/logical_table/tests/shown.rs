@@ -1,4 +1,4 @@
-//! [`shown_cells`] predicts what a table shows of a row after the row was put into it.
+//! [`shown_cells`] predicts the cells that a table shows of a row after the row was put into it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn cell() -> impl Strategy<Value = Cell> {
         (vec![1, 0, 0], b"{}".to_vec()),
         (vec![5, 0, 0], vec![0, 0x10, 7]),
         (vec![6, 0, 0x10], vec![42, 0, 0, 0, 0]),
-        // A compacted cell whose lengths do not add up.
+        // A compacted cell with lengths that do not add up.
         (vec![0, 0, 0, 0x10], vec![1, 2, 3, 4, 0]),
     ];
     let cells = prop_oneof![

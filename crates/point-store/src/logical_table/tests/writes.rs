@@ -1,4 +1,4 @@
-//! Which store a mutation goes to, and in which order.
+//! The store that each mutation goes to, and the order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

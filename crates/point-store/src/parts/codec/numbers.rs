@@ -274,7 +274,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i6
 }
 
 /// As [`decode`], but decodes only the numbers of a range of indexes, which lies within `count`. Frames outside are
-/// skipped, except those before it whose differences add up to its numbers.
+/// skipped, except frames before it with differences that add up to its numbers.
 pub(crate) fn decode_range(
     reader: &mut Reader<'_>,
     count: usize,

@@ -92,8 +92,8 @@ impl Packing {
         index - index % self.group
     }
 
-    /// Decodes the numbers from an index on, that of the first one of a group, filling `numbers`. `packed` is what
-    /// [`Packing::read`] took for these numbers and all before them, or more.
+    /// Decodes the numbers from index `from` on, the first index of a group, filling `numbers`. `packed` are the bytes
+    /// that [`Packing::read`] took for these numbers and all before them, or more.
     pub(super) fn unpack(&self, packed: &[u8], from: usize, numbers: &mut [i64]) {
         if self.bits == 0 {
             return numbers.fill(0);

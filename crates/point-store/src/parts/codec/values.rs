@@ -31,7 +31,7 @@ const POWERS: [(i64, f64); 7] = [
 ];
 const BITS: u8 = 7;
 const FLOAT_BITS: u8 = 8;
-/// Values are scaled to integers below this size: a quarter of those that are exact in a double.
+/// Values are scaled to integers below this size: a quarter of the integers that are exact in a double.
 const EXACT: f64 = 2_251_799_813_685_248.0;
 /// A double of this size has no fraction: adding it rounds.
 const NO_FRACTION: f64 = 3.0 * EXACT;

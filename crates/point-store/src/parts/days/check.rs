@@ -37,7 +37,7 @@ pub struct DayStats {
     pub parts: usize,
     /// Bytes of the parts.
     pub bytes: u64,
-    /// Points of the parts; those that others replace or that were deleted count until a merge.
+    /// Points of the parts; replaced or deleted points count until a merge.
     pub points: u64,
     /// Tombstones that merges have not applied to all parts.
     pub tombstones: usize,
@@ -47,15 +47,15 @@ pub struct DayStats {
     pub merge_debt_bytes: u64,
 }
 
-/// What [`Days::check`] found.
+/// The result of [`Days::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Files.
     pub files: usize,
     /// Bytes of the parts.
     pub bytes: u64,
-    /// What is wrong with damaged files. Parts were set aside; a damaged tombstone is still applied, and is set aside
-    /// when the store is opened again.
+    /// Errors of damaged files. Parts were set aside; a damaged tombstone is still applied, and is set aside when the
+    /// store is opened again.
     pub damaged: Vec<PointStoreError>,
     /// Whether the check ended before all files were checked.
     pub was_stopped: bool,
@@ -99,7 +99,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn check(&self, pacer: &dyn Pacer) -> Result<Checked, PointStoreError> {
         let mut checked = Checked::default();
         for list in self.all() {
@@ -133,7 +133,7 @@ impl Days {
         Ok(checked)
     }
 
-    /// Checks that manifests can be read, and writes those again that cannot.
+    /// Checks that manifests can be read, and writes unreadable ones again.
     fn check_manifests(&self, checked: &mut Checked) -> Result<(), PointStoreError> {
         let shared = &*self.0;
         let mut changes = shared.changes.lock();

@@ -4,7 +4,7 @@
 //! all points up to an instant up to which the current block of every part reaches: there can be no others. So memory
 //! is bounded by a block of each part, however the parts overlap.
 //!
-//! A block whose instants no other part has is copied without decoding it, if it is large enough; small ones are
+//! A block with instants that no other part has is copied without decoding it, if it is large enough; small ones are
 //! decoded, and the sink joins them.
 
 use super::points::{delete, settle};
@@ -12,7 +12,7 @@ use crate::parts::part::{BlockHead, Columns};
 use crate::parts::series::SeriesKey;
 use crate::{PointStoreError, TimeRange};
 
-/// The blocks of a part, ascending by series, then time; those of a series do not overlap.
+/// The blocks of a part, ascending by series, then time; blocks of one series do not overlap.
 pub(super) trait BlockSource {
     /// The current block; `None` at the end.
     fn head(&self) -> Option<&BlockHead>;
@@ -124,7 +124,7 @@ impl<S: BlockSource> Combine<S> {
 }
 
 impl<S: BlockSource> Input<S> {
-    /// First and last instant of the current block of a series, or of what is left of it; `None` at the series' end.
+    /// First and last instant of the current block of a series, or of its remaining points; `None` at the series' end.
     fn current(&self, key: SeriesKey) -> Option<TimeRange> {
         if let (Some(first), Some(last)) = (self.points.times_ms.first(), self.points.times_ms.last()) {
             return Some(TimeRange {

@@ -1,5 +1,5 @@
-//! What happens to a part that is damaged: its intact blocks are written to a part that takes its place, and the damaged
-//! file is set aside.
+//! Salvage: the intact blocks of a damaged part are written to a part that takes its place, and the damaged file is set
+//! aside.
 //!
 //! ```text
 //!   17-31.part  damaged  ─► intact blocks ─► *.tmp, durable
@@ -27,7 +27,7 @@ struct Intact {
 }
 
 impl Days {
-    /// Replaces a part of a list that an error says is damaged, or that is missing. Reads go on with what is intact.
+    /// Replaces a part of a list if an error reports it damaged or missing. Reads go on with its intact blocks.
     ///
     /// Returns the error, which names a missing part.
     pub(super) fn set_aside(
@@ -112,7 +112,7 @@ impl Days {
         self.record_day(&mut changes, list.day)
     }
 
-    /// Lists what takes the place of a part beside it, or no longer the part if nothing does.
+    /// Lists the replacement of a part beside it, or removes the part from the list if it has no replacement.
     fn list_replacement(
         &self,
         changes: &mut Changes,
@@ -155,7 +155,7 @@ impl Days {
         }
     }
 
-    /// Writes the intact blocks of a part to a file, `None` if there are none, and returns what is lost.
+    /// Writes the intact blocks of a part to a file, `None` if there are none, and returns the losses.
     fn salvage(
         &self,
         list: &DayList,
@@ -192,7 +192,7 @@ impl Days {
         files.map(|damage| damage.part.clone()).collect()
     }
 
-    /// Those that may have had points in a range of some series, which are listed only if there is damage.
+    /// The lost parts that may have had points in a range of some series, which are listed only if there is damage.
     pub fn lost(&self, series: impl FnOnce() -> Vec<SeriesKey>, range: TimeRange) -> Vec<DamagedPart> {
         let mut damage = self.0.changes.lock().set_aside.files().to_vec();
         damage.retain(|damage| damage.part.range.overlaps(&range));
@@ -210,8 +210,8 @@ impl Days {
     }
 }
 
-/// The file that an error says is damaged, and what is wrong. The folder's format decides whether this version reads its
-/// files: one of another version is a damaged one.
+/// The file that an error reports damaged, and the reason. The folder's format decides whether this version reads its
+/// files: a file of another version is a damaged one.
 pub(super) fn damage_of(error: &PointStoreError) -> Option<(PathBuf, String)> {
     match error {
         PointStoreError::Damaged { path, detail } => Some((path.clone(), detail.clone())),

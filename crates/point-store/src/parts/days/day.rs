@@ -1,7 +1,7 @@
 //! The files of a day: parts in the order in which their points were written, and tombstones.
 //!
 //! A [`DayList`] never changes; each change of a day makes another. A reader that holds one sees the day as it was,
-//! and its files stay until the last reader is gone.
+//! and its files stay until the last reader is dropped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use oxtsdb_storage_file::disk::Disk;
 #[derive(Clone, Debug)]
 pub struct DayList {
     pub(super) day: DayNumber,
-    /// Ascending by sequences: of points of the same instant, that of the last part is the newest.
+    /// Ascending by sequences: of points of the same instant, the last part's is the newest.
     pub(super) parts: Vec<Arc<DayPart>>,
     /// Ascending by sequence.
     pub(super) tombstones: Vec<Arc<Tombstone>>,
@@ -106,7 +106,7 @@ impl DayList {
     /// Whether a file is one of the day.
     pub(super) fn has(&self, path: &Path) -> bool {
         let mut tombstones = self.tombstones.iter().map(|tombstone| tombstone.file.path());
-        self.parts.iter().any(|part| part.path() == path) || tombstones.any(|found| found == path)
+        self.parts.iter().any(|part| part.path() == path) || tombstones.any(|tombstone| tombstone == path)
     }
 
     /// Removes and returns the tombstones that apply to no part that is left.
@@ -127,8 +127,8 @@ impl DayList {
     pub(super) fn position(&self, parts: &[Arc<DayPart>]) -> Option<usize> {
         let first = parts.first()?;
         let position = self.parts.iter().position(|part| Arc::ptr_eq(part, first))?;
-        let found = self.parts[position..].iter().zip(parts);
-        let all = found.filter(|(found, part)| Arc::ptr_eq(found, part)).count() == parts.len();
+        let pairs = self.parts[position..].iter().zip(parts);
+        let all = pairs.filter(|(listed, part)| Arc::ptr_eq(listed, part)).count() == parts.len();
         all.then_some(position)
     }
 }

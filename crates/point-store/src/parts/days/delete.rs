@@ -28,7 +28,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of the disk. Points of some days may be deleted when the store is opened again; repeating is safe.
+    /// Errors of the disk. Points of some days may be deleted when the store is opened again; repeating is safe.
     pub fn delete(
         &self,
         series: &[SeriesNumber],
@@ -41,7 +41,7 @@ impl Days {
         let sequence = changes.take_sequence();
         let mut lists = self.days_in(range);
         lists.retain(|list| {
-            let has_points = |found: TimeRange| found.overlaps(&range);
+            let has_points = |own: TimeRange| own.overlaps(&range);
             list.parts.iter().any(|part| part.range().is_some_and(has_points))
         });
         if series.is_empty() {

@@ -12,19 +12,20 @@
 //! Numbers without a size are varints, instants are zigzag varints; numbers of a size are big endian. The checksum covers
 //! everything before it. `metrics` are drawn in `part::metric_set`.
 //!
-//! The names of files decide what a store has; the manifests are witnesses. A manifest is replaced after the files that
-//! it adds are durable, and before the files that it no longer has are removed. A part or tombstone that is not listed
-//! counts: the process ended in between. A listed part must be there, or another one that contains its sequences. One
-//! that is absent or damaged costs its metrics in its range, and no others.
+//! The names of files decide the content of a store; the manifests are witnesses. A manifest is replaced after the
+//! files that it adds are durable, and before the files that it no longer has are removed. A part or tombstone that is
+//! not listed counts: the process ended in between. A listed part must be there, or another one that contains its
+//! sequences. An absent or damaged part costs its metrics in its range, and no others.
 //!
 //! While a damaged part is replaced by its intact blocks, it is listed twice, as it was and as it will be.
 //!
-//! The store's manifest has the days, with their metrics and the sequences of their parts, so that a whole folder that is
-//! absent is noticed, and a part that is absent together with its manifest. It is written by flushes only: the result of
-//! a merge contains the sequences that it has. Frames of the
-//! journal up to sequence number `cut` have their points in parts: the flush writes it before it removes them from the
-//! journal. A journal that ends before is an older copy, and frames of one that begins before are not replayed over
-//! newer parts. The catalogue must have `series` series: numbers that it has lost would be given again. The store's manifest is replaced before a day is dropped, and after the manifest of a new day.
+//! The store's manifest has the days, with their metrics and the sequences of their parts, so that a whole folder that
+//! is absent is noticed, and a part that is absent together with its manifest. It is written by flushes only: the
+//! result of a merge contains the sequences that it has. Frames of the journal up to sequence number `cut` have their
+//! points in parts: the flush writes it before it removes them from the journal. A journal that ends before is an older
+//! copy, and frames of one that begins before are not replayed over newer parts. The catalogue must have `series`
+//! series: numbers that it has lost would be given again. The store's manifest is replaced before a day is dropped, and
+//! after the manifest of a new day.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -71,14 +72,14 @@ pub(super) struct PartEntry {
 pub(super) struct TombstoneEntry {
     pub(super) sequence: u64,
     pub(super) bytes: u64,
-    /// The instants whose points it deletes, within the day.
+    /// The instants of the points that it deletes, within the day.
     pub(super) range: TimeRange,
 }
 
 /// The days of a store, and how far its journal is in parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreManifest {
-    /// The sequence number of the last frame of the journal whose points are in parts.
+    /// The sequence number of the last frame of the journal with all its points in parts.
     pub(super) cut: u64,
     /// The number of series that were saved.
     pub(super) series: u32,
@@ -97,7 +98,7 @@ pub(super) struct DayEntry {
 }
 
 impl PartEntry {
-    /// What is lost with the part.
+    /// The series and ranges that are lost with the part.
     pub(super) fn lost(&self) -> Vec<Lost> {
         self.metrics.lost(self.range)
     }
@@ -108,7 +109,7 @@ impl DayManifest {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`]; those of the disk.
+    /// [`PointStoreError::Damaged`]; errors of the disk.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, PointStoreError> {
         read(disk, &folder.join(MANIFEST), Self::decode)
     }
@@ -117,7 +118,7 @@ impl DayManifest {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
         let path = folder.join(MANIFEST);
         match replace(disk, &path, &self.encode()) {
@@ -186,7 +187,7 @@ impl StoreManifest {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`]; those of the disk.
+    /// [`PointStoreError::Damaged`]; errors of the disk.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, PointStoreError> {
         read(disk, &folder.join(MANIFEST), Self::decode)
     }
@@ -195,7 +196,7 @@ impl StoreManifest {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
         let path = path(folder);
         replace(disk, &path, &self.encode()).map_err(|error| PointStoreError::io(path.display(), &error))
@@ -297,7 +298,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// What follows the head of a manifest, without the checksum.
+/// Returns the content after the head of a manifest, without the checksum.
 fn opened(bytes: &[u8], magic: [u8; 8]) -> Result<Reader<'_>, &'static str> {
     let content = bytes
         .split_last_chunk::<4>()

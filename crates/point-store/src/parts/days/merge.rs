@@ -1,9 +1,9 @@
 //! Merges: which one is next, running it, and its commit.
 //!
-//! A job reads its parts and tombstones as they were when it was chosen and writes a part whose sequences contain
-//! theirs: up to the last tombstone before the next part, so that tombstones which were applied do not apply again.
-//! The rename of the result is the commit; then the manifest is replaced and its sources are removed. A job that fails, is stopped, or finds one of
-//! its parts gone (dropped or set aside) leaves everything as it was.
+//! A job reads its parts and tombstones as they were when it was chosen and writes a part with sequences that contain
+//! theirs: up to the last tombstone before the next part, so that tombstones which were applied do not apply again. The
+//! rename of the result is the commit; then the manifest is replaced and its sources are removed. A job that fails, is
+//! stopped, or finds one of its parts gone (dropped or set aside) leaves everything as it was.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::{PointStoreError, TimeRange};
 /// After its first failure a day is left alone for this long, twice as long after the next one, and so on.
 const FIRST_BACKOFF_MS: u64 = 1000;
 const MAX_BACKOFF_MS: u64 = 5 * 60 * 1000;
-/// The pacer is called about every so many bytes.
+/// Bytes between two calls of the pacer, about.
 const PACE_BYTES: u64 = 256 << 10;
 
-/// What is remembered of the merges of a day.
+/// State of the merges of a day.
 #[derive(Debug, Default)]
 pub(super) struct DayMerges {
     /// The parts that are being merged.
@@ -84,12 +84,12 @@ impl DayMerges {
 }
 
 impl Days {
-    /// Chooses the next merge at an instant: days with too many parts first, then days whose sizes require it, then
-    /// days that are over and become one part; of each, the smallest merge first. Its parts are not chosen again
-    /// until the job ends.
+    /// Chooses the next merge at an instant: days with too many parts first, then days with sizes that require it, then
+    /// days that are over and become one part; of each, the smallest merge first. Its parts are not chosen again until
+    /// the job ends.
     ///
-    /// `limit_bytes` bounds the bytes of the parts: by the space that is free, or for a thread that does only small
-    /// merges beside one that does all.
+    /// `limit_bytes` bounds the bytes of the parts: by the free space, or for a thread that does only small merges
+    /// beside one that does all.
     pub fn next_merge(&self, now_ms: i64, limit_bytes: u64) -> Option<MergeJob> {
         let policy = &self.0.policy;
         let mut days = self.0.days.write();
@@ -201,7 +201,7 @@ impl MergeJob {
     ///
     /// # Errors
     ///
-    /// Those of the disk; [`PointStoreError::Damaged`] for a part that is damaged, which was set aside. The next merge
+    /// Errors of the disk; [`PointStoreError::Damaged`] for a part that is damaged, which was set aside. The next merge
     /// of the day waits longer after each failure.
     pub fn run(self, pacer: &dyn Pacer) -> Result<Merged, PointStoreError> {
         let result = self.merge(pacer);

@@ -51,7 +51,7 @@ impl DayNumber {
         Self(u32::try_from(day).unwrap_or(u32::MAX))
     }
 
-    /// The day that a folder's name says; `None` for other folders.
+    /// The day of a folder's name; `None` for other folders.
     pub fn parse(name: &str) -> Option<Self> {
         let mut fields = name.split('-').map(digits);
         let (year, month, day) = (fields.next()??, fields.next()??, fields.next()??);
@@ -63,7 +63,7 @@ impl DayNumber {
             i64::try_from(month).ok()?,
             i64::try_from(day).ok()?,
         );
-        // Excludes what is not written like this, and days such as 2026-02-30.
+        // Excludes other spellings of a day, and days such as 2026-02-30.
         let parsed = Self(u32::try_from(number).ok()?);
         (parsed.to_string() == name).then_some(parsed)
     }

@@ -35,7 +35,7 @@ struct Opening {
     deletions: HashMap<u64, Arc<Deletion>>,
     /// Folders of days that have no files left.
     empty: Vec<PathBuf>,
-    /// Days that have a folder with parts, or whose files are recorded as lost.
+    /// Days that have a folder with parts, or files that are recorded as lost.
     seen: BTreeSet<DayNumber>,
 }
 
@@ -49,14 +49,14 @@ struct Listed {
 }
 
 impl Days {
-    /// Opens all parts, of series before number `series_end`. Removes files that are obsolete or were never finished, and days that were being dropped;
-    /// sets damaged parts aside, and records those that are missing. With `accept_losses`, goes on without the manifest of
-    /// the store, and reports it in [`Days::losses`].
+    /// Opens all parts, of series before number `series_end`. Removes files that are obsolete or were never finished,
+    /// and days that were being dropped; sets damaged parts aside, and records missing ones. With `accept_losses`, goes
+    /// on without the manifest of the store, and reports it in [`Days::losses`].
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`] if the manifest of the store is missing or damaged, or if it has more series; those of
-    /// the disk.
+    /// [`PointStoreError::Damaged`] if the manifest of the store is missing or damaged, or if it has more series;
+    /// errors of the disk.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Folder,
@@ -66,8 +66,8 @@ impl Days {
         accept_losses: bool,
     ) -> Result<Self, PointStoreError> {
         let path = folder.path().to_owned();
-        // What is found may not be durable yet, if the process before was killed. It must be before anything is
-        // removed because of it.
+        // The names may not be durable yet, if the process before was killed. They must be before files are removed
+        // because of them.
         disk.sync_dir(&path).map_err(|error| io_error(&path, &error))?;
         let mut losses = Vec::new();
         let stored = match read_stored(&*disk, folder) {
@@ -139,7 +139,7 @@ impl Days {
             Ok(())
         };
         match recorded {
-            // Reads go on. What is removed below is still listed.
+            // Reads go on. The files that are removed below are still listed.
             Err(error @ PointStoreError::Full(_)) => {
                 tracing::warn!(%error, "manifests are not written until the disk has space");
                 return Ok(days);
@@ -179,12 +179,12 @@ impl Days {
         let mut changes = shared.changes.lock();
         shared.disk.sync_dir(&folder).map_err(failed)?;
         let listed = self.list_day(&mut changes, &folder)?;
-        let found = opening.read_manifest(&*shared.disk, day, &folder, &listed)?;
-        let is_listed = found.is_some();
+        let manifest = opening.read_manifest(&*shared.disk, day, &folder, &listed)?;
+        let is_listed = manifest.is_some();
         // The manifest of the store has all days' parts as of the last flush: the day may be an older copy, with its manifest.
         let stored = opening.stored.as_ref().and_then(|stored| stored.days.get(&day));
         let stored = stored.cloned();
-        let manifest = found.unwrap_or_default();
+        let manifest = manifest.unwrap_or_default();
         for part in &manifest.parts {
             changes.next_sequence = changes.next_sequence.max(part.sequences.last.saturating_add(1));
         }
@@ -222,7 +222,7 @@ impl Days {
         Ok(())
     }
 
-    /// Lists the files of a day. Removes those that were never finished.
+    /// Lists the files of a day. Removes files that were never finished.
     fn list_day(&self, changes: &mut Changes, folder: &Path) -> Result<Listed, PointStoreError> {
         let disk = &*self.0.disk;
         let failed = |error| io_error(folder, &error);
@@ -241,10 +241,10 @@ impl Days {
                 }
             }
         }
-        // A part comes before those that it contains.
+        // A part comes before the parts that it contains.
         listed
             .parts
-            .sort_unstable_by_key(|found| (found.first, std::cmp::Reverse(found.last)));
+            .sort_unstable_by_key(|part| (part.first, std::cmp::Reverse(part.last)));
         listed.tombstones.sort_unstable();
         Ok(listed)
     }
@@ -381,7 +381,7 @@ impl Days {
         disk.remove(path).map_err(|error| io_error(path, &error))
     }
 
-    /// Records that a file is missing, and what is lost with it.
+    /// Records that a file is missing, and the points that are lost with it.
     fn note_missing(
         &self,
         changes: &mut Changes,
@@ -390,7 +390,7 @@ impl Days {
         lost: Vec<Lost>,
         detail: &str,
     ) -> Result<(), PointStoreError> {
-        // Of a part without points nothing is lost. What was recorded before the manifest was replaced is known.
+        // A part without points loses nothing. Losses recorded before the manifest was replaced are known.
         if lost.is_empty() || changes.set_aside.has(path, day, &lost) {
             return Ok(());
         }
@@ -447,8 +447,8 @@ fn read_stored(disk: &dyn Disk, folder: &Folder) -> Result<Option<StoreManifest>
     Ok(stored)
 }
 
-/// Checks that a part is one of those of its name that the manifest of its day has, if it has any, and takes over its
-/// metrics.
+/// Checks that a part is in its day's manifest, if its name is, with the same size and checksum, and takes over the
+/// metrics of its entry.
 fn check_entry(part: DayPart, entries: &[&PartEntry]) -> Result<DayPart, PointStoreError> {
     let is_same = |entry: &&&PartEntry| entry.bytes == part.bytes() && entry.crc == part.part().crc();
     match (entries.iter().find(is_same), entries.first()) {
@@ -483,7 +483,7 @@ fn shared_deletion(
     }
 }
 
-/// The sequence behind those of a file's name.
+/// The sequence behind the sequences of a file's name.
 fn next_sequence(name: &str) -> u64 {
     match DayFile::parse(name) {
         Some(DayFile::Part(Sequences { last, .. }) | DayFile::Tombstone(last)) => last.saturating_add(1),

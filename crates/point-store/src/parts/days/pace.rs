@@ -82,7 +82,7 @@ impl Pacer for RatePacer {
     }
 }
 
-/// The pace of a check: a rate of its own, which ends with the store, and when its caller says so.
+/// The pace of a check: a rate of its own. It ends with the store, and when the caller's callback ends it.
 pub struct CheckPacer<'a> {
     store: &'a RatePacer,
     own: RatePacer,

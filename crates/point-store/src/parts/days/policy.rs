@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Limits of merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergePolicy {
-    /// Size of a run by that of its largest part from which the run is merged, at least 2.
+    /// The ratio of the size of a run to its largest part's from which the run is merged, at least 2.
     pub growth: u64,
     /// Smaller parts count as this many bytes, so that many tiny ones are merged whatever their ratios.
     pub floor_bytes: u64,

@@ -15,7 +15,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of [`Days::read_day`].
+    /// As [`Days::read_day`].
     pub fn read(
         &self,
         key: SeriesKey,
@@ -31,7 +31,7 @@ impl Days {
     ///
     /// # Errors
     ///
-    /// Those of the disk; [`PointStoreError::Damaged`] for the read that finds a damaged part, which is then set
+    /// Errors of the disk; [`PointStoreError::Damaged`] for the read that finds a damaged part, which is then set
     /// aside: later reads go on without it.
     pub fn read_day(
         &self,
@@ -67,7 +67,7 @@ impl Days {
         self.with_day(list, |list| {
             points.truncate(before.0);
             summaries.truncate(before.1);
-            let overlaps = |part: &&Arc<DayPart>| part.range().is_some_and(|found| found.overlaps(&range));
+            let overlaps = |part: &&Arc<DayPart>| part.range().is_some_and(|own| own.overlaps(&range));
             let mut parts = list.parts.iter().filter(overlaps);
             match (parts.next(), parts.next()) {
                 (Some(part), None) if list.tombstones.is_empty() => {
@@ -95,8 +95,8 @@ impl Days {
         self.with_day(list, |list| list.last(key, range, decoder, points))
     }
 
-    /// Reads from the files of a day. If that fails because they were dropped or set aside meanwhile, reads from those
-    /// that are left.
+    /// Reads from the files of a day. If that fails because they were dropped or set aside meanwhile, reads from the
+    /// remaining ones.
     fn with_day<T: Default>(
         &self,
         list: &Arc<DayList>,
@@ -105,7 +105,7 @@ impl Days {
         let mut list = Arc::clone(list);
         loop {
             let error = match read(&list) {
-                Ok(found) => return Ok(found),
+                Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             match self.days_in(list.day.range()).pop() {
@@ -130,7 +130,7 @@ impl DayList {
         let first = points.len();
         let mut parts = 0;
         for part in &self.parts {
-            if !part.range().is_some_and(|found| found.overlaps(&range)) {
+            if !part.range().is_some_and(|own| own.overlaps(&range)) {
                 continue;
             }
             let first_of_part = points.len();
@@ -160,7 +160,7 @@ impl DayList {
     ) -> Result<Option<Point>, PointStoreError> {
         let mut newest = None;
         for part in self.parts.iter().rev() {
-            if !part.range().is_some_and(|found| found.overlaps(&range)) {
+            if !part.range().is_some_and(|own| own.overlaps(&range)) {
                 continue;
             }
             points.truncate(0);
@@ -172,7 +172,7 @@ impl DayList {
                 delete(points, 0, &deleted);
             }
             if let Some(point) = points.last() {
-                // Of points of this instant, that of the newest part is the one.
+                // Of points of this instant, the newest part's counts.
                 range.first_ms = point.time_ms.saturating_add(1);
                 newest = Some(point);
             }

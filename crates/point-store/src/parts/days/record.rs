@@ -1,4 +1,4 @@
-//! Writing the manifests, and removing what a failed operation may have left.
+//! Writes the manifests, and removes files that a failed operation may have left.
 
 use super::day::DayList;
 use super::manifest::{DayManifest, StoreManifest};
@@ -10,7 +10,7 @@ use oxtsdb_storage_file::folder::parent;
 /// How far points and series are in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// The sequence number of the last frame of the journal whose points are in parts.
+    /// The sequence number of the last frame of the journal with all its points in parts.
     pub cut: u64,
     /// The number of series that are durable.
     pub series: u32,
@@ -28,12 +28,12 @@ impl DayList {
 }
 
 impl Days {
-    /// Makes the parts durable that were published, and lists them in the manifests. `saved` replaces what the manifest of
-    /// the store has where it is more.
+    /// Makes the published parts durable, and lists them in the manifests. `saved` replaces the numbers in the store's
+    /// manifest that are smaller.
     ///
     /// # Errors
     ///
-    /// Those of the disk. Repeating is safe.
+    /// Errors of the disk. Repeating is safe.
     pub fn record(&self, saved: Saved) -> Result<(), PointStoreError> {
         let mut changes = self.0.changes.lock();
         let dirty: Vec<DayNumber> = changes.dirty.iter().copied().collect();
@@ -47,7 +47,7 @@ impl Days {
         self.record_store(&mut changes)
     }
 
-    /// The sequence number of the last frame of the journal whose points are in parts; `None` if no manifest has it.
+    /// The sequence number of the last frame of the journal with all its points in parts; `None` if no manifest has it.
     pub fn cut(&self) -> Option<u64> {
         let changes = self.0.changes.lock();
         changes.stored.as_ref().map(|stored| stored.cut)
@@ -67,7 +67,7 @@ impl Days {
         self.write_manifest(changes, day, &manifest)
     }
 
-    /// Replaces the manifest of a day whose names are durable.
+    /// Replaces the manifest of a day. The day's names must be durable.
     pub(super) fn write_manifest(
         &self,
         changes: &mut Changes,
@@ -116,8 +116,8 @@ impl Days {
         Ok(())
     }
 
-    /// Removes what failed operations may have left, durably: it would count at the next start, when the operations that
-    /// followed do not expect it.
+    /// Removes files that failed operations may have left, durably: they would count at the next start, when the
+    /// operations that followed do not expect them.
     pub(super) fn remove_leftovers(&self, changes: &mut Changes) -> Result<(), PointStoreError> {
         let shared = &*self.0;
         while let Some((day, path)) = changes.leftovers.last().cloned() {

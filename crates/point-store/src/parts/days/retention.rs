@@ -1,8 +1,8 @@
 //! Retention: days that are too old are dropped as a whole.
 //!
 //! A day's folder is renamed into `dropped/`, which is atomic, and its files are removed. The folder itself is removed
-//! when the manifest of the store no longer has the day: until then it says that the day is not lost. So a full disk
-//! gets space before a manifest is written. The next start removes what is left there.
+//! when the manifest of the store no longer has the day: until then it shows that the day is not lost. So a full disk
+//! gets space before a manifest is written. The next start removes the files that are left there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::PointStoreError;
 use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::folder::create_dir_durably;
 
-/// What [`Days::drop_before`] dropped.
+/// The days and files that [`Days::drop_before`] dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Days.
@@ -24,11 +24,11 @@ pub struct Dropped {
 }
 
 impl Days {
-    /// Drops the days whose instants are all before `edge_ms`. Their points are gone for readers that begin later.
+    /// Drops the days with all instants before `edge_ms`. Their points are gone for readers that begin later.
     ///
     /// # Errors
     ///
-    /// Those of the disk; the days before the one that failed are dropped. Repeating is safe.
+    /// Errors of the disk; the days before the one that failed are dropped. Repeating is safe.
     pub fn drop_before(&self, edge_ms: i64) -> Result<Dropped, PointStoreError> {
         let mut dropped = Dropped::default();
         for list in self.all() {
@@ -101,7 +101,7 @@ pub(super) fn remove_dropped(disk: &dyn Disk, dropped: &Path) -> Result<(), Poin
     Ok(())
 }
 
-/// Removes what is in a folder, which may be absent.
+/// Empties a folder, which may be absent.
 fn empty_folder(disk: &dyn Disk, folder: &Path) -> Result<(), PointStoreError> {
     let failed = |error| io_error(folder, &error);
     for entry in if_present(disk.list(folder)).map_err(failed)? {

@@ -1,5 +1,4 @@
-//! Damaged files: each is kept in folder `set-aside/` with a record of what was lost, and the rest of the store goes
-//! on.
+//! Damaged files: each is kept in folder `set-aside/` with a record of the losses, and the rest of the store goes on.
 //!
 //! ```text
 //!   set-aside/2026-11-22_0000000017-0000000031.part          the file
@@ -11,15 +10,15 @@
 //!     lost 0 17 0 42 1795305600000 1795309199999     metric and series, from and to; first and last instant
 //! ```
 //!
-//! A file that is missing has a record only; of a day that is missing as a whole it is `2026-11-22_folder.record`.
+//! A file that is missing has a record only; for a missing folder of a day it is `2026-11-22_folder.record`.
 //!
 //! Metrics and series are numbers. Without a line `lost`, points of any series are lost.
 //!
-//! The record is durable before the file is linked here, and the link before the day's file is replaced by one with
-//! its intact pages, or removed. So a power loss leaves a record without its file, which is removed when the store
-//! is opened, unless the file is absent from its day, too; or the damaged file in its day, which is found again. A
-//! file that is damaged once more adds to its record; the first file has all that the later ones had. Removing a
-//! record and its file by hand clears the report.
+//! The record is durable before the file is linked here, and the link before the day's file is replaced by one with its
+//! intact pages, or removed. So a power loss leaves a record without its file, which is removed when the store is
+//! opened, unless the file is absent from its day, too; or the damaged file in its day, which is found again. A file
+//! that is damaged once more adds to its record; the first file has all pages of the later ones. Removing a record and
+//! its file by hand clears the report.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -48,7 +47,7 @@ pub(super) struct SetAside {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) part: DamagedPart,
-    /// What is lost, at least one range.
+    /// The lost points, at least one range.
     pub(super) lost: Vec<Lost>,
 }
 
@@ -88,8 +87,8 @@ impl SetAside {
         Ok(Self { folder, files })
     }
 
-    /// Records what is wrong with a file of a day and what is lost, and links the file here. The caller replaces or
-    /// removes the one of the day. A file that is missing is recorded only.
+    /// Records the damage of a file of a day and the lost points, and links the file here. The caller replaces or
+    /// removes the day's file. A file that is missing is recorded only.
     pub(super) fn add(
         &mut self,
         disk: &dyn Disk,
@@ -153,7 +152,7 @@ impl SetAside {
 }
 
 impl Damage {
-    /// Damage of a file, added to what is known of it.
+    /// Damage of a file, added to its known damage.
     fn new(path: PathBuf, lost: Vec<Lost>, detail: String, known: Option<&Self>) -> Self {
         let mut all: Vec<Lost> = known.map_or(Vec::new(), |known| known.lost.clone());
         let new: Vec<Lost> = lost.into_iter().filter(|lost| !all.contains(lost)).collect();
@@ -184,7 +183,7 @@ impl Damage {
     }
 }
 
-/// What a record says; what it does not say is unknown.
+/// Parses a record; absent keys are unknown.
 fn parse(path: PathBuf, record: &str) -> Damage {
     let value = |key: &str| {
         record

@@ -1,4 +1,4 @@
-//! Snapshots: hard links to the parts and tombstones of all days, and manifests of what was linked.
+//! Snapshots: hard links to the parts and tombstones of all days, and manifests of the linked files.
 //!
 //! Files never change, so a link is a copy. A list that the snapshot holds keeps its files until they are linked, also
 //! if a merge replaces them meanwhile. Points of a day that is dropped meanwhile may be absent.
@@ -16,12 +16,12 @@ use oxtsdb_storage_file::folder::create_dir_durably;
 impl Days {
     /// Links all files to the folders of days in `target`, which is on the same file system, and makes that durable.
     ///
-    /// The caller makes the snapshot complete: with the series and what is not in parts, and with the store's own
-    /// marker last, so that an interrupted snapshot is no store.
+    /// The caller makes the snapshot complete: with the series and the points that are not in parts, and with the
+    /// store's own marker last, so that an interrupted snapshot is no store.
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Invalid`] if `target` has files; those of the disk, after which `target` has no days.
+    /// [`PointStoreError::Invalid`] if `target` has files; errors of the disk, after which `target` has no days.
     pub fn snapshot(&self, target: &Path) -> Result<(), PointStoreError> {
         let disk = &*self.0.disk;
         let failed = |error| io_error(target, &error);

@@ -170,7 +170,7 @@ fn cache() -> Arc<PageCache> {
     Arc::new(PageCache::new(1 << 20, 0))
 }
 
-/// All instants of a span from the first day on.
+/// A range of instants, relative to the first day.
 const fn span(first_ms: i64, last_ms: i64) -> TimeRange {
     TimeRange {
         first_ms: FIRST_DAY_MS + first_ms,

@@ -8,7 +8,7 @@
 //! The series are runs of ascending numbers: `gap` is the distance to the end of the previous run (0 only for the
 //! first), `length` the number of series after the first of the run. The checksum covers everything before it.
 //!
-//! A tombstone of sequence *s* (its file's name) deletes points of the parts whose last sequence is before *s*. One
+//! A tombstone of sequence *s* (its file's name) deletes points of the parts with a last sequence before *s*. One
 //! file serves all days: each has a hard link to it. It is removed from a day when no older part is left there.
 
 use std::io;
@@ -26,7 +26,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// A larger file is not read: one run for every second series that can exist takes fewer bytes.
 const MAX_BYTES: u64 = 1 << 34;
 
-/// Series and instants whose points were deleted.
+/// Series and instants of deleted points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     range: TimeRange,
@@ -84,7 +84,7 @@ impl Deletion {
         bytes
     }
 
-    /// Reverses [`Self::encode`]; what is wrong with the bytes if they are none.
+    /// Reverses [`Self::encode`]; an error has the reason why the bytes are none.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let length = bytes.len().checked_sub(CHECKSUM_BYTES);
         let (content, checksum) = bytes.split_at(length.ok_or(SHORT)?);

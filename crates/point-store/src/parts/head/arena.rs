@@ -107,7 +107,7 @@ impl Arena {
         }
     }
 
-    /// Replaces `bytes` by those of a chain.
+    /// Replaces `bytes` by the bytes of a chain.
     pub(super) fn read(&self, chain: &Chain, bytes: &mut Vec<u8>) {
         bytes.clear();
         let mut block = self.next(chain.last);

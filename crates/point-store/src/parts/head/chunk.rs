@@ -9,7 +9,7 @@
 //!   value     zigzag of the value's difference (varint), or its bits (8)
 //! ```
 //!
-//! The difference of floating-point values is that of their hundredfold, if both are integers: gauges have few digits.
+//! The difference of floating-point values is taken of their hundredfold, if both are integers: gauges have few digits.
 //! The first point is relative to the instant that the shard began with, step 0, value 0 and an integer in seconds. A
 //! step beyond 32 bits counts as 0 for the next difference, and so does a value of 8 bytes.
 
@@ -24,13 +24,13 @@ pub(super) const MAX_POINT_BYTES: usize = 21;
 /// Integers up to this size are exact in a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What the next point is relative to.
+/// The state that the next point is encoded relative to.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     time_ms: i64,
     step: i32,
     kind: PointKind,
-    /// Whether no point was older than what it was relative to. Here, where it takes no memory.
+    /// Whether no point was older than its predecessor. Here, where it takes no memory.
     ascends: bool,
     /// Whether the last value has 8 bytes.
     is_raw: bool,
@@ -60,7 +60,7 @@ impl Last {
         }
     }
 
-    /// What the next value is relative to.
+    /// The number that the next value is encoded relative to.
     #[inline]
     const fn base(&self) -> i64 {
         if self.is_raw { 0 } else { self.value }
@@ -109,8 +109,8 @@ impl Chunk {
         self.last.ascends.then(|| self.last.point())
     }
 
-    /// The least and greatest instants of a chunk with points. `base_ms` is that of [`Chunk::new`], `bytes` a scratch
-    /// buffer.
+    /// The least and greatest instants of a chunk with points. `base_ms` is the argument of [`Chunk::new`], `bytes` a
+    /// scratch buffer.
     pub(super) fn extent(&self, arena: &Arena, base_ms: i64, bytes: &mut Vec<u8>) -> (i64, i64) {
         arena.read(&self.chain, bytes);
         let mut times = Decoder::new(bytes, base_ms).map(|point| point.time_ms);
@@ -172,8 +172,8 @@ impl Chunk {
     }
 }
 
-/// Appends the points of a chunk's bytes that are in a range, in the order of their arrival. `base_ms` is that of
-/// [`Chunk::new`].
+/// Appends the points of a chunk's bytes that are in a range, in the order of their arrival. `base_ms` is the argument
+/// of [`Chunk::new`].
 pub(super) fn decode(bytes: &[u8], base_ms: i64, range: TimeRange, points: &mut Columns) {
     let mut decoder = Decoder::new(bytes, base_ms);
     while let Some(point) = decoder.next() {
@@ -199,7 +199,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Appends those of the following points that are in a range, up to the next irregular one.
+    /// Appends the following points that are in a range, up to the next irregular one.
     fn next_regular(&mut self, range: TimeRange, points: &mut Columns) {
         let (mut rest, mut value) = (self.rest, self.last.base());
         let from = points.len();
@@ -233,7 +233,7 @@ impl<'a> Decoder<'a> {
         if range.contains(time_ms + i64::from(step)) && range.contains(self.last.time_ms) {
             points.times_ms.extend(times_ms);
         } else {
-            // Ascending or descending: those in the range follow each other.
+            // Ascending or descending: points in the range follow each other.
             let before = times_ms.clone().take_while(|time_ms| !range.contains(*time_ms));
             let first = before.count();
             points.times_ms.extend(
@@ -330,8 +330,8 @@ fn byte(rest: &mut &[u8]) -> u8 {
     *first
 }
 
-/// As [`get`], for numbers of which most take one or two bytes: which of both takes no branch, which would be predicted
-/// wrong half of the time.
+/// As [`get`], for numbers that mostly take one or two bytes: choosing between both takes no branch, which would be
+/// predicted wrong half of the time.
 #[inline]
 fn get_short(rest: &mut &[u8]) -> u64 {
     match **rest {

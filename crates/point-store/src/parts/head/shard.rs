@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   place    of a series: its newest chunk
-//!   full     its chunks before that, each with its extent and the one before it: a read visits those of its range
+//!   full     its chunks before that, each with its extent and the one before it: a read visits the chunks in its range
 //! ```
 
 use hashbrown::HashMap;
@@ -18,8 +18,8 @@ const PAGE: usize = 1024;
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// The chunks of the series whose numbers have the same rest when divided by the number of shards. A series is known by
-/// the quotient.
+/// The chunks of the series with numbers that have the same rest when divided by the number of shards. The quotient
+/// identifies a series.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     /// By quotient: the place of its newest chunk. Pages without chunks are absent.
@@ -47,11 +47,11 @@ pub(super) struct FullChunk {
     /// The one before it, of the same series.
     before: u32,
     first_ms: i64,
-    /// The greatest instant of this chunk and of those before it.
+    /// The greatest instant of this chunk and of the chunks before it.
     through_ms: i64,
 }
 
-/// What a read needs of a shard.
+/// The bytes and chunks of a shard that a read needs.
 #[derive(Debug, Default)]
 pub(super) struct Selected {
     /// The instant that chunks are relative to.
@@ -62,12 +62,12 @@ pub(super) struct Selected {
     pub(super) newest: Vec<u8>,
 }
 
-/// Where the newest chunk of a series is.
+/// Location of the newest chunk of a series.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(u32);
 
 impl Place {
-    /// Of the first chunk.
+    /// Location of the first chunk.
     pub(super) const FIRST: Self = Self(0);
 }
 
@@ -123,8 +123,8 @@ impl Shard {
         Place(*place)
     }
 
-    /// Reads what [`Shard::append`] will change, so that it is in the processor's cache. The reads of several points
-    /// overlap, those of one append do not.
+    /// Reads the memory that [`Shard::append`] will change, so that it is in the processor's cache. The reads of
+    /// several points overlap, the reads of one append do not.
     #[inline]
     pub(super) fn touch(&self, place: Place) -> u8 {
         let chunk = &self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
@@ -160,7 +160,7 @@ impl Shard {
         }
         let pages = self.full.len();
         if let Some(page) = self.full.last_mut() {
-            // Fewer than units of the arena, whose numbers have 32 bits.
+            // Fewer than units of the arena, which have 32-bit numbers.
             let number = u32::try_from((pages - 1) * PAGE + page.len()).unwrap_or(NONE);
             page.push(FullChunk {
                 chain: *full.chain(),
@@ -251,7 +251,7 @@ impl Shard {
         Some(Some(last).filter(|last| range.first_ms <= last.time_ms))
     }
 
-    /// Replaces `bytes` by those of a full chunk.
+    /// Replaces `bytes` by the bytes of a full chunk.
     pub(super) fn copy_full(&self, chunk: &FullChunk, bytes: &mut Vec<u8>) {
         self.arena.read(&chunk.chain, bytes);
     }

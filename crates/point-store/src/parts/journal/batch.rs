@@ -3,7 +3,7 @@
 //! ```text
 //!   point     control (1) | series | time | value
 //!   control   252 values: value code (28) + 28 * time code (3) + 84 * series code (3)
-//!   series    code 0: that of the previous point; 1: the next number; 2: a difference follows
+//!   series    code 0: as the previous point; 1: the next number; 2: a difference follows
 //!   time      code 0: as predicted; 1: a difference in seconds follows; 2: one in milliseconds
 //!   value     code 0 to 13 with seconds, 14 to 27 with milliseconds:
 //!               0        integer
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Differences and integers are zigzag varints; differences wrap, so that any batch can be encoded. The predicted time
-//! is that of the previous point, plus the last difference if the series is the same: agents send many series with
-//! one instant, imports send a series at regular instants. The first point follows series 0 at time 0.
+//! is the previous point's, plus the last difference if the series is the same: agents send many series with one
+//! instant, imports send a series at regular instants. The first point follows series 0 at time 0.
 //!
 //! Most measured values are decimals of few digits: 12.5 is encoded as 125. This is done only if the division restores
 //! the same bits.
@@ -47,7 +47,7 @@ const MAX_DIGITS: u8 = 4;
 const POWERS: [f64; 5] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0];
 /// Integers below this are exact in a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// A point has at least so many bytes: control and value.
+/// Bytes of a point, at least: control and value.
 const MIN_POINT: usize = 2;
 
 /// The points of a batch as the journal has them.

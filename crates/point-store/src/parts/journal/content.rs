@@ -6,7 +6,7 @@ use oxtsdb_storage_file::varint::{self, Reader};
 use super::batch::{self, EncodedBatch};
 use crate::{PointBatch, PointStoreError, SeriesNumber};
 
-/// What a frame has, in its order.
+/// An entry of a frame, in the frame's order.
 #[derive(Debug)]
 pub enum Replayed<'a> {
     /// A series that later points use, with its key.

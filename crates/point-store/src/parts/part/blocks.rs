@@ -49,7 +49,7 @@ impl RawBlock {
     }
 }
 
-/// Blocks of a part in order of series, then time: those of a span of series that overlap a range.
+/// Blocks of a part in order of series, then time, of a range of series keys, that overlap a time range.
 ///
 /// `P` is `&Part` or `Arc<Part>`. Ends after the first error.
 #[derive(Debug)]

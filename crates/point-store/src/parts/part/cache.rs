@@ -49,7 +49,7 @@ impl Weighter<PageKey, CachedPage> for Weight {
 }
 
 impl PageCache {
-    /// A cache of so many bytes of pages and so many open files.
+    /// A cache of `bytes` bytes of pages and `files` open files.
     pub fn new(bytes: u64, files: usize) -> Self {
         let pages = usize::try_from(bytes / super::PAGE_BYTES as u64).unwrap_or(usize::MAX);
         Self {

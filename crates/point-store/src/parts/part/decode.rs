@@ -33,7 +33,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`], or those of the disk; then no points are appended.
+    /// [`PointStoreError::Damaged`], or errors of the disk; then no points are appended.
     pub fn decode(
         &self,
         block: &RawBlock,

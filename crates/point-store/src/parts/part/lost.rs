@@ -4,7 +4,7 @@ use super::SeriesKey;
 use super::index::ALL_KEYS;
 use crate::TimeRange;
 
-/// A range of series of which points may be lost.
+/// A range of series that may have lost points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The first series.

@@ -12,7 +12,7 @@ use super::{MetricNumber, SeriesKey};
 use crate::{SeriesNumber, TimeRange};
 use oxtsdb_storage_file::varint::{Reader, put};
 
-/// Runs of metrics that are told apart: bounds memory, and the list of a day's files.
+/// Runs of metrics that are kept apart, at most: bounds memory, and the list of a day's files.
 pub(super) const MOST_METRIC_RUNS: usize = 256;
 
 /// Metrics in ascending order.

@@ -25,7 +25,7 @@ pub(super) struct Times {
     pub(super) form: Form,
 }
 
-/// Where instants are.
+/// Location of the instants of a block, if they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Nowhere: they are equally far apart.
@@ -163,7 +163,7 @@ impl BlockPage {
         Some(blocks)
     }
 
-    /// Whether keys ascend, and keys and instants are those of the page's entry in the index.
+    /// Whether keys ascend, and keys and instants match the page's entry in the index.
     pub(super) fn fits(&self, entry: &BlockPageEntry) -> bool {
         let ends = (self.blocks.first(), self.blocks.last());
         let (Some(first), Some(last)) = ends else {

@@ -16,7 +16,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`], or those of the disk. Some points may have been appended.
+    /// [`PointStoreError::Damaged`], or errors of the disk. Some points may have been appended.
     pub fn read(
         &self,
         key: SeriesKey,
@@ -34,7 +34,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// Those of [`Part::read`].
+    /// As [`Part::read`].
     pub fn read_summarized(
         &self,
         key: SeriesKey,
@@ -68,7 +68,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// Those of [`Part::read`].
+    /// As [`Part::read`].
     pub fn read_last(
         &self,
         key: SeriesKey,
@@ -87,7 +87,7 @@ impl Part {
         Ok(())
     }
 
-    /// The blocks of a span of series that overlap a range, in order of series, then time. Pages are cached.
+    /// The blocks of a range of series that overlap a time range, in order of series, then time. Pages are cached.
     pub fn blocks(&self, keys: RangeInclusive<SeriesKey>, range: TimeRange) -> Blocks<&Self> {
         let (first, last) = keys.into_inner();
         Blocks::new(self, KeySpan { first, last }, range, true)

@@ -41,7 +41,7 @@ impl Part {
     /// # Errors
     ///
     /// [`PointStoreError::Damaged`] if the file is no complete part; [`PointStoreError::Format`] if it is of another
-    /// version; those of the disk.
+    /// version; errors of the disk.
     pub fn open(disk: &Arc<dyn Disk>, path: &Path, cache: &Arc<PageCache>) -> Result<Self, PointStoreError> {
         let file = disk
             .open(path)
@@ -68,11 +68,11 @@ impl Part {
     /// [`PointStoreError::Damaged`].
     pub fn within(mut self, range: TimeRange, series_end: u32) -> Result<Self, PointStoreError> {
         self.series_end = series_end;
-        let found = self.meta.range;
-        if self.meta.points > 0 && !(range.contains(found.first_ms) && range.contains(found.last_ms)) {
+        let whole = self.meta.range;
+        if self.meta.points > 0 && !(range.contains(whole.first_ms) && range.contains(whole.last_ms)) {
             let detail = format!(
                 "points from {} to {} ms are not of its day",
-                found.first_ms, found.last_ms
+                whole.first_ms, whole.last_ms
             );
             return Err(self.damaged(&detail));
         }
@@ -119,7 +119,7 @@ impl Part {
             + size_of_val(self.index.times.as_slice())
     }
 
-    /// Estimates what reading `count` series of a span in a range would decode.
+    /// Estimates the cost of reading `count` series out of a range of keys in a time range.
     pub fn estimate(&self, keys: RangeInclusive<SeriesKey>, count: usize, range: TimeRange) -> ReadEstimate {
         let pages = &self.index.blocks;
         let first = pages.partition_point(|(_, page)| page.keys.last < *keys.start());
@@ -133,7 +133,7 @@ impl Part {
             bytes,
             range: whole,
         } = self.meta;
-        // A span has other series, too, and a page has several.
+        // A range of keys has other series, too, and a page has several.
         let of_pages = hit / as_f64(pages.len() as u64);
         let of_series = as_f64((count as u64).min(series)) / as_f64(series) * overlap(whole, range);
         let share = of_pages.min(of_series);

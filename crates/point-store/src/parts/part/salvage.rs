@@ -1,4 +1,4 @@
-//! Copies what is intact of a damaged part.
+//! Copies the intact blocks of a damaged part.
 
 use super::blocks::{Blocks, RawBlock};
 use super::columns::Columns;
@@ -10,16 +10,16 @@ use super::reader::Part;
 use super::writer::PartWriter;
 use crate::{PointStoreError, TimeRange};
 
-/// The most ranges that are told apart: bounds memory and the record on disk.
+/// The most ranges that are kept apart: bounds memory and the record on disk.
 const MOST_RANGES: usize = 256;
 
 impl Part {
-    /// Writes all blocks that are intact to a part, and returns what is lost, ascending by series. The index in memory
-    /// says where pages are, so the one in the file may be damaged, too.
+    /// Writes all blocks that are intact to a part, and returns the losses, ascending by series. The index in memory
+    /// has the offsets of pages, so the one in the file may be damaged, too.
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn salvage(&self, writer: &mut PartWriter) -> Result<Vec<Lost>, PointStoreError> {
         // Read once, and not for each block that has its instants there.
         let times: Vec<bool> = (0..self.index.times.len())
@@ -64,10 +64,10 @@ impl Part {
     }
 }
 
-/// `None` for what is damaged, or out of order.
+/// `None` for damaged content, or content out of order.
 fn if_intact<T>(result: Result<T, PointStoreError>) -> Result<Option<T>, PointStoreError> {
     match result {
-        Ok(found) => Ok(Some(found)),
+        Ok(content) => Ok(Some(content)),
         Err(PointStoreError::Damaged { .. } | PointStoreError::Invalid(_)) => Ok(None),
         Err(error) => Err(error),
     }

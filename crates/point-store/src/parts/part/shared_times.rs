@@ -7,8 +7,9 @@ use rustc_hash::FxBuildHasher;
 
 use oxtsdb_storage_file::varint;
 
-/// Columns that are remembered: what fits into 2^20 buckets of the table, 26 MB. Later ones are stored, and not found again: the series of an agent
-/// repeat its columns in the same order for each metric, so that those remembered first are found again.
+/// Columns that are remembered: they fit into 2^20 buckets of the table, 26 MB. Later ones are stored, and not found
+/// again: the series of an agent repeat its columns in the same order for each metric, so the first columns are found
+/// again.
 const REMEMBERED: usize = (1 << 20) / 8 * 7;
 
 /// Shared time columns of a part that is being written.

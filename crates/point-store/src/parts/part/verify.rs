@@ -1,4 +1,4 @@
-//! Checks a part completely: every byte, and that heads and statistics say what the points are.
+//! Checks a part completely: every byte, and that heads and statistics match the points.
 
 use super::blocks::RawBlock;
 use super::columns::Columns;
@@ -12,7 +12,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`] with the first damage, or those of the disk.
+    /// [`PointStoreError::Damaged`] with the first damage, or errors of the disk.
     pub fn verify(&self) -> Result<(), PointStoreError> {
         if self.reread_index()? != *self.meta() {
             return Err(self.damaged("the index changed"));

@@ -50,7 +50,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk; the file must not exist.
+    /// Errors of the disk; the file must not exist.
     pub fn create(disk: &dyn Disk, path: &Path) -> Result<Self, PointStoreError> {
         let file = disk
             .create(path)
@@ -96,7 +96,7 @@ impl PartWriter {
         self.last.is_none()
     }
 
-    /// The metrics so far: of so many runs that the closest were joined, also those between them.
+    /// The metrics so far. With too many runs the closest were joined, and the metrics between them included.
     pub const fn metrics(&self) -> &MetricSet {
         &self.metrics
     }
@@ -106,7 +106,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Invalid`] if the order is not kept; those of the disk, after which the writer is unusable.
+    /// [`PointStoreError::Invalid`] if the order is not kept; errors of the disk, after which the writer is unusable.
     pub fn push(&mut self, key: SeriesKey, columns: &Columns) -> Result<(), PointStoreError> {
         self.push_range(key, columns, 0..columns.len())
     }
@@ -115,7 +115,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`PartWriter::push`].
+    /// As [`PartWriter::push`].
     pub fn push_range(
         &mut self,
         key: SeriesKey,
@@ -147,11 +147,11 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Appends a block of another part without decoding it. The order is that of [`PartWriter::push`].
+    /// Appends a block of another part without decoding it, in the order of [`PartWriter::push`].
     ///
     /// # Errors
     ///
-    /// Those of [`PartWriter::push`] and of reading the block's instants from `part`.
+    /// As [`PartWriter::push`], and errors of reading the block's instants from `part`.
     pub fn push_block(&mut self, part: &Part, block: &RawBlock) -> Result<(), PointStoreError> {
         let head = block.head();
         self.begin(head.key, head.range.first_ms, head.range.last_ms)?;
@@ -183,7 +183,7 @@ impl PartWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn finish(mut self) -> Result<PartMeta, PointStoreError> {
         self.end_pending()?;
         self.end_page()?;

@@ -1,8 +1,8 @@
 //! The tags of a metric's series and their order by key, for queries.
 //!
 //! The index of a metric is built when a query first needs it, and extended when one needs it again: series that came
-//! since become a new segment. Numbers ascend, so the results of segments follow each other. A segment that is not
-//! much larger than those behind it is merged with them, so that each series is merged a few times only, and a query
+//! since become a new segment. Numbers ascend, so the results of segments follow each other. A segment that is not much
+//! larger than the segments behind it is merged with them, so that each series is merged a few times only, and a query
 //! reads few segments.
 //!
 //! The order by key is kept, too. A few new series are inserted by searching for their places; for more, one segment
@@ -19,7 +19,7 @@ use crate::{SeriesNumber, TagTest};
 
 /// Series that are sorted at once: their tags fit in the processor's cache.
 const LEAF_SERIES: usize = 1 << 16;
-/// A segment is merged with those behind it unless it has more than this many times their series.
+/// A segment is merged with the segments behind it unless it has more than this many times their series.
 const MERGE_RATIO: usize = 2;
 /// All series are sorted again if more than this part of them is new.
 const SORT_RATIO: usize = 16;
@@ -43,7 +43,7 @@ impl MetricIndex {
         segments + self.by_key.capacity() * size_of::<SeriesNumber>()
     }
 
-    /// Merges the last segments, at least those behind index `from`.
+    /// Merges the last segments, at least all behind index `from`.
     fn merge(&mut self, mut from: usize) {
         let len = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.len()).sum::<usize>();
         while let Some(before) = from.checked_sub(1)
@@ -59,7 +59,7 @@ impl MetricIndex {
     }
 }
 
-/// Queries. The first one of a metric, and those after many new series, take time in proportion to the metric.
+/// Queries. The first query of a metric, and queries after many new series, take time in proportion to the metric.
 impl SeriesCatalogue {
     /// All series of a metric, in order of their keys.
     pub fn metric_series(&self, metric: MetricNumber) -> Arc<Vec<SeriesNumber>> {
@@ -137,12 +137,12 @@ impl SeriesCatalogue {
 
     /// Calls `read` with the complete index of a metric, which is empty for an unknown metric.
     fn with_index<T>(&self, metric: MetricNumber, read: impl FnOnce(&mut MetricIndex) -> T) -> T {
-        let found = {
+        let index = {
             let known = self.known.read();
             let metric = known.metrics.get(metric.0 as usize);
             metric.map(|metric| (Arc::clone(&metric.index), metric.series.len()))
         };
-        let Some((index, end)) = found else {
+        let Some((index, end)) = index else {
             return read(&mut MetricIndex::default());
         };
         let mut index = index.lock();

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! A key is the first `p` bytes of the key before it in its frame, then its own bytes, then the last `s` bytes of the
-//! key before. Series of one host follow each other and differ in their metrics, or those of a metric in a tag.
+//! key before. Series of one host follow each other and differ in their metrics, or series of a metric in a tag.
 //!
-//! Without its key a series cannot be read, whose points may be in a thousand parts. There are therefore two copies,
-//! `series.log` and `series.copy`, and each is written only while the other is complete and durable. So at most one
-//! is torn after a crash, and at most one is damaged by a bit that flips. It is cut where it is invalid, and what is
-//! behind comes from the other; series that were in one copy only were not acknowledged as saved and are still in
+//! Without its key a series cannot be read, though its points may be in a thousand parts. There are therefore two
+//! copies, `series.log` and `series.copy`, and each is written only while the other is complete and durable. So at most
+//! one is torn after a crash, and at most one is damaged by a bit that flips. It is cut where it is invalid, and the
+//! frames behind come from the other; series that were in one copy only were not acknowledged as saved and are still in
 //! the journal. Two invalid copies are an error.
 
 mod frame;
@@ -35,7 +35,7 @@ use read::read;
 const MAGIC: &[u8; 8] = b"oxtsdbsr";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
-/// A frame ends when it has so many bytes.
+/// Bytes at which a frame ends.
 const FRAME_BYTES: usize = 1 << 18;
 
 /// Both copies.
@@ -59,7 +59,7 @@ struct LogFile {
     file: Option<Box<dyn WriteFile>>,
 }
 
-/// Receives a series that was read; an error says why it cannot be.
+/// Receives a series that was read; an error has the reason why it cannot be.
 pub(super) type TakeSeries<'a> = dyn FnMut(SeriesNumber, &[u8]) -> Result<(), String> + 'a;
 
 /// Replaces a buffer by the key of a series; `false` if there is no such series.
@@ -118,7 +118,7 @@ impl SeriesLog {
     ///
     /// # Errors
     ///
-    /// Those of the disk; the next call repeats what failed.
+    /// Errors of the disk; the next call repeats the failed writes.
     pub(super) fn save(&mut self, end: u32, key: &ReadKey<'_>) -> Result<(), PointStoreError> {
         let most = self.copies.iter().map(|copy| copy.series).max().unwrap_or(0);
         for end in [most, end] {
@@ -156,7 +156,7 @@ impl LogFile {
         if self.series >= end && !self.has_tail {
             return Ok(());
         }
-        // What an error leaves behind is unknown, and is removed by the next attempt.
+        // The bytes that an error leaves behind are unknown, and are removed by the next attempt.
         let mut file = match self.file.take() {
             Some(file) => file,
             None => match disk.append(&self.path, self.len) {

@@ -38,7 +38,7 @@ pub(super) struct Segment {
 pub(super) struct Column {
     tagk: u64,
     values: Vec<u64>,
-    /// Where the positions of each value end.
+    /// Ends of the positions of each value.
     ends: Vec<u32>,
     positions: Vec<u32>,
     value_of: Vec<u32>,
@@ -114,7 +114,7 @@ impl Segment {
         self.series.capacity() * size_of::<SeriesNumber>() + columns
     }
 
-    /// The series of some segments, whose numbers follow each other.
+    /// Merges some segments; the numbers of their series follow each other.
     pub(super) fn merge(segments: &[impl AsRef<Self>]) -> Self {
         let segments = || segments.iter().map(AsRef::as_ref);
         let count = segments().map(Self::len).sum();

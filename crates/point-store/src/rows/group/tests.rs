@@ -99,7 +99,7 @@ fn the_points_of_a_row_become_the_cell_that_opentsdb_makes_of_them() {
     );
 }
 
-/// OpenTSDB's fsck takes a longer cell whose qualifier begins with 05 for appended points.
+/// OpenTSDB's fsck takes a longer cell for appended points if its qualifier begins with 05.
 #[test]
 fn no_compacted_cell_begins_as_the_column_of_appended_points() {
     use Value::Int;

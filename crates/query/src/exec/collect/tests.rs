@@ -110,7 +110,7 @@ async fn an_error_of_a_worker_fails_the_collection() {
     assert!(matches!(result, Err(QueryError::Row { .. })), "{result:?}");
 }
 
-/// A series in memory with so many points, one each second.
+/// A series in memory with `points` points, one each second.
 async fn columns(points: i64) -> ColumnSource {
     let store = MemoryPoints::new(RowKeyLayout::default().widths);
     let key = [[0, 0, 1], [0, 0, 1], [0, 0, 1]].concat();

@@ -4,7 +4,7 @@
 //!   slice   the range of its columns, which the workers read ─► the rows of other cells ─► the watermark
 //! ```
 //!
-//! A query whose points are estimated to fit into a part of its memory is one slice: a series is decoded once.
+//! A query with points that are estimated to fit into a part of its memory is one slice: a series is decoded once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,14 +41,14 @@ pub(crate) struct ColumnSource {
     pub(crate) counts: Option<Arc<dyn PointStore>>,
     /// Ascending.
     pub(crate) series: Arc<[SeriesNumber]>,
-    /// What reading all of them would decode.
+    /// Estimate of decoding all of them.
     pub(crate) estimate: ReadEstimate,
     /// Whether they are in memory and so few that reading them takes less than a hand-over to a worker. Files are never
     /// read inline: that may block.
     pub(crate) is_read_inline: bool,
-    /// Which blocks need not be decoded; `None`: all have to.
+    /// Selects blocks that need not be decoded; `None`: all have to.
     pub(crate) summarizer: Option<Summarizer>,
-    /// What series need of the points after the query; `None`: all of them.
+    /// The points after the query that series need; `None`: all of them.
     pub(crate) lookahead: Option<Lookahead>,
     /// If a value was found that needs a name and has none: the selection, to check series with points.
     pub(crate) unnamed: Option<Selection>,
@@ -94,7 +94,7 @@ impl ColumnSource {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) fn read_summarized(
         &self,
         reader: &mut dyn SeriesReader,
@@ -117,7 +117,7 @@ impl ColumnSource {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) fn read(
         &self,
         reader: &mut dyn SeriesReader,
@@ -138,7 +138,7 @@ impl ColumnSource {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) async fn last(
         &self,
         compute: &ComputePool,

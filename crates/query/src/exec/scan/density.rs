@@ -12,7 +12,7 @@ pub(super) struct Density {
 }
 
 impl Density {
-    /// Nothing read yet.
+    /// An estimate before the first read.
     pub(super) const fn new(slice_bytes: u64) -> Self {
         Self {
             slice_bytes,

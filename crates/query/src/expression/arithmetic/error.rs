@@ -6,7 +6,7 @@ pub const MAX_LENGTH: usize = 10_000;
 /// The deepest nesting of parentheses, signs and conditions.
 pub const MAX_DEPTH: usize = 64;
 
-/// Why a text is not an arithmetic expression.
+/// Error of a text that is no arithmetic expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArithmeticError {
     /// An unexpected token.

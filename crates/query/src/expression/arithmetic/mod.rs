@@ -17,9 +17,9 @@
 //! 0, also the rest of it; of whole numbers the rest is never negative. A number is true unless it is 0 or NaN; true is 1 and false 0; `null` counts
 //! as 0. `##` and `//` begin a comment up to the end of the line, `/* */` is one.
 //!
-//! This is what OpenTSDB uses of JEXL, less what has no meaning for numbers: texts, lists, maps, calls,
-//! loops and assignments are refused. Where JEXL fails on truths with whole numbers (`(a>0)+1`; of a
-//! quotient it makes 0) truths are 1 and 0.
+//! This is the part of JEXL that OpenTSDB uses, less the types that have no meaning for numbers: texts, lists, maps,
+//! calls, loops and assignments are rejected. Where JEXL fails on truths with whole numbers (`(a>0)+1`; of a quotient
+//! it makes 0) truths are 1 and 0.
 //!
 //! Source: OpenTSDB 2.4, `ExpressionIterator`; Apache JEXL 2.1.1, `JexlArithmetic`, `Parser.jjt`.
 

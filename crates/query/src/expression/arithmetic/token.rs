@@ -11,7 +11,7 @@ pub(super) struct Token<'t> {
     pub(super) at: usize,
 }
 
-/// What a word is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind<'t> {
     Name(&'t str),
@@ -21,7 +21,7 @@ pub(super) enum Kind<'t> {
     End,
 }
 
-/// Longer signs before those they begin with.
+/// Signs; a longer sign comes before its prefixes.
 const SIGNS: [&str; 26] = [
     "&&", "||", "==", "!=", "<=", ">=", "?:", "=~", "!~", "+", "-", "*", "/", "%", "<", ">", "!", "~", "&",
     "|", "^", "(", ")", "?", ":", ";",

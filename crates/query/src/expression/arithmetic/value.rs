@@ -1,4 +1,4 @@
-//! Values of arithmetic and what operators make of them.
+//! Values of arithmetic and the results of operators.
 
 /// A value while an expression is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,7 +7,7 @@ pub enum Value {
     Null,
     /// True or false.
     Truth(bool),
-    /// A whole number that was written in the expression, or made of such.
+    /// A whole number that was written in the expression, or computed from such numbers.
     Whole(i128),
     /// A number with a fraction that was written in the expression and not yet computed with.
     Literal(f64),

@@ -25,16 +25,16 @@ pub struct Call {
     arguments: Vec<Argument>,
 }
 
-/// What a call is given.
+/// An argument of a call.
 #[derive(Clone, Debug, PartialEq)]
 enum Argument {
     Call(Call),
-    /// A sub-query: its index among those of the request, and its text.
+    /// A sub-query: its index among the request's sub-queries, and its text.
     Query(usize, String),
     Text(String),
 }
 
-/// Why a text is no call.
+/// Error of a text that is no call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallSyntaxError {
     /// It does not have the form of a call.
@@ -60,7 +60,7 @@ pub enum CallSyntaxError {
     },
 }
 
-/// Why a call has no result.
+/// Error of a call without a result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
     /// Arguments that the function cannot use.

@@ -18,7 +18,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Bytes of an expression.
 pub(super) const MAX_LENGTH: usize = 65_536;
 
-/// Parses a call. Its sub-queries are added to those of earlier calls of the request.
+/// Parses a call. Appends its sub-queries to `queries`, behind the sub-queries of earlier calls of the request.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn parse(text: &str, queries: &mut Vec<String>) -> Result<Call, CallSyntaxEr
     parser.call()
 }
 
-/// Names, signs, and as the last one what can be neither.
+/// Splits a text into names and signs, and as the last one the rest that can be neither.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;

@@ -12,7 +12,7 @@ fn goes_on(_: u64) -> bool {
     true
 }
 
-/// OpenTSDB's way.
+/// As OpenTSDB aggregates.
 fn by(aggregator: Aggregator, holds: bool) -> Aggregation {
     Aggregation {
         aggregator,
@@ -86,7 +86,7 @@ fn a_double_that_is_held_makes_the_result_a_double() {
             "{name}"
         );
     }
-    // One that begins later, and until it has ended.
+    // A series that begins later, and until it has ended.
     let late: Points = [(10, Number::Double(0.5)), (20, Number::Double(1.5))]
         .into_iter()
         .collect();

@@ -10,7 +10,7 @@ fn at(text: &str, zone: &str) -> i64 {
     parse_time(text, 0, &find_zone(zone).unwrap()).unwrap()
 }
 
-/// The starts of the window that holds an instant and of those behind it, on the wall clock.
+/// The starts of the window that holds an instant and of later windows, on the wall clock.
 fn starts(windows: &CalendarWindows, text: &str, zone: &str, count: usize) -> Vec<String> {
     let first = windows.floor(at(text, zone));
     std::iter::successors(Some(first), |start| Some(windows.next(*start)))

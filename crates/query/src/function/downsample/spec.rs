@@ -1,4 +1,4 @@
-//! What a query requests of downsampling, and its text: `1m-avg`, `1dc-sum-zero`.
+//! The downsampling that a query requests, and its text: `1m-avg`, `1dc-sum-zero`.
 //!
 //! The texts of the errors are OpenTSDB's.
 //!
@@ -26,7 +26,7 @@ pub struct Downsample {
 /// How long a window is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// So many milliseconds, at least 1.
+    /// Milliseconds, at least 1.
     Fixed {
         /// The length.
         length_ms: i64,
@@ -51,7 +51,7 @@ pub enum Fill {
     Null,
 }
 
-/// Why a text is no downsampling.
+/// Error of a text that is no downsampling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DownsampleError {
     /// Fewer than two parts.
@@ -90,7 +90,7 @@ pub enum DownsampleError {
         /// The name.
         name: String,
     },
-    /// So many units of a calendar that it is no 32-bit integer.
+    /// A count of calendar units that is no 32-bit integer.
     #[error("For input string: \"{text}\"")]
     CalendarCount {
         /// The number.
@@ -157,7 +157,7 @@ fn parse_interval(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Int
     };
     if is_calendar {
         let (count, unit) = parse_units(text)?;
-        // Unlike those of a fixed length these have nothing between number and unit.
+        // Unlike windows of a fixed length, calendar windows have nothing between number and unit.
         let suffix = if unit == CalendarUnit::Milliseconds { 2 } else { 1 };
         let number = &text[..text.len() - suffix];
         if number.parse::<i32>().is_err() {

@@ -1,8 +1,8 @@
 //! The windows of downsampling.
 //!
-//! Windows of a fixed length begin at multiples of it from the epoch, whatever the zone, and their
-//! instant is their start. So weeks begin on Thursdays. Those of days, months and so on as a calendar
-//! has them are in [`crate::function::calendar`].
+//! Windows of a fixed length begin at multiples of it from the epoch, whatever the zone, and their instant is their
+//! start. So weeks begin on Thursdays. Windows of days, months and so on as a calendar has them are in
+//! [`crate::function::calendar`].
 //!
 //! The first window is the first that begins inside the scanned range; see [`crate::plan`] for that
 //! range.
@@ -113,9 +113,9 @@ impl Windows {
         }
     }
 
-    /// Up to where the windows of every series are known, when all points before an instant have come:
-    /// those that begin before it. `None` where the windows of a series depend on its first point, and
-    /// where there is only one.
+    /// The instant up to which the windows of every series are final, when all points before `read_until_ms` have come:
+    /// all that begin before it are. `None` where the windows of a series depend on its first point, and where there is
+    /// only one.
     pub fn final_until(&self, read_until_ms: i64) -> Option<i64> {
         match &self.layout {
             WindowLayout::Whole { .. } => None,

@@ -11,7 +11,7 @@ use crate::plan::selection::matches::MatchCache;
 use crate::plan::selection::tag_test::TagTest;
 use crate::quirks::Quirks;
 
-/// The name of a value ends with its number; it remembers what it was asked for.
+/// Resolves a value to a name that ends with its number, and records the requested values.
 #[derive(Debug, Default)]
 struct Asked(Mutex<Vec<u64>>);
 
@@ -75,7 +75,7 @@ impl Fixture {
         }
     }
 
-    /// The hosts that match, and those whose names were asked for.
+    /// The hosts that match, and the hosts that had their names requested.
     async fn select(&self, generation: u64, pattern: &str, others: Vec<TagTest>) -> (Vec<u8>, Vec<u64>) {
         let matcher = TagMatcher::parse("wildcard", pattern).unwrap();
         let generation = NameGeneration {

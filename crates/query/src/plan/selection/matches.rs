@@ -1,10 +1,10 @@
-//! Which tag values have names that a filter matches, kept from one query to the next.
+//! Caches the tag values that match a filter by name, from one query to the next.
 //!
 //! ```text
-//!   filter and tag key ──► Matches    matched     values whose names match      bitmaps of UIDs
-//!                                     rejected    values whose names do not
+//!   filter and tag key ──► Matches    matched     values with names that match         bitmaps of UIDs
+//!                                     rejected    values with names that do not match
 //!                                     unnamed     values without a name
-//!                                     complete    metrics all of whose values are in them
+//!                                     complete    metrics with all their values in them
 //! ```
 //!
 //! A query matches only the values that no query before it has matched. All of it is dropped when a name may have
@@ -25,7 +25,7 @@ use crate::quirks::Quirks;
 /// Most bytes of the filters that are kept. 100,000 values take 25 KB.
 const MAX_BYTES: usize = 32 << 20;
 
-/// What a filter takes beside its text and bitmaps, in bytes; an estimate.
+/// Memory of a filter beside its text and bitmaps, in bytes; an estimate.
 const FILTER_BYTES: usize = 512;
 
 /// The matches of a filter.
@@ -60,7 +60,7 @@ impl Matches {
         resolved.rejected.contains(number).then_some(false)
     }
 
-    /// Those of some values that are not resolved, without repetitions.
+    /// Returns the unresolved ones of some values, without repetitions.
     pub(super) fn unresolved(&self, values: impl Iterator<Item = TagvUid>) -> Vec<Uid> {
         let mut unresolved: Vec<Uid> = {
             let resolved = self.0.read();
@@ -102,20 +102,20 @@ impl Matches {
         !self.0.read().unnamed.is_empty()
     }
 
-    /// Whether all values of a metric with so many series are resolved.
+    /// Whether all values of a metric with `series` series are resolved.
     pub(crate) fn is_complete(&self, metric: MetricUid, series: u64) -> bool {
         let resolved = self.0.read();
         // A value without a name may have got one.
         resolved.unnamed.is_empty() && resolved.complete.get(&metric) == Some(&series)
     }
 
-    /// Notes that all values of a metric with so many series are resolved.
+    /// Notes that all values of a metric with `series` series are resolved.
     pub(crate) fn set_complete(&self, metric: MetricUid, series: u64) {
         self.0.write().complete.insert(metric, series);
     }
 
-    /// The values that can pass, as the shorter list. Those without a name can, those that are not resolved may be on
-    /// either side.
+    /// The values that can pass, as the shorter list. Values without a name can, unresolved values may be on either
+    /// side.
     pub(crate) fn passing(&self, width: UidWidth) -> Passing {
         let resolved = self.0.read();
         let uids = |numbers: &RoaringTreemap| -> Vec<TagvUid> {

@@ -11,7 +11,7 @@ use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, ValueTest};
 use crate::series_index::SeriesList;
 
-/// Series that are matched before other tasks run, and whose names are resolved together.
+/// Series that are matched before other tasks run, and have their names resolved together.
 const CHUNK: usize = 4096;
 
 /// The matching series of a list.
@@ -24,8 +24,8 @@ pub struct Matching {
 }
 
 impl Selection {
-    /// The matching series of a list, `at_most` so many of them. A series with a value that has no name is
-    /// among them: reading its rows reports the error.
+    /// The matching series of a list, at most `at_most`. A series with a value that has no name is among them: reading
+    /// its rows reports the error.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Selection {
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<Matching, QueryError> {
-        let mut found = Matching {
+        let mut matching = Matching {
             count: 0,
             series: Some(Vec::new()),
         };
@@ -47,10 +47,10 @@ impl Selection {
             let mut chunk: Vec<&[u8]> = chunk.filter(|tags| self.0.may_match_tags(tags)).collect();
             self.resolve_tags(&chunk, directory, deadline).await?;
             chunk.retain(|tags| self.0.may_match_tags(tags));
-            found.add(&chunk, at_most);
+            matching.add(&chunk, at_most);
             tokio::task::consume_budget().await;
         }
-        Ok(found)
+        Ok(matching)
     }
 
     /// Whether each of some series, by its tags, matches. A series with a value that has no name does.

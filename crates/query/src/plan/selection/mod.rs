@@ -1,4 +1,4 @@
-//! Which rows of a metric match, decided by their keys.
+//! Selects the rows of a metric by their keys.
 
 pub mod matches;
 pub mod matching;

@@ -1,9 +1,9 @@
 //! Selects the rows of a metric by their keys.
 //!
-//! A row key holds UIDs, filters compare names. Literal values are resolved before the scan and compared as
-//! UIDs. Patterns need the names of the UIDs: a row with an unresolved value passes the store, its name is
-//! resolved together with those of the whole batch, and the match is cached for the rest of the query. So each
-//! value is matched once, and later rows with a value that does not match are skipped in the store.
+//! A row key holds UIDs, filters compare names. Literal values are resolved before the scan and compared as UIDs.
+//! Patterns need the names of the UIDs: a row with an unresolved value passes the store, its name is resolved together
+//! with the other names of the batch, and the match is cached for the rest of the query. So each value is matched once,
+//! and later rows with a value that does not match are skipped in the store.
 //!
 //! If all matching series are resolved, a row belongs to one of them or does not match (see
 //! [`Selection::of_resolved`]).
@@ -36,14 +36,14 @@ type ResolvedSeries = Arc<[Box<[u8]>]>;
 pub(super) struct Inner {
     /// Bytes in front of the tags: salt, metric and base time.
     tags_at: usize,
-    /// Where the base time is.
+    /// Offset of the base time.
     base_at: usize,
     metric_at: usize,
     tagk_width: usize,
     tag_bytes: usize,
     /// Ascending by key.
     pub(super) tests: Vec<TagTest>,
-    /// The row has so many tags; those of `tests`.
+    /// The number of tags of a row, all in `tests`; `None`: any.
     tag_count: Option<usize>,
     /// The row is of one of these series: TSUIDs.
     series: Option<FxHashSet<Box<[u8]>>>,
@@ -68,7 +68,7 @@ impl HasRowKey for Box<[u8]> {
 }
 
 impl Selection {
-    /// Rows that pass all tests; with `tag_count` only those that have just so many tags.
+    /// Rows that pass all tests; with `tag_count` only rows with exactly this many tags.
     pub fn of_tags(layout: &RowKeyLayout, tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
         Self::new(layout, tests, tag_count, None)
     }
@@ -164,7 +164,7 @@ impl Selection {
         })
     }
 
-    /// What keys of matching rows contain: for each filter of literal values, its key and one of them.
+    /// The parts that keys of matching rows contain: for each filter of literal values, its key and one of them.
     fn key_parts(&self) -> Vec<KeyPart> {
         let parts = self.0.tests.iter().filter_map(|test| match &test.test {
             ValueTest::In(values) => Some(KeyPart {
@@ -258,7 +258,7 @@ impl Selection {
         BaseTime::from_seconds_exact(u32::from_be_bytes(*bytes)).ok()
     }
 
-    /// Where the tags of a row key begin.
+    /// Offset of the tags of a row key.
     pub fn tags_at(&self) -> usize {
         self.0.tags_at
     }

@@ -24,20 +24,20 @@ pub struct TagTest {
 pub enum ValueTest {
     /// Any value.
     Any,
-    /// One of these.
+    /// One of these values.
     In(FxHashSet<TagvUid>),
-    /// None of these.
+    /// Any other value than these.
     NotIn(FxHashSet<TagvUid>),
-    /// One whose name matches.
+    /// A value with a name that matches.
     Name(NameTest),
-    /// One whose name matches, or no tag with this key at all.
+    /// A value with a name that matches, or no tag with this key at all.
     NameIfPresent(NameTest),
 }
 
 /// A filter that needs names.
 pub struct NameTest {
     pub(super) predicate: Predicate,
-    /// Of the values that were tested, also by other queries.
+    /// Matches of the values that were tested, also by other queries.
     pub(in crate::plan) matches: Arc<Matches>,
 }
 
@@ -52,7 +52,7 @@ impl TagTest {
         }
     }
 
-    /// Whether most values are expected to pass, by those that are resolved.
+    /// Whether most values are expected to pass, judged by the resolved ones.
     pub(super) fn passes_most(&self) -> bool {
         match &self.test {
             ValueTest::Any | ValueTest::NotIn(_) => true,
@@ -87,7 +87,7 @@ impl TagTest {
 }
 
 impl NameTest {
-    /// A test whose results are in `matches`.
+    /// A test that keeps its results in `matches`.
     pub fn new(predicate: Predicate, matches: Arc<Matches>) -> Self {
         Self { predicate, matches }
     }

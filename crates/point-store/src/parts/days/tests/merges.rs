@@ -322,7 +322,8 @@ fn days_over_budget_are_first_then_the_smallest_merge() {
     assert!(store.days.next_merge(0, u64::MAX).is_none());
 }
 
-/// A part whose rename was done and reported as failed does not return after a deletion that was applied to its successor.
+/// A part with a rename that was done and reported as failed does not return after a deletion that was applied to its
+/// successor.
 #[test]
 fn what_a_failed_operation_left_does_not_return() {
     use oxtsdb_storage_file::disk::simulated::Fault;

@@ -5,7 +5,7 @@ use super::*;
 
 const POINTS: i64 = 3000;
 
-/// A part of some hundred KiB: series whose values cannot be compressed, at instants that they share.
+/// A part of some hundred KiB: series with values that cannot be compressed, at instants that they share.
 fn large_part() -> Store {
     let store = Store::new();
     let mut state = 7_u64;

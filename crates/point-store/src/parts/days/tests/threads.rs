@@ -6,7 +6,7 @@ use super::*;
 
 const PARTS: i64 = 150;
 
-/// What a series has after so many parts: part *n* adds instant *n* and replaces the value of instant 0.
+/// The points of a series after `parts` parts: part *n* adds instant *n* and replaces the value of instant 0.
 fn expected(parts: i64) -> Vec<(i64, u64)> {
     let newest = u64::try_from(parts - 1).unwrap();
     let later = (1..parts).map(|part| (part * 1000, u64::try_from(part).unwrap()));

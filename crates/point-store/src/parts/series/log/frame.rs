@@ -123,7 +123,7 @@ fn common<'a>(pairs: impl Iterator<Item = (&'a u8, &'a u8)>) -> u8 {
 ///
 /// # Errors
 ///
-/// Why the keys are invalid, or the error of `take`.
+/// Error of invalid keys, or of `take`.
 pub(super) fn decode_keys(
     head: &FrameHead,
     mut keys: &[u8],

@@ -10,19 +10,18 @@ use super::{HEADER_BYTES, MAGIC, TakeSeries, VERSION, header, width_bytes};
 use crate::PointStoreError;
 use oxtsdb_storage_file::disk::{Disk, ReadFile};
 
-/// What a copy has.
+/// The content of a copy.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     /// Bytes up to the end of the last valid frame; 0 without a valid header.
     pub(super) len: u64,
     /// Series up to there.
     pub(super) series: u32,
-    /// Why the bytes behind are invalid, if there are any.
+    /// The reason why the bytes behind are invalid, if there are any.
     pub(super) invalid: Option<String>,
 }
 
-/// Reads a copy, which is empty if there is no file. Frames whose series are all before number `from` are only
-/// checked.
+/// Reads a copy, which is empty if there is no file. Frames with all series before number `from` are only checked.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ fn key_of(series: u32) -> Vec<u8> {
     [&[0, 0, (series % 3) as u8], &series.to_be_bytes()[..], &[1; 4]].concat()
 }
 
-/// Opens the log and returns the number of its series, whose keys it checks.
+/// Opens the log, checks the keys of its series, and returns their number.
 fn open(disk: &SimulatedDisk) -> Result<(SeriesLog, u32), PointStoreError> {
     let mut next = 0;
     let log = SeriesLog::open(
@@ -128,7 +128,7 @@ fn a_missing_copy_is_written_again() {
     }
 }
 
-/// What was saved survives a crash at any step of saving more, and can be saved further.
+/// Saved series survive a crash at any step of saving more, and more can be saved then.
 #[test]
 fn what_is_saved_survives_every_crash() {
     for seed in 0..40_u64 {

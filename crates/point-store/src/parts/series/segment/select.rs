@@ -1,6 +1,6 @@
 //! Selects the series of a segment that pass tests of their tags.
 //!
-//! The series of the test with the fewest are looked at one after the other, and are checked by the columns of the
+//! The series of the test with the fewest are visited one after the other, and are checked by the columns of the
 //! other tests. Only if no test names values, all series of the segment are.
 
 use oxtsdb_schema::{TagkUid, TagvUid};
@@ -151,10 +151,10 @@ impl Segment {
     /// A test of a tag key; `None` if no series has it.
     fn check(&self, tagk: TagkUid, values: &[TagvUid], pass: Pass) -> Option<Check<'_>> {
         let column = self.column(tagk.uid().number())?;
-        let found = values
+        let places = values
             .iter()
             .filter_map(|value| column.values.binary_search(&value.uid().number()).ok());
-        let mut values: Vec<u32> = found.map(to_u32).collect();
+        let mut values: Vec<u32> = places.map(to_u32).collect();
         values.sort_unstable();
         values.dedup();
         Some(Check { column, values, pass })
