@@ -72,7 +72,7 @@ pub struct WritePermit(
 );
 
 impl WritePermit {
-    /// Releases what a batch of `bytes` does not need.
+    /// Releases the permits beyond a batch of `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         if let Some(permit) = &mut self.0 {
             let spare = permit.num_permits().saturating_sub(bytes.div_ceil(PERMIT_BYTES));

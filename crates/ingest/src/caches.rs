@@ -1,10 +1,10 @@
-//! Drops what is cached of names and series.
+//! Drops cached names and series.
 
 use super::writer::Writer;
 
 impl Writer {
-    /// Forgets the names, UIDs and series that are cached by this process and by the UID service. What is needed is
-    /// read again.
+    /// Drops the names, UIDs and series that this process and the UID service have cached. They are read again when
+    /// needed.
     pub async fn drop_caches(&self) {
         self.uids().drop_caches().await;
         if let Some(index) = self.index() {

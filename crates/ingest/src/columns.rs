@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A [`SeriesTable`] holds the resolved series. A point costs an index into it: no hashing, no allocation.
-//! Columns are borrowed from the message that they arrived in, and encoded from there into the batch. `Write` fills a table for each
-//! request; in the packed form, clients declare symbols and series themselves, and [`Tables`] keeps them.
+//! Columns are borrowed from the message that they arrived in, and encoded from there into the batch. `Write` fills a
+//! table for each request; in the packed form, clients declare symbols and series, and [`Tables`] keeps them.
 //!
 //! On a stream, which may last for days, all series are resolved again after the cache's time to live,
 //! because other processes may rename or delete their names.

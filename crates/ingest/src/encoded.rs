@@ -15,7 +15,7 @@ use super::tracking::Untracked;
 #[derive(Debug)]
 pub struct EncodedPoints {
     store: Arc<dyn PointStore>,
-    /// The store takes keys of series. Else the numbers of the points are those of the store, and there are no keys.
+    /// The store takes keys of series. Else the points carry the store's series numbers, and there are no keys.
     by_keys: bool,
     batch: KeyedBatch,
     points: u64,
@@ -23,9 +23,9 @@ pub struct EncodedPoints {
     last: Option<(usize, SeriesNumber)>,
     /// Older points are rejected.
     edge_ms: i64,
-    /// How many were.
+    /// Rejected points of this batch.
     rejected: u64,
-    /// Counts those of all batches.
+    /// Counts the rejected points of all batches.
     too_old: Arc<AtomicU64>,
     /// Why a series has no number; nothing of the batch is stored then.
     failure: Option<StoreError>,
@@ -44,13 +44,13 @@ pub(crate) trait BatchSeries {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     fn number(&mut self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError>;
 }
 
 impl EncodedPoints {
-    /// An empty batch for so many points. The series of `untracked` are stored with them, and rejected points are added
-    /// to `too_old`.
+    /// An empty batch for this number of points. The series of `untracked` are stored with them, and rejected points
+    /// are added to `too_old`.
     pub(super) fn new(
         store: Arc<dyn PointStore>,
         points: usize,
@@ -71,7 +71,7 @@ impl EncodedPoints {
         }
     }
 
-    /// Points so far, also those of series without a number.
+    /// Points so far, including points of series without a number.
     pub(crate) const fn points(&self) -> u64 {
         self.points
     }
@@ -93,7 +93,7 @@ impl EncodedPoints {
         &mut self.untracked
     }
 
-    /// The series that are to be tracked, of which none are left.
+    /// Takes the series that are to be tracked; none remain.
     pub(super) fn take_untracked(&mut self) -> Untracked {
         self.untracked.take()
     }
@@ -156,7 +156,7 @@ impl EncodedPoints {
         }
     }
 
-    /// Appends the points. The order of effect is that of the calls.
+    /// Appends the points. Appends take effect in the order of the calls.
     pub(super) fn append(self, permit: Permit) -> impl Future<Output = Result<(), StoreError>> + Send {
         let Self {
             store,

@@ -1,4 +1,4 @@
-//! Why a point, or a whole write, was not stored.
+//! Errors of a point, or a whole write, that was not stored.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use oxtsdb_schema::{HistogramError, NameError, Uid, UidKind};
 
 use super::TimeUnit;
 
-/// Which name of a point.
+/// The place of a name in a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamePlace {
     /// The metric.
@@ -49,7 +49,7 @@ impl fmt::Display for NamePlace {
     }
 }
 
-/// Why one point was not stored. Names in it are [`oxtsdb_schema::name::excerpt`]s.
+/// Error of a point that was not stored. Names in it are [`oxtsdb_schema::name::excerpt`]s.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PointErrorReason {
     /// The point names no series.
@@ -58,11 +58,11 @@ pub enum PointErrorReason {
     /// A name that cannot be stored.
     #[error("{place}: {error}")]
     InvalidName {
-        /// Which name.
+        /// The name's place in the point.
         place: NamePlace,
         /// The name, as it came.
         name: String,
-        /// What is wrong with it.
+        /// The rule that the name breaks.
         error: NameError,
     },
     /// No tags: every series has at least one.
@@ -100,11 +100,11 @@ pub enum PointErrorReason {
     /// The UID service has no UID for a name.
     #[error("{place} `{name}` {rejection}")]
     NoUid {
-        /// Which name.
+        /// The name's place in the point.
         place: NamePlace,
         /// The name.
         name: String,
-        /// Why.
+        /// The reason.
         rejection: UidRejection,
     },
     /// The caller has no right to write the metric.
@@ -170,7 +170,7 @@ pub enum PointErrorReason {
     Shape(ShapeError),
 }
 
-/// Why the columns of a block or a series do not fit each other.
+/// Error of columns of a block or a series that do not fit each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// Timestamps in both forms.
@@ -209,7 +209,7 @@ pub enum ShapeError {
     },
 }
 
-/// Delta timestamps whose sum is not the last timestamp.
+/// Error of delta timestamps that do not add up to the last timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`first` plus all `deltas` is {}, `last` is {last}; each delta is the difference from the timestamp \
@@ -243,7 +243,7 @@ impl PointErrorReason {
     }
 }
 
-/// Why a whole write failed. Some of its points may have been stored; writing all again is safe.
+/// Error of a whole write. Some of its points may have been stored; writing all again is safe.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The store failed.

@@ -47,7 +47,7 @@ impl IngestCounts {
         self.rejections.add(caller, kind, points, example);
     }
 
-    /// As [`IngestCounts::reject`], of a line or a body whose points are not known.
+    /// As [`IngestCounts::reject`], for a line or a body that could not be parsed into points.
     pub fn reject_text(&self, caller: &Caller, example: impl FnOnce() -> Example) {
         self.rejections.add(caller, RejectionKind::Malformed, 1, example);
     }
@@ -90,7 +90,7 @@ impl ProtocolCounts {
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// Points since the start that broke a rule, or whose names could not be resolved.
+    /// Points since the start that broke a rule or had names that could not be resolved.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Resolves series for a caller whose rights are limited to some metrics.
+//! Resolves series for a caller with rights to some metrics only.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,8 +12,8 @@ use super::PointErrorReason;
 use super::resolve::{Resolution, Resolved, Resolver};
 
 impl Resolver {
-    /// As [`Resolver::resolve`]; series of other metrics than those of `scope` are [`PointErrorReason::Refused`], and
-    /// none of their names is assigned a UID. Series that are known have been checked.
+    /// As [`Resolver::resolve`]; series of metrics outside `scope` are [`PointErrorReason::Refused`], and none of their
+    /// names is assigned a UID. Known series have been checked.
     pub(super) async fn resolve_limited<'a>(
         &self,
         requested: impl ExactSizeIterator<Item = Requested<'a>> + Send,
@@ -49,7 +49,7 @@ impl Resolver {
         let refused_by = |refusal| Arc::new(PointErrorReason::Refused(refusal));
         let check = |metric: &str| scope.check(metric).err().map(refused_by);
         let mut refused = Vec::with_capacity(requested.len());
-        // TSUIDs, whose metrics are looked up.
+        // The metrics of TSUIDs are looked up.
         let (mut places, mut metrics): (Vec<usize>, Vec<Uid>) = Default::default();
         // Neighbours with one metric share the reason.
         let mut last: Option<(&str, Option<Arc<PointErrorReason>>)> = None;

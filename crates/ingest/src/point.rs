@@ -35,7 +35,7 @@ pub struct WriteOutcome {
 pub struct PointError {
     /// Its place among the points of the write, from 0.
     pub index: usize,
-    /// Why; shared by points with one reason.
+    /// The reason; shared by points with one reason.
     pub reason: Arc<PointErrorReason>,
 }
 

@@ -1,7 +1,7 @@
 //! OpenTSDB's error texts for points that it would not store. HTTP and telnet send the same texts.
 //!
 //! Clients match on these texts, so they are OpenTSDB's to the letter, with two exceptions: where
-//! it prints a Java map, whose order is that of hash values, the tags stand here in the order of
+//! it prints a Java map, which is ordered by hash values, the tags stand here in the order of
 //! the request; and an illegal character is followed by [`MORE_CHARACTERS`].
 //!
 //! Source: OpenTSDB 2.4, `TSDB.checkTimestampAndTags`, `IncomingDataPoints.checkMetricAndTags`,
@@ -91,7 +91,7 @@ pub(crate) fn too_many_tags<'t>(
     )
 }
 
-/// Which part of a point a name is.
+/// The part of a point that a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameOf<'a> {
     /// A metric.
@@ -112,7 +112,7 @@ impl Display for NameOf<'_> {
     }
 }
 
-/// How names get further characters.
+/// The hint at the setting that allows further characters.
 pub const MORE_CHARACTERS: &str =
     " (letters, digits and -_./ are allowed, and what --extra-name-characters adds)";
 
@@ -135,7 +135,7 @@ pub fn null_name(of: NameOf<'_>) -> String {
     format!("Invalid {of}: null")
 }
 
-/// Why a point was not stored, in OpenTSDB's texts.
+/// Error of a point that was not stored, in OpenTSDB's texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejection {
     /// It breaks a rule; a retry does not help.

@@ -1,8 +1,8 @@
 //! Rejected points, with an example for each reason and caller: for the log and for operators.
 //!
-//! A client that does not read responses learns nothing of the points that it loses, and counters do not say which these
-//! are. The first rejected point of a caller for a reason is logged as a record with that point; further ones are counted,
-//! and while they come a record a minute has their number and a new example. [`MAX_RECORDS`] reasons and callers are kept,
+//! A client that does not read responses does not learn which points it loses, and counters do not name them. The first
+//! rejected point of a caller for a reason is logged as a record with that point; further ones are counted, and while
+//! they come, one record a minute reports their number and a new example. [`MAX_RECORDS`] reasons and callers are kept,
 //! and as many records are logged a minute at most: while all of them are in use, other callers share one for each
 //! reason.
 
@@ -27,7 +27,7 @@ const MAX_RECORDS: usize = 100;
 /// The time between two records of a reason and a caller in the log.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// How often the log gets what is due.
+/// The interval at which due records are logged.
 const TICK: Duration = Duration::from_secs(5);
 
 /// The most characters of a reason or a point.
@@ -121,7 +121,7 @@ impl From<&PointErrorReason> for RejectionKind {
     }
 }
 
-/// Who sends points: a protocol, an address, and a name where callers have rights.
+/// A sender of points: a protocol, an address, and a name where callers have rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub(crate) protocol: Protocol,
@@ -270,7 +270,7 @@ impl Rejections {
                 () = shutdown.stopping() => break,
             }
         }
-        // Those of the last minute, too.
+        // Logs the records of the last minute, too.
         self.log_due_at(Instant::now() + PAUSE);
     }
 
@@ -289,8 +289,8 @@ impl Rejections {
     }
 }
 
-/// Makes space for a record of a further caller, in place of the one that was rejected least recently. Returns whether
-/// there is some.
+/// Makes space for a record of a further caller, in place of the least recently rejected one. Returns whether there is
+/// space.
 fn make_space(records: &mut Vec<Record>, now: Instant) -> bool {
     let kept = records.iter().filter(|record| *record.caller != *OTHERS).count();
     if kept < MAX_RECORDS {

@@ -22,7 +22,7 @@ pub struct Resolution {
     /// In the order in which they were requested.
     pub series: Vec<Resolved>,
     /// Set if the UID service was unavailable. Some series are [`PointErrorReason::Unresolved`] then;
-    /// those in the cache are not affected.
+    /// cached series are not affected.
     pub outage: Option<UidsError>,
 }
 
@@ -45,8 +45,8 @@ impl Resolver {
     /// The requested series, in their order.
     ///
     /// Names without a UID are assigned one, if the deployment does so on write, in the order of the points: the
-    /// metric, then key and value of each tag. A point with an invalid name has none assigned. While the UID service is unavailable, series that are not in the cache are
-    /// [`PointErrorReason::Unresolved`].
+    /// metric, then key and value of each tag. A point with an invalid name has none assigned. While the UID service is
+    /// unavailable, series that are not in the cache are [`PointErrorReason::Unresolved`].
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Resolver {
     ) -> Result<Resolution, UidsError> {
         self.cache.advance_clock();
         let mut buffer = Vec::with_capacity(256);
-        let mut found: Vec<Option<Resolved>> = Vec::with_capacity(requested.len());
+        let mut results: Vec<Option<Resolved>> = Vec::with_capacity(requested.len());
         let mut missing: Vec<SeriesRef<'a>> = Vec::new();
         // The index of each missing point, and the position of its series in `missing`.
         let mut waiting: Vec<(usize, usize)> = Vec::new();
@@ -66,7 +66,7 @@ impl Resolver {
         for (index, requested) in requested.enumerate() {
             let series = match requested {
                 Requested::Known(series) => {
-                    found.push(Some(Ok(series)));
+                    results.push(Some(Ok(series)));
                     continue;
                 }
                 Requested::Series(series) => series,
@@ -79,9 +79,9 @@ impl Resolver {
                 });
                 waiting.push((index, place));
             }
-            found.push(cached.map(Ok));
+            results.push(cached.map(Ok));
         }
-        self.cache.count(found.len() - waiting.len(), waiting.len());
+        self.cache.count(results.len() - waiting.len(), waiting.len());
         let mut outage = None;
         if !missing.is_empty() {
             let mark = self.uids.changes().mark();
@@ -96,11 +96,11 @@ impl Resolver {
                 }
             }
             for (index, place) in waiting {
-                found[index] = Some(resolved[place].clone());
+                results[index] = Some(resolved[place].clone());
             }
         }
         Ok(Resolution {
-            series: found.into_iter().flatten().collect(),
+            series: results.into_iter().flatten().collect(),
             outage,
         })
     }
@@ -308,7 +308,7 @@ impl Resolver {
     }
 }
 
-/// A series whose names are valid and that is in no cache.
+/// A series with valid names that is in no cache.
 struct NamedSeries<'a> {
     /// Its position among the missing series.
     index: usize,
@@ -316,7 +316,7 @@ struct NamedSeries<'a> {
     tags: &'a [(&'a str, &'a str)],
 }
 
-/// Which name of a series.
+/// The position of a name in a series.
 #[derive(Clone, Copy)]
 enum NamePosition {
     Metric,

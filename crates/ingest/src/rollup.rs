@@ -29,7 +29,7 @@ use oxtsdb_schema::{Qualifier, RollupInterval, Timestamp, Value, rollup};
 use crate::point_text;
 use crate::{PointError, WriteError, Writer};
 
-/// Which aggregate a value is.
+/// The aggregate that a value is: its interval and functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate<'a> {
     /// Its interval, such as `1h`.
@@ -55,7 +55,7 @@ pub struct NewAggregate<'a> {
     pub aggregate: Aggregate<'a>,
 }
 
-/// Why a value cannot be stored, in OpenTSDB's words where it has some.
+/// Error of a value that cannot be stored, in OpenTSDB's words where it has some.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AggregateError {
     /// There are no rollups.
@@ -78,7 +78,7 @@ pub enum AggregateError {
     Place(#[from] RollupError),
 }
 
-/// A value whose place is known.
+/// A value with a known place.
 #[derive(Debug)]
 struct Placed<'a> {
     tags: Vec<(&'a str, String)>,
@@ -102,7 +102,7 @@ pub struct AggregateOutcome {
     pub written: usize,
     /// By index, ascending.
     pub invalid: Vec<(usize, AggregateError)>,
-    /// Values whose series could not be resolved, by index.
+    /// Errors of the values with an unresolved series, by index.
     pub unresolved: Vec<PointError>,
 }
 
@@ -117,7 +117,7 @@ impl RollupWriter {
         }
     }
 
-    /// The same, which rejects other metrics than those of `scope`.
+    /// The same writer, which rejects metrics outside `scope`.
     pub fn limited_to(&self, scope: &MetricScope) -> RollupWriter {
         RollupWriter {
             writer: self.writer.limited_to(scope),
@@ -193,7 +193,7 @@ impl RollupWriter {
             match place.rollup {
                 Some((interval, id)) => {
                     let (base, offset) = match interval.place(place.seconds) {
-                        Ok(found) => found,
+                        Ok(position) => position,
                         Err(error) => {
                             outcome.invalid.push((*index, error.into()));
                             continue;

@@ -32,7 +32,7 @@ pub fn plausible_ms(now: SystemTime) -> RangeInclusive<i64> {
     EARLIEST_PLAUSIBLE_MS..=latest_ms.min(LAST_MS)
 }
 
-/// What a client declares about the timestamps of a request or a stream.
+/// A client's declarations about the timestamps of a request or a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeOptions {
     /// The unit in which timestamps are sent.

@@ -16,8 +16,8 @@
 //! queries of last points its time. OpenTSDB does this for each point. Here the second and third case are done with
 //! the first point that this process writes to a series, and again with the first one of each hour of the clock: the
 //! cell's timestamp serves to find the hour of the last point, which needs no finer resolution. Counter and document
-//! are one mutation of the row. On the embedded store an annotation on a series without a row stores a counter of 0, with time 1 ms
-//! (see [`SeriesIndex`]). For a tracked series, each point then costs one comparison.
+//! are one mutation of the row. On the embedded store an annotation on a series without a row stores a counter of 0,
+//! with time 1 ms (see [`SeriesIndex`]). For a tracked series, each point then costs one comparison.
 //!
 //! The embedded store keeps counters that are 1 by the numbers of their series, see
 //! [`LogicalTable`](oxtsdb_point_store::logical_table::LogicalTable).
@@ -48,7 +48,7 @@ const HOUR_SECONDS: u64 = 3600;
 /// Bytes of a series that waits to be tracked, roughly: a row of the batch to come.
 const UNTRACKED_BYTES: usize = 64;
 
-/// What is stored of a series.
+/// The cells that tracking stores for a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Nothing.
@@ -106,7 +106,7 @@ impl Untracked {
         }
     }
 
-    /// Whether a point of a series has to be passed to [`Untracked::observe`]; `tracked_hour` is that of the series.
+    /// Whether a point of a series, last tracked in `tracked_hour`, has to be passed to [`Untracked::observe`].
     #[inline]
     pub(super) fn needs(&self, tracked_hour: u32) -> bool {
         self.is_counting || tracked_hour != self.hour
@@ -132,7 +132,7 @@ impl Untracked {
         self.series.len() * UNTRACKED_BYTES
     }
 
-    /// What was taken so far, and none are left.
+    /// Takes the observed series; none remain.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.hour, self.is_counting))
     }
@@ -172,7 +172,7 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// When the store fails. Some may be there; doing it again is safe, except that points are counted twice.
+    /// When the store fails. Some rows may be stored; a retry is safe, except that points are counted twice.
     pub(super) async fn track(&self, untracked: Untracked) -> Result<(), StoreError> {
         let (table, series) = (&self.table, &untracked.series);
         let tsuids: Vec<Vec<u8>> = series

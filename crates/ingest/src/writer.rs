@@ -128,7 +128,7 @@ impl Writer {
         Ok(Self(Arc::new(inner), None))
     }
 
-    /// The same writer, which rejects points of other metrics than those of `scope`.
+    /// The same writer, which rejects points of metrics outside `scope`.
     pub fn limited_to(&self, scope: &MetricScope) -> Self {
         Self(Arc::clone(&self.0), Some(scope.clone()))
     }
@@ -173,7 +173,7 @@ impl Writer {
         self.write_points(requested, time_and_value, deadline).await
     }
 
-    /// As [`Writer::write`], of points whose series may be known; `point` gives each of them.
+    /// As [`Writer::write`], for points of series that may be known; `point` returns each of them.
     ///
     /// # Errors
     ///
@@ -192,10 +192,10 @@ impl Writer {
         Ok(WriteOutcome { written, errors })
     }
 
-    /// The series of these texts, in their order, of those that are in the cache.
+    /// The cached series of these texts, in their order.
     pub fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
         let mut known = self.0.resolver.known(texts);
-        // Those that are refused are resolved, where they fail.
+        // Series outside the scope are resolved, and fail there.
         if let Some(scope) = &self.1 {
             for (series, _) in known
                 .iter_mut()
@@ -226,7 +226,7 @@ impl Writer {
         }
     }
 
-    /// Makes a batch of points whose series are resolved, and the list of those that are not in it.
+    /// Makes a batch of the points with resolved series, and the list of errors of all other points.
     pub fn encode(
         &self,
         series: &[Resolved],
@@ -281,7 +281,7 @@ impl Writer {
         Ok(resolving.instrument(info_span!(target: SPANS, "resolve")).await?)
     }
 
-    /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
+    /// An empty batch for this number of points; `permit` must be for as many.
     pub fn batch(&self, points: usize, permit: WritePermit) -> Batch {
         let encoded = EncodedPoints::new(
             Arc::clone(&self.0.points),
@@ -374,8 +374,7 @@ impl Writer {
         }
     }
 
-    /// Stores a batch. Of two batches the one with which this was called first is stored first where
-    /// they have points of one series and instant.
+    /// Stores a batch. Batches with points of one series and instant are stored in the order of the calls.
     pub fn begin_store(&self, batch: Batch) -> BoxFuture<'static, Result<(), WriteError>> {
         let Batch { mut encoded, permit } = batch;
         encoded.count_rejected();
@@ -394,7 +393,7 @@ impl Writer {
         .boxed()
     }
 
-    /// Reserves the memory to build and store a batch of so many points, waiting without a limit. A batch larger
+    /// Reserves the memory to build and store a batch of `points`, waiting without a limit. A batch larger
     /// than the budget waits until no other is in flight.
     ///
     /// The permit comes before the batch: a waiting call holds only the request as received, which the memory
@@ -412,7 +411,7 @@ impl Writer {
         self.permit_of_bytes(self.batch_bytes(points), deadline).await
     }
 
-    /// As [`Writer::permit_in_time`], of so many bytes.
+    /// As [`Writer::permit_in_time`], for a number of bytes.
     pub(super) async fn permit_of_bytes(
         &self,
         bytes: usize,
@@ -421,7 +420,7 @@ impl Writer {
         self.0.budget.permit_in_time(bytes, deadline).await
     }
 
-    /// The most bytes that a batch of so many points takes.
+    /// The most bytes that a batch of `points` takes.
     fn batch_bytes(&self, points: usize) -> usize {
         points.saturating_mul(self.0.largest_point_bytes)
     }
@@ -475,7 +474,7 @@ impl Batch {
         self.encoded.points()
     }
 
-    /// Releases what was reserved beyond its size; no point is added after this.
+    /// Releases the memory reserved beyond the batch's size; no point is added after this.
     pub fn shrink(&mut self) {
         self.permit.shrink_to(self.encoded.byte_len());
     }

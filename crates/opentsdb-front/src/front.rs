@@ -1,4 +1,4 @@
-//! What the HTTP and telnet front ends share: counters, OpenTSDB's error texts, the numbers of points, and which program this is.
+//! Parts shared by the HTTP and telnet front ends: counters, OpenTSDB's error texts, numbers of points, build facts.
 
 pub(crate) mod build_info;
 pub(crate) mod counters;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `oxtsdb_server::connections` accepts connections, closes those that are idle or slow, and limits their
-//! number. During a drain, HTTP completes the requests in flight and telnet stores what it has received; see
+//! number. During a drain, HTTP completes the requests in flight and telnet stores all received points; see
 //! [`HttpTelnetServer::serve`].
 //!
 //! Source: OpenTSDB 2.4, `PipelineFactory.DetectHttpOrRpc`, `ConnectionManager`.
@@ -101,7 +101,7 @@ impl HttpTelnetServer {
         }
     }
 
-    /// The same server, whose requests in progress may take this long after stopping has begun.
+    /// The same server, which gives requests in progress this long after stopping has begun.
     #[must_use]
     pub fn with_drain_limit(mut self, limit: Duration) -> HttpTelnetServer {
         self.options.drain_limit = limit;
@@ -209,7 +209,7 @@ impl HttpTelnetServer {
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
         let ended = tokio::select! {
-            // First, so that a connection whose request has arrived does not count as idle.
+            // First, so that a connection with a request that has arrived does not count as idle.
             biased;
             ended = serving.as_mut() => ended,
             () = connection.closing() => {

@@ -25,7 +25,7 @@ pub enum ClientId {
     /// This process, or a client of unknown address.
     #[default]
     Local,
-    /// A client, identified by its address; of IPv6 by the /64 network, of which a host has all addresses.
+    /// A client, identified by its IPv4 address or its IPv6 /64 network: one host has all addresses of a /64.
     Address(IpAddr),
 }
 
@@ -58,7 +58,7 @@ pub struct AdmissionLimits {
     pub wait: Duration,
 }
 
-/// Why a query was not admitted. It has not started, so the caller can safely retry it.
+/// Error of a query that was not admitted. It has not started, so the caller can safely retry it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
     /// The queue is full.

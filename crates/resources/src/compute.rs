@@ -22,8 +22,8 @@ struct Handle {
     threads: usize,
 }
 
-/// What the threads share. A thread without a job sleeps: one that polls for the next job takes processor time from the
-/// runtime's threads, about as much as a small query itself.
+/// State shared by the threads. A thread without a job sleeps: one that polls for the next job takes processor time
+/// from the runtime's threads, about as much as a small query itself.
 #[derive(Default)]
 struct Queue {
     state: Mutex<QueueState>,

@@ -1,4 +1,4 @@
-//! How long something took, as a histogram with fixed bounds.
+//! Durations as a histogram with fixed bounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub struct Durations {
 /// The counts of [`Durations`] at some time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurationCounts {
-    /// For each bound, and behind the last one, how many durations are up to it and above the one before.
+    /// The number of durations up to each bound and above the bound before; last, the durations above all bounds.
     pub counts: [u64; BOUNDS_SECONDS.len() + 1],
     /// The sum of all durations.
     pub sum: Duration,

@@ -46,7 +46,7 @@ struct State<T, E> {
     reader: Option<Waker>,
 }
 
-/// Why the outbox did not accept an item.
+/// Error of an item that the outbox did not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The inbox was dropped.

@@ -82,7 +82,7 @@ impl<K: Hash + Eq + Clone, V: Clone> TimedCache<K, V> {
         self.entries.clear();
     }
 
-    /// The number of entries, with those that have expired.
+    /// The number of entries, including expired ones.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -255,7 +255,7 @@ pub enum MutationRef<'a> {
     },
     /// Deletes a family in the row.
     DeleteFamily {
-        /// Which.
+        /// The family.
         family: FamilyId,
     },
     /// Deletes the row.

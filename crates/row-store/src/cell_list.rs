@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_QUALIFIER;
 
-/// A cell whose family is an index into the table's definition.
+/// A cell that names its family by an index into the table's definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawCell<'a> {
     /// Index of the family in the table's definition.
@@ -60,7 +60,7 @@ impl CellList {
         self.data.len() + self.cells.len() * size_of::<CellIndex>()
     }
 
-    /// Reserves memory for `cells` cells whose qualifiers and values have `bytes` bytes in total.
+    /// Reserves memory for `cells` cells with `bytes` bytes of qualifiers and values in total.
     pub(crate) fn reserve(&mut self, cells: usize, bytes: usize) {
         self.cells.reserve(cells);
         self.data.reserve(bytes);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each column of a row is one key; `key` draws it. One thread writes: it takes all queued requests, evaluates
-//! them in order against the acknowledged state and the changes that precede them in the group, and commits the resulting
+//! them in order against the acknowledged state and the earlier changes of the group, and commits the resulting
 //! puts and removals as one frame, which is synced before it becomes visible. Everything readable is therefore
 //! durable, and conditional operations are serialized with plain writes. Deleted and excess versions are removed
 //! physically, so that no read has to know about them.
@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `key`, `catalog`, `time` | keys and values of columns, definitions of tables, the store's clock |
 //! | `queue`, `evaluate`, `frame`, `commit` | requests, their changes, frames of the journal, the commit thread |
-//! | `memtable`, `table`, `manifest`, `tree` | cells in memory and in files, which files there are, versions |
+//! | `memtable`, `table`, `manifest`, `tree` | cells in memory and in files, the list of files, versions |
 //! | `merge`, `read`, `prefixes`, `row_store` | one view of all sources, rows, ranges without rows |
 //! | `core`, `store` | the state that operations and threads share; opening, flushing and closing |
 //! | `background`, `expiry` | flushes, merges, expired columns |
@@ -25,7 +25,8 @@
 //! # Crash recovery
 //!
 //! Frames that no table has are replayed: all of a group or nothing of it. They are made durable before the first read,
-//! since the process before may have ended after a sync failed. A failed sync never makes a group visible; see `commit`.
+//! since the previous process may have ended after a failed sync. A failed sync never makes a group visible; see
+//! `commit`.
 //!
 //! # Damage
 //!

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{StoreError, TableName};
 
-/// Rows of a table whose stored cells were lost, in whole or in part.
+/// Rows of a table that lost stored cells, all of them or some.
 ///
 /// Reading them fails with [`StoreError::Corrupt`] unless the read skips damage
 /// ([`Scan::skip_damaged`](crate::Scan::skip_damaged)). Writes are accepted. Rows within the range that are
@@ -23,7 +23,7 @@ pub struct DamagedRange {
     pub stop: Vec<u8>,
     /// The file with the damaged bytes.
     pub file: String,
-    /// What is damaged.
+    /// The damage, in words.
     pub detail: String,
 }
 
@@ -90,7 +90,7 @@ impl DamageLog {
         self.0.lock().ranges.clone()
     }
 
-    /// The number of skipped ranges beyond those of [`DamageLog::ranges`].
+    /// The number of skipped ranges beyond [`DamageLog::ranges`].
     pub fn omitted(&self) -> u64 {
         self.0.lock().omitted
     }

@@ -1,8 +1,8 @@
-//! Errors of a store, and which of them a retry can fix.
+//! Errors of a store, and the effect of a retry after each.
 
 use crate::{TableName, TableNameError};
 
-/// Why an operation of a [`RowStore`](crate::RowStore) failed.
+/// Error of an operation of a [`RowStore`](crate::RowStore).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The text is not a table name.
@@ -36,7 +36,7 @@ pub enum StoreError {
         /// Field, value and rule.
         detail: String,
     },
-    /// An increment of a cell whose value does not have 8 bytes.
+    /// An increment of a cell with a value that does not have 8 bytes.
     #[error("cannot increment: the cell holds {length} bytes, a counter has 8")]
     NotACounter {
         /// Length of the value.
@@ -45,19 +45,19 @@ pub enum StoreError {
     /// The disk is full. Nothing of the request was stored; reads continue to work.
     #[error("no space left: {detail}")]
     Full {
-        /// The system's error, or what is free and what is needed; callers see it, so that it names no file.
+        /// The system's error, or the free and the needed space; callers see it, so that it names no file.
         detail: String,
     },
     /// The store is unreachable, starting or closing, or its queue is full.
     #[error("store is unavailable: {detail}")]
     Unavailable {
-        /// What failed.
+        /// The failure, in words.
         detail: String,
     },
     /// No response arrived in time. Whether the operation took effect is unknown.
     #[error("store did not respond in time: {detail}")]
     TimedOut {
-        /// What failed.
+        /// The failure, in words.
         detail: String,
     },
     /// Stored bytes are damaged.
@@ -65,7 +65,7 @@ pub enum StoreError {
     Corrupt {
         /// File and offset, or table, row key and column.
         place: String,
-        /// What is damaged.
+        /// The damage, in words.
         detail: String,
     },
     /// Any other error of the operating system or the server.
@@ -78,7 +78,7 @@ pub enum StoreError {
     },
 }
 
-/// What a caller may do after an error.
+/// The retry that a caller may attempt after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The same request will fail again.
@@ -108,7 +108,7 @@ impl StoreError {
         }
     }
 
-    /// What a caller may do after this error.
+    /// The retry that a caller may attempt after this error.
     pub fn retry(&self) -> Retry {
         match self {
             Self::InvalidTableName { .. }

@@ -37,7 +37,7 @@
 //! | puts and deletes of one row in one atomic mutation | one call has either puts or deletes, with one timestamp. The puts of a row without a timestamp are atomic, so are those with one common timestamp, and so are its deletes; a mix of them is applied step by step, in order (`plan`) |
 //! | a delete and a put in one millisecond | the delete wins; if a batch has both for one row, the put waits for the next millisecond |
 //! | deleting rows in a batch | one call per row |
-//! | scans of several versions | the scan returns the newest versions, then each column whose family keeps more is read separately (`versions`): slow, and not consistent as of one instant |
+//! | scans of several versions | the scan returns the newest versions, then each column of a family that keeps more is read separately (`versions`): slow, and not consistent as of one instant |
 //! | reversed scans with an exclusive start | the scan requests slightly more and drops the excess (`range`) |
 //! | filters on row keys | regular expressions cannot tell bytes above 127 from each other, so HBase applies only a part of [`Scan::filter`] (`key_pattern`), and the worker thread all of it; with seek hints, to keys listed without their cells (`selective`) |
 //! | row keys of 32767 bytes | slightly less ([`RowStore::max_row_key`]) |
@@ -47,7 +47,7 @@
 //! | families in the order of their definition | by name; [`RowStore::tables`] and cells use that order |
 //! | TLS, Kerberos | only TLS with HTTP, which this client does not speak: use a proxy at each end (stunnel, a service mesh) |
 //!
-//! Tables whose names are not valid [`TableName`]s are not listed.
+//! Tables with names that are not valid [`TableName`]s are not listed.
 
 mod client;
 mod compression;
@@ -133,8 +133,8 @@ impl HbaseStore {
     ///
     /// If HBase cannot be reached.
     pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
-        let found = tables::find(&self.pool, name).await;
-        found.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
+        let definition = tables::find(&self.pool, name).await;
+        definition.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
     }
 
     /// As [`RowStore::create_table`], with compressed families.

@@ -1,4 +1,4 @@
-//! A store whose operations pass through a hook, for tests.
+//! A store that passes operations through a hook, for tests.
 //!
 //! A test double is an [`Intercept`] of a few lines: it can delay an operation, reject it, perform it and lose
 //! its response, hold it back, or replace its response.
@@ -85,7 +85,7 @@ impl Operation {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     ///
     /// # Panics
     ///
@@ -131,7 +131,7 @@ pub trait Intercept: Send + Sync + std::fmt::Debug {
     async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError>;
 }
 
-/// A store whose operations on rows pass through an [`Intercept`]. Table definitions, health and closing go
+/// A store that passes operations on rows through an [`Intercept`]. Table definitions, health and closing go
 /// directly to the inner store.
 #[derive(Clone, Debug)]
 pub struct InterceptedStore {
@@ -177,7 +177,7 @@ impl InterceptedStore {
     }
 }
 
-/// Fails a test whose hook returned the response of another operation.
+/// Fails a test with a hook that returned the response of another operation.
 fn misplaced() -> ! {
     panic!("the hook returned the response of another operation")
 }

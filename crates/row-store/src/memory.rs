@@ -168,13 +168,13 @@ impl RowStore for MemoryStore {
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
         let mut state = self.state().await?;
-        let found = state.newest(table, cell)?;
-        let sum = rules::incremented(found.as_ref().map(|(_, value)| value.as_slice()), amount)?;
+        let newest = state.newest(table, cell)?;
+        let sum = rules::incremented(newest.as_ref().map(|(_, value)| value.as_slice()), amount)?;
         if amount != 0 {
             state.put_over(
                 table,
                 cell,
-                found.map(|(timestamp_ms, _)| timestamp_ms),
+                newest.map(|(timestamp_ms, _)| timestamp_ms),
                 &sum.to_be_bytes(),
             )?;
         }
@@ -208,7 +208,7 @@ impl RowStore for MemoryStore {
     ) -> Result<Vec<u8>, StoreError> {
         let mut state = self.state().await?;
         let (timestamp_ms, mut appended) = match state.newest(table, cell)? {
-            Some((timestamp_ms, found)) => (Some(timestamp_ms), found),
+            Some((timestamp_ms, current)) => (Some(timestamp_ms), current),
             None => (None, Vec::new()),
         };
         appended.extend_from_slice(value);

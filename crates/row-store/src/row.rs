@@ -102,7 +102,7 @@ pub struct RowBuilder {
 }
 
 impl RowBuilder {
-    /// A row without cells. `families` are those of the table, in the order of its definition.
+    /// A row without cells. `families` are the table's families, in the order of its definition.
     pub fn new(key: &[u8], families: Arc<[String]>) -> Self {
         Self {
             key: key.into(),
@@ -111,7 +111,7 @@ impl RowBuilder {
         }
     }
 
-    /// Reserves memory for `cells` cells whose qualifiers and values have `bytes` bytes in total.
+    /// Reserves memory for `cells` cells with `bytes` bytes of qualifiers and values in total.
     pub fn reserve(&mut self, cells: usize, bytes: usize) {
         self.cells.reserve(cells, bytes);
     }

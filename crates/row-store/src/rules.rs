@@ -178,12 +178,12 @@ pub(crate) fn check_scan(scan: &Scan) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A [`ColumnSelection`] whose families are indexes into the table's definition.
+/// A [`ColumnSelection`] with families as indexes into the table's definition.
 #[derive(Clone, Debug)]
 pub(crate) enum Columns {
     /// All columns.
     All,
-    /// Those of one family.
+    /// All columns of one family.
     Family(u8),
     /// These, ascending.
     Some(Vec<(u8, Vec<u8>)>),
@@ -236,13 +236,13 @@ pub(crate) fn oldest_kept_ms(ttl: Option<Duration>, now_ms: i64) -> i64 {
 /// Whether a value satisfies the expectation of a condition.
 ///
 /// Like HBase's check-and-put, an empty value and an absent cell are equal on both sides.
-pub(crate) fn condition_holds(expected: Option<&[u8]>, found: Option<&[u8]>) -> bool {
-    expected.unwrap_or_default() == found.unwrap_or_default()
+pub(crate) fn condition_holds(expected: Option<&[u8]>, current: Option<&[u8]>) -> bool {
+    expected.unwrap_or_default() == current.unwrap_or_default()
 }
 
 /// The result of an increment.
-pub(crate) fn incremented(found: Option<&[u8]>, amount: i64) -> Result<i64, StoreError> {
-    let before = match found {
+pub(crate) fn incremented(current: Option<&[u8]>, amount: i64) -> Result<i64, StoreError> {
+    let before = match current {
         None => 0,
         Some(value) => {
             let bytes = value

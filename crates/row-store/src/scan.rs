@@ -24,9 +24,9 @@ pub struct RowFilter {
 /// Bytes that a row key contains: a prefix, directly followed by one of several endings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart {
-    /// What all alternatives begin with.
+    /// The common prefix of all alternatives.
     pub prefix: Vec<u8>,
-    /// How they continue.
+    /// The bytes that follow the prefix, one for each alternative.
     pub endings: Vec<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ impl RowFilter {
         (self.keep)(row_key)
     }
 
-    /// What each matching key contains.
+    /// The parts that each matching key contains.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
     }
@@ -117,10 +117,10 @@ pub enum ColumnSelection {
 
 /// Counts the memory of rows that a store has fetched for a scan and that the scan has not returned yet.
 pub trait FetchMemory: fmt::Debug + Send + Sync {
-    /// Rows of so many bytes were fetched. They exist, so this cannot fail: the owner rejects its next allocation.
+    /// Counts fetched rows. They exist, so this cannot fail: the owner rejects its next allocation.
     fn fetched(&self, bytes: u64);
 
-    /// They were returned, or dropped.
+    /// Counts rows that were returned or dropped.
     fn returned(&self, bytes: u64);
 }
 
@@ -147,7 +147,7 @@ pub struct Scan {
     /// Selects rows by key.
     pub filter: Option<RowFilter>,
     /// Skips damaged rows and records them here instead of failing with [`StoreError::Corrupt`]. In a damaged range
-    /// the scan returns what was written since, and what older versions still hold.
+    /// the scan returns cells that were written since, and cells that older versions still hold.
     pub skip_damaged: Option<DamageLog>,
     /// Counts rows that a store reads ahead.
     pub memory: Option<Arc<dyn FetchMemory>>,
@@ -171,7 +171,7 @@ impl Scan {
         }
     }
 
-    /// The rows whose keys have this prefix; empty: all rows.
+    /// The rows with keys that have this prefix; empty: all rows.
     pub fn prefix(prefix: &[u8]) -> Self {
         Self::range(prefix, prefix_end(prefix))
     }

@@ -44,7 +44,7 @@ pub struct Condition {
     pub expected: Option<Vec<u8>>,
 }
 
-/// A store with HBase's data model, which the crate's documentation describes.
+/// A store with HBase's data model, see the crate's documentation.
 ///
 /// Guarantees of every backend:
 ///
@@ -59,7 +59,7 @@ pub struct Condition {
 /// - Row keys have 1 to 32767 bytes ([`RowStore::max_row_key`]: slightly less on HBase), qualifiers less than
 ///   16 MiB, values up to 16 MiB (on HBase 10 MiB for a whole cell, `hbase.client.keyvalue.maxsize`).
 ///
-/// Futures may be dropped at any time. A write whose future is dropped may still take effect.
+/// Futures may be dropped at any time. After its future is dropped, a write may still take effect.
 #[async_trait]
 pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// Creates a table; `false` if it already exists with the same families.
@@ -120,7 +120,7 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     }
 
     /// Reads the newest version of the columns of one family of a row, as [`RowStore::get`] does, in parts: rows with
-    /// its key and a bounded number of its cells, which ascend over all parts (those with qualifiers of more than
+    /// its key and a bounded number of its cells, which ascend over all parts (cells with qualifiers of more than
     /// 1,024 bytes within a part only). No part if the row has none of the columns.
     ///
     /// Different parts may be of different instants. A store that cannot read a part of a row, as HBase, returns one
@@ -236,8 +236,8 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// Whether other processes may write to the tables while this store is open. The only writer may cache what it
-    /// wrote.
+    /// Whether other processes may write to the tables while this store is open. The only writer may cache its
+    /// writes.
     fn has_other_writers(&self) -> bool {
         true
     }
@@ -258,7 +258,7 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The reason why it cannot.
     async fn check_health(&self) -> Result<(), StoreError>;
 
     /// The gateways that it is reached through; none of an embedded store.
@@ -276,7 +276,7 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] if the folder is not empty or the store cannot be copied; those of the disk, after
+    /// [`StoreError::Invalid`] if the folder is not empty or the store cannot be copied; errors of the disk, after
     /// which the folder is not complete.
     async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
         let _ = folder;

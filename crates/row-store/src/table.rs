@@ -36,7 +36,7 @@ pub struct TableDef {
 }
 
 impl TableDef {
-    /// A table whose families all keep one version forever.
+    /// A table with families that all keep one version forever.
     pub fn new(name: TableName, families: &[&str]) -> Self {
         Self {
             name,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   GET /metrics          OpenMetrics text
-//!   GET /healthz          200 while the process responds; it never asks the store
-//!   GET /readyz           200 while the services can serve, with what an operator has to repair; else 503 with the reasons
+//!   GET /healthz          200 while the process responds; it never calls the store
+//!   GET /readyz           200 while the services can serve, with notes for operators; else 503 with the reasons
 //!   GET /debug/...        pages that services add, as JSON
 //! ```
 //!
 //! It listens before the stores are opened, so that a long recovery is alive but not ready, and until the process
-//! ends, so that a drain can be observed. Its connections are not among those of the process: clients that take all
-//! of these do not make a process look dead.
+//! ends, so that a drain can be observed. Its connections do not count among the connections of clients: clients that
+//! take all of these do not make a process look dead.
 
 pub mod deployment;
 mod listen;
@@ -29,7 +29,7 @@ pub use self::readiness::Readiness;
 pub(crate) use self::serve::serve;
 use crate::metrics::Metrics;
 
-/// What the admin listener shows. Clones share it.
+/// State shown by the admin listener. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Admin {
     /// The metrics of the process.

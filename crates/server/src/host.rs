@@ -35,7 +35,7 @@ use crate::listen::{BoundAddress, ListenError, bind, start_error};
 use crate::store::StorePart;
 use crate::{GrpcOptions, GrpcServer, Shutdown};
 
-/// What [`Program::run`] needs to know of a program: `S` stores, `L` listeners.
+/// A program that [`Program::run`] runs, with `S` stores and `L` listeners.
 #[derive(Debug)]
 pub struct Program<'a, const S: usize, const L: usize> {
     /// Its name.
@@ -57,7 +57,7 @@ pub struct Program<'a, const S: usize, const L: usize> {
 /// A port of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenAddress {
-    /// What it serves, in the line that reports readiness.
+    /// The name of its service in the line that reports readiness.
     pub name: &'static str,
     /// The flag that sets the address, for errors.
     pub flag: &'static str,
@@ -65,7 +65,7 @@ pub struct ListenAddress {
     pub address: SocketAddr,
 }
 
-/// What services are assembled from.
+/// The parts that services are assembled from.
 #[derive(Debug)]
 pub struct Host {
     /// The memory of the process.
@@ -76,7 +76,7 @@ pub struct Host {
     pub connections: Connections,
     /// Announces the end of the program.
     pub shutdown: Shutdown,
-    /// What the admin listener shows.
+    /// The state that the admin listener shows.
     pub admin: Admin,
     /// Checks the rights of callers.
     pub access: AccessControl,
@@ -107,12 +107,12 @@ impl FrontEnd {
 }
 
 impl Host {
-    /// Has a store closed when the program ends, before those that it is made of.
+    /// Has a store closed when the program ends, before the stores that it is made of.
     pub fn close_at_end(&self, store: Arc<dyn RowStore>) {
         self.stores.lock().push(store);
     }
 
-    /// A front end for gRPC, with the options of the program; `name` is that of its listener.
+    /// A front end for gRPC, with the options of the program; `name` is its listener's name.
     pub fn grpc(&self, name: &'static str, server: GrpcServer) -> FrontEnd {
         let options = GrpcOptions {
             name,
@@ -197,7 +197,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         Ok(())
     }
 
-    /// Adds what the settings say.
+    /// Adds the facts of the settings.
     fn describe(&self, share: &FixedShare, facts: &mut Deployment) {
         let args = self.args;
         facts.program = self.name.to_owned();

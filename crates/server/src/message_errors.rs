@@ -91,8 +91,8 @@ fn unserved(path: &str, services: &[&str]) -> Status {
     Status::unimplemented(message)
 }
 
-/// Applies [`message_error`] to calls whose message never reached a handler, and describes calls that no service of
-/// the listener has.
+/// Applies [`message_error`] to calls with a message that never reached a handler, and describes calls that no service
+/// of the listener has.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageErrors {
     /// The services of the listener.

@@ -3,7 +3,7 @@
 //! Requests are counted where they are served ([`Requests`]). Parts that count by themselves, such as pools, caches
 //! and stores, are read when metrics are: they add a function that reports [`Figures`].
 //!
-//! Names begin with `oxtsdb_`, except those of the process, which are the same everywhere. Labels have few values:
+//! Names begin with `oxtsdb_`, except the `process_` names that all programs share. Labels have few values:
 //! no names of series, clients or queries.
 
 mod access;

@@ -24,7 +24,7 @@ pub(crate) fn replace_by_clone<S: Clone>(service: &mut S) -> S {
     std::mem::replace(service, clone)
 }
 
-/// What is done to a call before and after the services behind it.
+/// A step before and after the services behind it, for each call.
 pub(crate) trait Middleware: Clone {
     /// Passes a call on to `inner`.
     fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>

@@ -25,8 +25,7 @@ pub enum StoreHealth {
     /// It serves reads and rejects writes, because the disk is full. It counts as available: an operator has to free
     /// space, and no other server could accept the writes.
     RejectsWrites(StoreError),
-    /// It cannot serve, or does not respond in time. So does a store whose writes fail for another reason, although it may
-    /// serve reads.
+    /// It cannot serve, does not respond in time, or its writes fail for another reason, although it may serve reads.
     Fails(StoreError),
 }
 

@@ -26,7 +26,7 @@ impl Protocol {
         }
     }
 
-    /// The code of a request whose client was gone before there was a response.
+    /// The code of a request if its client has gone before the response.
     pub(crate) const fn cancelled(self) -> &'static str {
         match self {
             Self::Grpc => "CANCELLED",

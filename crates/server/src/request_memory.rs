@@ -11,12 +11,12 @@
 //! ```
 //!
 //! tonic's decoder reserves the announced length of a message when it sees the message's header. It therefore gets
-//! the header together with the complete message, and a message that is announced with more bytes than its service takes
-//! is rejected at once. The handler of a single request begins when the request is complete.
+//! the header together with the complete message, and a message that is announced with more bytes than its service
+//! takes is rejected at once. The handler of a single request begins when the request is complete.
 //!
 //! The codec reserves the decoded form of a single request, decompressed and element by element. Messages of
 //! a stream are decoded where its handler pulls them: their decoded form is estimated, and handlers
-//! reserve what they derive from it. Small requests are not charged, so that health checks and the list of
+//! reserve the memory that they derive from it. Small requests are not charged, so that health checks and the list of
 //! queries work when memory is exhausted; the limit of calls bounds them ([`calls`](crate::grpc)).
 
 mod framing;
@@ -93,8 +93,8 @@ fn client_of(request: &Request<Body>) -> ClientId {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageLimits(Arc<HashMap<&'static str, usize>>);
 
-/// Of services without a limit of their own: health and reflection, and those that do not exist. They take names, and
-/// callers need no rights for some of them.
+/// The limit of services without their own: health, reflection, and unknown services. They take names, and callers need
+/// no rights for some of them.
 const OTHER_MESSAGE_BYTES: usize = 4 << 10;
 
 impl MessageLimits {

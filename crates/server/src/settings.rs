@@ -50,7 +50,7 @@ pub enum ArgumentsError {
 pub fn parse<P: Parser>(arguments: &[OsString]) -> Result<P, ArgumentsError> {
     let program = with_short_help(P::command());
     let mut command = program.clone();
-    // Names the file, whose values are the defaults of the second pass.
+    // Names the file; its values are the defaults of the second pass.
     let given = command.clone().try_get_matches_from(arguments)?;
     if let Some(path) = given.get_one::<PathBuf>("config") {
         let file = read_toml(path, &command)?;
@@ -64,8 +64,8 @@ pub fn parse<P: Parser>(arguments: &[OsString]) -> Result<P, ArgumentsError> {
     Ok(P::from_arg_matches(&matches)?)
 }
 
-/// `command` with the checked values of a file as defaults of its flags. Of several files, apply the one with
-/// the highest precedence last.
+/// `command` with the checked values of a file as defaults of its flags. Of several files, apply the highest
+/// precedence last.
 pub fn with_defaults(mut command: Command, settings: &FileSettings) -> Command {
     for (id, FileSetting { value, .. }) in settings {
         if is_setting(&command, id) {

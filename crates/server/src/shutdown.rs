@@ -44,7 +44,7 @@ impl Shutdown {
         self.draining.cancel();
     }
 
-    /// The shutdown of the connection that a request came over; for a request within the process, that of the program.
+    /// The shutdown of the connection that a request came over; for a request within the process, `program`.
     pub fn of_request(extensions: &http::Extensions, program: &Self) -> Self {
         extensions.get().unwrap_or(program).clone()
     }

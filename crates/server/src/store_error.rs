@@ -11,7 +11,7 @@ pub fn code_of_store_error(error: &StoreError) -> (Code, ErrorReason) {
         | StoreError::NoSuchTable { .. }
         | StoreError::NoSuchFamily { .. }
         | StoreError::TableDiffers { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
-        // The services check what they request of the store: a bug.
+        // A bug: the services check their requests to the store.
         StoreError::Invalid { .. } => (Code::Internal, ErrorReason::Internal),
         StoreError::Full { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
         StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {

@@ -5,9 +5,9 @@
 //!     └ read again when they change, or at SIGHUP: a file that is not valid is logged, and the old configuration stays
 //! ```
 //!
-//! A connection keeps the configuration of its handshake. Handshakes run in the tasks of their connections, whose number and
-//! opening time are limited: a client that stalls holds up no other. Sessions are resumed only within a configuration, so that a
-//! client of an authority that was removed is verified again.
+//! A connection keeps the configuration of its handshake. Handshakes run in the tasks of their connections, which are
+//! limited in number and opening time: a client that stalls holds up no other. Sessions are resumed only within a
+//! configuration, so that a client of an authority that was removed is verified again.
 
 mod settings;
 
@@ -40,7 +40,7 @@ pub enum Alpn {
     Http1,
 }
 
-/// The files, and what is required of clients.
+/// The files, and the certificates required of clients.
 #[derive(Clone, Debug)]
 struct Source {
     certificate: PathBuf,
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Why files are not a configuration. No message has anything of a key.
+/// Error of files that are not a configuration. No message contains a part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file.
@@ -91,7 +91,7 @@ pub enum TlsError {
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The failure, in words.
         reason: String,
     },
     /// All of them.
@@ -254,7 +254,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Why there is no session, in rustls' words, and the socket, to which the alert has been written.
+    /// The reason in rustls' words, and the socket, to which the alert has been written.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,

@@ -92,14 +92,14 @@ pub trait ReadFile: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of the system.
     fn len(&self) -> io::Result<u64>;
 
     /// Whether the file has no bytes.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of the system.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -108,7 +108,7 @@ pub trait ReadFile: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of the system; [`io::ErrorKind::UnexpectedEof`] if the file ends before.
+    /// Errors of the system; [`io::ErrorKind::UnexpectedEof`] if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Why files of a store cannot be read or written.
+/// Error of files of a store that cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
     /// The request breaks a rule.
@@ -29,7 +29,7 @@ pub enum StorageError {
     Damaged {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage, in words.
         detail: String,
     },
     /// The folder has a format that this version does not read.

@@ -54,7 +54,7 @@ impl Folder {
     /// # Errors
     ///
     /// [`StorageError::Unavailable`] if another process, or another store of this one, has the folder;
-    /// [`StorageError::Format`] for another format; [`StorageError::Damaged`] without a valid file `STORE`; those of the disk.
+    /// [`StorageError::Format`] for another format; [`StorageError::Damaged`] without a valid `STORE`; disk errors.
     pub fn open(disk: &dyn Disk, path: &Path, format: Format) -> Result<Self, StorageError> {
         create_dir_durably(disk, path).map_err(|error| StorageError::io(path.display(), &error))?;
         let lock = lock(disk, path)?;
@@ -105,7 +105,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn complete(&mut self, disk: &dyn Disk) -> Result<(), StorageError> {
         if self.is_new || self.found != self.format.version {
             mark(disk, &self.path, self.format)?;
@@ -119,7 +119,7 @@ impl Folder {
 ///
 /// # Errors
 ///
-/// Those of the disk.
+/// Errors of the disk.
 pub fn mark(disk: &dyn Disk, path: &Path, format: Format) -> Result<(), StorageError> {
     write_format(disk, path, format, "")
 }
@@ -172,7 +172,7 @@ fn version_of(path: &Path, bytes: &[u8], format: Format) -> Result<(u32, bool), 
 ///
 /// # Errors
 ///
-/// Those of the disk.
+/// Errors of the disk.
 pub fn create_dir_durably(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let is_missing =
         |path: &&Path| matches!(disk.list(path), Err(error) if error.kind() == ErrorKind::NotFound);
@@ -193,7 +193,7 @@ pub fn create_dir_durably(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of the disk; the old content is kept unless the name could not be synced.
+/// Errors of the disk; the old content is kept unless the name could not be synced.
 pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
@@ -205,7 +205,7 @@ pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = disk.create(&new)?;
     let written = file.write(content).and_then(|()| file.sync());
     if let Err(error) = written.and_then(|()| disk.rename(&new, path)) {
-        // The first error is reported; what is left is removed before the next attempt.
+        // The first error is reported; a remaining file is removed before the next attempt.
         drop(disk.remove(&new));
         return Err(error);
     }
@@ -216,7 +216,7 @@ pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of the disk.
+/// Errors of the disk.
 pub fn read_all(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file: Arc<_> = disk.open(path)?;
     let length = file.len()?;

@@ -52,7 +52,7 @@ use frame::SegmentHeader;
 /// A segment ends after the sync that finds it so large: recovery reads a segment at once.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// How a journal is opened.
+/// The options for opening a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalOptions {
     /// The first bytes of a segment: the kind of store.
@@ -87,7 +87,7 @@ pub struct Journal {
     buffer: Vec<u8>,
 }
 
-/// Frames whose bytes may be in memory only.
+/// Frames that may be in the system's memory only.
 #[derive(Clone, Copy, Debug)]
 enum Undurable {
     /// The recovered frames from a sequence number on, at these bytes of a segment.
@@ -97,7 +97,7 @@ enum Undurable {
         start: u64,
         end: u64,
     },
-    /// A segment whose sync failed, of which this many bytes are durable frames.
+    /// A segment that failed to sync, and the bytes of its durable frames.
     Failed { number: u64, bytes: u64 },
 }
 
@@ -116,8 +116,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`StorageError::Damaged`] for damage other than an interrupted write at the end, and for lost frames; those of the
-    /// disk; any error of `apply`.
+    /// [`StorageError::Damaged`] for damage other than an interrupted write at the end, and for lost frames; errors of
+    /// the disk; any error of `apply`.
     pub fn open<E: From<StorageError>>(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -127,12 +127,12 @@ impl Journal {
         recovery::recover(disk, folder, options, apply)
     }
 
-    /// Writes a frame, whose content `content` appends to a buffer, and returns its sequence number. It is durable after
-    /// [`Journal::sync`].
+    /// Writes a frame and returns its sequence number; `content` appends the frame's content to a buffer. The frame is
+    /// durable after [`Journal::sync`].
     ///
     /// # Errors
     ///
-    /// [`StorageError::Invalid`] if the frame would have 4 GiB, without effect. Those of the disk: this frame and all
+    /// [`StorageError::Invalid`] if the frame would have 4 GiB, without effect. Errors of the disk: this frame and all
     /// others since the last sync are lost. They may be present when the journal is opened again, unless
     /// [`Journal::make_durable`] succeeds, or another frame is appended.
     pub fn append(&mut self, content: impl FnOnce(&mut Vec<u8>)) -> Result<u64, StorageError> {
@@ -179,12 +179,12 @@ impl Journal {
         })
     }
 
-    /// Makes the frames that were recovered durable, and those certainly absent that failed. Without either it does
-    /// nothing. After an error it is to be repeated, and [`Journal::append`] repeats it.
+    /// Makes recovered frames durable and failed frames certainly absent; does nothing if there are neither. After an
+    /// error it is to be repeated, and [`Journal::append`] repeats it.
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn make_durable(&mut self) -> Result<(), StorageError> {
         match self.undurable {
             None => {}
@@ -214,7 +214,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of the disk, as those of [`Journal::append`].
+    /// Errors of the disk, with the same effect as in [`Journal::append`].
     pub fn sync(&mut self) -> Result<(), StorageError> {
         let Some(segment) = &mut self.segment else {
             return Ok(());
@@ -236,7 +236,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Ends the segment, of which the frames since the last sync are lost.
+    /// Ends the segment; its frames since the last sync are lost.
     fn fail(&mut self) {
         if let Some(segment) = self.segment.take() {
             self.undurable = Some(Undurable::Failed {
@@ -252,7 +252,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of [`Journal::sync`].
+    /// As [`Journal::sync`].
     pub fn rotate(&mut self) -> Result<u64, StorageError> {
         self.make_durable()?;
         self.sync()?;
@@ -266,7 +266,7 @@ impl Journal {
         self.unsynced - 1
     }
 
-    /// Bytes since the last [`Journal::rotate`]; before, also those that were recovered.
+    /// Bytes since the last [`Journal::rotate`]; before the first one, including recovered bytes.
     pub const fn byte_len(&self) -> u64 {
         self.bytes
     }
@@ -280,7 +280,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of [`JournalFiles::remove_through`].
+    /// As [`JournalFiles::remove_through`].
     pub fn remove_through(&self, number: u64) -> Result<(), StorageError> {
         self.files.remove_through(number)
     }

@@ -29,7 +29,7 @@ pub struct DeltaTimestamps<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// How many points it has. A block whose columns differ in length has as many as the longest.
+    /// The number of points: the length of the longest column, if columns differ in length.
     pub fn point_count(&self) -> usize {
         // One series stands for any number of points.
         let series = Some(self.series.len()).filter(|count| *count > 1);

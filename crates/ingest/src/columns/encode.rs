@@ -9,7 +9,7 @@ use super::{Block, Failures, ProtocolViolation, SeriesTable};
 use crate::encoded::EncodedPoints;
 use crate::{PointErrorReason, TimeRules};
 
-/// Adds the points of `blocks` to `points`, and those that cannot be stored to `failures`. Points are
+/// Adds the points of `blocks` to `points`, and points that cannot be stored to `failures`. Points are
 /// numbered from 0 through all blocks.
 ///
 /// # Errors

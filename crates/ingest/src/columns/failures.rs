@@ -57,7 +57,7 @@ impl Failures {
         }
     }
 
-    /// How many points failed.
+    /// The number of points that failed.
     pub fn failed(&self) -> u64 {
         self.failed
     }

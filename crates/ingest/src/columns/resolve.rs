@@ -25,7 +25,7 @@ pub(super) struct Batch<'a> {
     name_bytes: usize,
 }
 
-/// How a declaration names its series.
+/// The form in which a declaration names its series.
 enum Named<'a> {
     Tsuid(&'a [u8]),
     Names { metric: &'a str, tags: Range<usize> },

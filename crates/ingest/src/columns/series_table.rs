@@ -13,13 +13,13 @@ use crate::encoded::BatchSeries;
 use crate::tracking::Untracked;
 use crate::{PointErrorReason, Resolved};
 
-/// Series and the reasons of those that failed.
+/// Series, and the reasons of failed series.
 #[derive(Debug, Default)]
 pub struct SeriesTable {
     entries: Vec<Entry>,
 }
 
-/// A series. What most points need lies here, so that they need no access to the series itself.
+/// A series. Fields that most points need lie here, so that they need no access to the series itself.
 #[derive(Debug)]
 struct Entry {
     /// The hour in which it was last tracked, as far as this table knows; see [`Untracked`].
@@ -76,8 +76,8 @@ impl SeriesTable {
     }
 
     /// Replaces the results of some series, by their numbers.
-    pub(super) fn replace(&mut self, found: HashMap<u32, Resolved>) {
-        for (number, resolved) in found {
+    pub(super) fn replace(&mut self, results: HashMap<u32, Resolved>) {
+        for (number, resolved) in results {
             if let Some(entry) = self.entries.get_mut(number as usize) {
                 *entry = Entry::new(resolved);
             }
@@ -114,7 +114,7 @@ impl SeriesAt<'_> {
     #[inline]
     pub(super) fn observe(&mut self, untracked: &mut Untracked) {
         if untracked.needs(*self.tracked_hour) {
-            // What was observed is tracked once its row is stored: the write may fail.
+            // An observed series is tracked only once its row is stored: the write may fail.
             *self.tracked_hour = self.series.tracked_hour();
             untracked.observe(self.series);
         }

@@ -2,7 +2,7 @@
 
 use super::range;
 
-/// What a symbol costs beside its text, in bytes.
+/// Bytes that a symbol costs beside its text.
 pub(super) const SYMBOL_BYTES: usize = size_of::<usize>();
 
 /// Texts, concatenated.

@@ -71,7 +71,7 @@ pub struct Tables {
     refresh_at: Option<Instant>,
     /// Series that the UID service cannot resolve at present. Their points fail until it can.
     unresolved: Vec<u32>,
-    /// Mappings that have changed before this are not among those of the series.
+    /// The series are resolved with all mappings that changed before this mark.
     mark: Mark,
     /// When unresolved series are looked up again.
     retry_at: Option<Instant>,
@@ -168,8 +168,8 @@ impl Tables {
         Ok(declaration)
     }
 
-    /// Resolves newly declared series, and looks up again those that are due: all series after the time to
-    /// live, unresolved ones after [`RETRY_PAUSE`].
+    /// Resolves newly declared series, and looks up due series again: all series after the time to live,
+    /// unresolved ones after [`RETRY_PAUSE`].
     ///
     /// A series that cannot be resolved stays declared; its points fail. While the UID service is
     /// unavailable, that holds for new series, until a later call reaches the service again.
@@ -259,7 +259,7 @@ impl Tables {
 
     /// Looks up the unresolved series again.
     async fn retry(&mut self, writer: &Writer, deadline: Option<Instant>) -> Result<(), WriteError> {
-        let mut found = HashMap::new();
+        let mut results = HashMap::new();
         let mut unresolved = Vec::new();
         let numbers = self.unresolved.iter().map(|number| *number as usize);
         let outage = self
@@ -267,11 +267,11 @@ impl Tables {
                 if is_unresolved(&resolved) {
                     unresolved.push(number);
                 } else {
-                    found.insert(number, resolved);
+                    results.insert(number, resolved);
                 }
             })
             .await?;
-        self.series.replace(found);
+        self.series.replace(results);
         self.unresolved = unresolved;
         self.after_look_up(outage);
         Ok(())

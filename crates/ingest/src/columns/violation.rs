@@ -1,6 +1,6 @@
 //! Columns that break the protocol.
 
-/// Why columns are rejected as a whole: nothing of them is stored, and a stream ends.
+/// Error of columns that are rejected as a whole: nothing of them is stored, and a stream ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolViolation {
     /// New symbols do not continue the symbol table.
@@ -71,7 +71,7 @@ pub enum ProtocolViolation {
     },
 }
 
-/// What a declaration uses a symbol for.
+/// The use of a symbol in a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolUse {
     /// The metric.

@@ -260,7 +260,7 @@ async fn put_row_of_a(stack: &TestStack, counter: Option<i64>, document: Option<
 /// A counter, and whether there is a document.
 type Stored = (Option<i64>, bool);
 
-/// Tracking, realtime, incrementing; what a batch of two points stores on HBase, and on the embedded store.
+/// Tracking, realtime, incrementing; the effect of a batch of two points on HBase, and on the embedded store.
 const EFFECTS: [([bool; 3], Stored, Stored); 8] = [
     ([false, false, false], (None, false), (Some(1), false)),
     ([false, false, true], (None, false), (Some(1), false)),

@@ -1,4 +1,4 @@
-//! Which program this is, and on which machine it runs.
+//! The identity of this program, and of the machine that it runs on.
 
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version of OpenTSDB that HTTP and telnet behave like.
 pub(crate) const OPENTSDB_VERSION: &str = "2.4.1";
 
-/// The revision that was built: that of the checkout in a release build, or the one that the build sets,
+/// The revision that was built: the checkout's in a release build, or the value that the build sets,
 /// `OXTSDB_REVISION=$(git rev-parse HEAD)`.
 pub(crate) const REVISION: Option<&str> = option_env!("OXTSDB_REVISION");
 
@@ -30,7 +30,7 @@ fn version_lines(revision: Option<&str>) -> String {
     format!("oxtsdb {VERSION} (OpenTSDB {OPENTSDB_VERSION}){built_at}\nBuilt on {BUILD_TIME}\n")
 }
 
-/// When the process first called this, in milliseconds since the epoch, and the time since then. A server calls it
+/// The time of the process's first call, in milliseconds since the epoch, and the time since then. A server calls it
 /// when it starts.
 pub(crate) fn started() -> (u64, Duration) {
     static STARTED: LazyLock<(SystemTime, Instant)> = LazyLock::new(|| (SystemTime::now(), Instant::now()));

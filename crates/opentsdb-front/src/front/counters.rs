@@ -57,7 +57,7 @@ pub(crate) struct Counters {
     points: Option<Arc<dyn PointStore>>,
     /// Counts points that are older than the retention.
     writer: Option<Writer>,
-    /// Announcements of series whose metadata was created.
+    /// Announcements of series with newly created metadata.
     new_series: NewSeriesFeed,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn now_seconds() -> u64 {
 }
 
 impl Counters {
-    /// New counters beside those of the query engine and the writer.
+    /// New counters beside the counters of the query engine and the writer.
     pub(crate) fn beside(engine: &Engine, writer: &Writer) -> Counters {
         // The clock of the process's age starts here.
         build_info::started();
@@ -111,7 +111,7 @@ impl Counters {
         }
     }
 
-    /// Counts requests among those of the process.
+    /// Counts requests in the metrics of the process.
     pub(crate) fn report_to(&self, metrics: &Metrics) {
         // They are counted here if a request was served before.
         let _ = self.requests.set(metrics.requests().clone());
@@ -132,7 +132,7 @@ impl Counters {
         self.ingest.reject(caller, kind, 1, example);
     }
 
-    /// As [`Counters::reject`], of a line or a body whose points are not known.
+    /// As [`Counters::reject`], for a line or a body that could not be parsed into points.
     pub(crate) fn reject_text(&self, caller: &Caller, example: impl FnOnce() -> Example) {
         self.ingest.reject_text(caller, example);
     }

@@ -15,7 +15,7 @@ const SHORTEST: usize = 6;
 pub(crate) const DISABLED: &str =
     "Histogram storage has not been enabled. Check the 'tsd.core.histograms.config' configuration.";
 
-/// Why bytes of a client are not a histogram.
+/// Error of a client's bytes that are not a histogram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SentError {
     /// Fewer than 6 bytes, with OpenTSDB's message.

@@ -1,7 +1,7 @@
 //! Parses the usual numbers of points directly: integers, and decimals of few digits.
 //!
-//! Returns nothing for all other texts, also for valid ones: `oxtsdb_schema` parses these, and has the errors. What
-//! is parsed here has the same value there.
+//! Returns nothing for all other texts, including valid ones: `oxtsdb_schema` parses these and reports the errors. Both
+//! parsers return the same value for a number.
 
 /// Digits that fit in 63 bits.
 const MAX_DIGITS: usize = 18;

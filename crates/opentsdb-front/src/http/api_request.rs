@@ -18,7 +18,7 @@ use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
 
-/// What handlers use of the service.
+/// The parts of the service that handlers use.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiParts {
     pub(crate) writer: Writer,
@@ -36,7 +36,7 @@ pub(crate) struct ApiParts {
 }
 
 impl ApiParts {
-    /// The same service, which rejects other metrics than those of `scope`.
+    /// The same service, which rejects metrics outside `scope`.
     pub(crate) fn limited_to(&self, scope: &MetricScope) -> Self {
         let writer = self.writer.limited_to(scope);
         let engine = limited_engine(&self.engine, scope);
@@ -50,7 +50,7 @@ impl ApiParts {
     }
 }
 
-/// A request whose path, method and body have been accepted.
+/// A request with an accepted path, method and body.
 #[derive(Debug)]
 pub(crate) struct ApiRequest<'a> {
     pub(crate) parts: &'a ApiParts,

@@ -3,8 +3,8 @@
 //! A large body is never contiguous: it grows without copies, and shrinks while it is sent. Its share of the query
 //! memory is released with its parts, also when the client disconnects.
 //!
-//! A body can end with a stream of bodies that are made while it is sent. If that fails, the connection is closed before
-//! the end of the body.
+//! A body can end with a stream of bodies that are made while it is sent. If the stream fails, the connection is closed
+//! before the end of the body.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,10 +29,10 @@ const WHOLE_BYTES: u64 = 256 << 10;
 /// Items that one job writes.
 const JOB_ITEMS: usize = 1024;
 
-/// Why a body ended early.
+/// Error of a body that ended early.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What follows a body.
+/// Bodies that follow a body, made while it is sent.
 pub(crate) type Rest = BoxStream<'static, Result<ReplyBody, BodyError>>;
 
 /// The body of a response.
@@ -96,7 +96,7 @@ impl ReplyBody {
         (self.parts.into(), self.held)
     }
 
-    /// Bytes that are left, without those that follow.
+    /// Bytes that remain, without the bodies that follow.
     pub(crate) const fn len(&self) -> u64 {
         self.length
     }
@@ -115,12 +115,12 @@ impl ReplyBody {
         }
     }
 
-    /// What follows this body.
+    /// Takes the bodies that follow this one.
     pub(crate) const fn take_rest(&mut self) -> Option<Rest> {
         self.rest.take()
     }
 
-    /// Puts another body behind; what followed it follows.
+    /// Appends another body, with the bodies that follow it.
     pub(crate) fn extend(&mut self, mut other: Self) {
         self.length += other.length;
         self.parts.append(&mut other.parts);
@@ -239,7 +239,7 @@ pub(crate) struct BodyWriter {
 }
 
 impl BodyWriter {
-    /// An empty body, whose memory a budget holds.
+    /// An empty body that holds its memory of a budget.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// What is written to; call [`BodyWriter::roll`] now and then.
+    /// The buffer to write to; call [`BodyWriter::roll`] now and then.
     pub(crate) const fn out(&mut self) -> &mut Vec<u8> {
         &mut self.current
     }
@@ -357,8 +357,8 @@ impl std::io::Write for BodyWriter {
     }
 }
 
-/// What a compression makes of a body, part by part. Its memory stays held as it was: what is released of
-/// the one is taken by the other, which is smaller.
+/// Transforms a body with a compression, part by part. The held memory stays the same: the smaller output takes the
+/// memory that the input releases.
 pub(crate) fn transformed<W: std::io::Write>(
     mut body: ReplyBody,
     begin: impl FnOnce(BodyWriter) -> W,

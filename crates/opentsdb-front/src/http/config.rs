@@ -1,8 +1,8 @@
 //! `/api/config`: the settings of this server under OpenTSDB's names, as texts.
 //!
-//! Settings that OpenTSDB does not have are listed as `oxtsdb.NAME`, where NAME is that of the flag with `_` for `-`.
-//! OpenTSDB's settings without a counterpart here are absent, unless their value is fixed. Values whose name
-//! contains `pass` are masked.
+//! Settings that OpenTSDB does not have are listed as `oxtsdb.NAME`, where NAME is the flag's name with `_` for `-`.
+//! OpenTSDB's settings without a counterpart here are absent, unless their value is fixed. Values of settings with
+//! `pass` in their name are masked.
 //!
 //! Source: OpenTSDB 2.4, `RpcManager.ShowConfig`, `Config.dumpConfiguration`.
 
@@ -18,7 +18,7 @@ use crate::http::cors;
 use oxtsdb_data_settings::{DataSettings, WriteForm};
 use oxtsdb_metadata::uids::Uids;
 
-/// What a masked value shows.
+/// The text in place of a masked value.
 const MASK: &str = "********";
 
 /// Settings by name, sorted.
@@ -26,7 +26,7 @@ const MASK: &str = "********";
 pub(crate) struct Config(BTreeMap<String, String>);
 
 impl Config {
-    /// The settings of a data service, and those of its UID service that it knows.
+    /// The settings of a data service, and the settings of its UID service that it knows.
     pub(crate) fn new(settings: &DataSettings, uids: &Uids) -> Self {
         let mut config = Self::default();
         config.add_opentsdbs(settings, uids);

@@ -75,8 +75,8 @@ impl Cors {
         }
     }
 
-    /// Checks a request that may change something, or whose response a page of any origin can read, and whose origin,
-    /// if it has one, is allowed.
+    /// Checks a request that may change something, or with a response that a page of any origin can read. Its origin,
+    /// if it has one, must be allowed already.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ macro_rules! handler {
 }
 pub(crate) use handler;
 
-/// A path and what it does.
+/// A path and its operations.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// In lower case, without a version.
@@ -40,18 +40,17 @@ pub(crate) struct Endpoint {
     operations: &'static [Operation],
 }
 
-/// What an endpoint does for some methods.
+/// An operation of an endpoint, for some methods.
 #[derive(Debug)]
 pub(crate) struct Operation {
     methods: &'static [&'static str],
-    /// What happens to the body of a request.
     pub(crate) body: BodyUse,
     /// Whether requests count as queries in the statistics.
     pub(crate) is_query: bool,
     pub(crate) handler: Handler,
 }
 
-/// What happens to the body of a request.
+/// The use of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyUse {
     /// It is not read.
@@ -244,11 +243,11 @@ pub(crate) fn find<'e>(endpoints: &'e [Endpoint], path: &str) -> Result<Option<&
         check_version(version)?;
         segments.remove(1);
     }
-    let found = endpoints.iter().find(|endpoint| endpoint.matches(&segments));
-    if found.is_none() && is_api {
+    let endpoint = endpoints.iter().find(|endpoint| endpoint.matches(&segments));
+    if endpoint.is_none() && is_api {
         return Err(HttpError::new(StatusCode::NOT_FOUND, "Endpoint not found"));
     }
-    Ok(found)
+    Ok(endpoint)
 }
 
 /// The name of a path's endpoint in the metrics: clients can make up paths.
@@ -270,7 +269,7 @@ fn segments_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|segment| !segment.is_empty())
 }
 
-/// What stands behind the `v` of a version.
+/// The version behind the `v` of a path's segment.
 fn version_of(segment: &str) -> Option<&str> {
     let version = segment.strip_prefix(['v', 'V'])?;
     version

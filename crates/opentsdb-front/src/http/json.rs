@@ -35,7 +35,7 @@ pub(crate) fn write_strings<T: AsRef<str>>(out: &mut Vec<u8>, texts: impl IntoIt
     out.push(b']');
 }
 
-/// Writes an object whose values are texts, in the order given.
+/// Writes an object of text values, in the order given.
 pub(crate) fn write_map<K: AsRef<str>, V: AsRef<str>>(
     out: &mut Vec<u8>,
     pairs: impl IntoIterator<Item = (K, V)>,

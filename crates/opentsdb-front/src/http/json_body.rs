@@ -1,4 +1,4 @@
-//! JSON bodies of queries: bounded, charged for what they become, and parsed in the computation pool if they are
+//! JSON bodies of queries: bounded, charged for their parsed form, and parsed in the computation pool if they are
 //! large.
 
 use bytes::Bytes;
@@ -12,15 +12,14 @@ use crate::http::request_body::RequestBody;
 /// Bodies up to this size are parsed inline.
 const INLINE_BYTES: usize = 64 << 10;
 
-/// Memory of a JSON value once it is parsed, beside its bytes: a string and what a query makes of it. An
-/// estimate.
+/// Estimated memory of a parsed JSON value, beside its bytes: a string, and its form in the query.
 const VALUE_BYTES: usize = 100;
 
-/// Parses a body. What it becomes is charged before, and stays so as long as the body is there.
+/// Parses a body. The parsed form is charged before, and stays charged until the body is dropped.
 ///
 /// # Errors
 ///
-/// 400 for too many values, 503 if the memory pool is exhausted, those of `parse`.
+/// 400 for too many values, 503 if the memory pool is exhausted, errors of `parse`.
 pub(crate) async fn parsed<T: Send + 'static>(
     body: &mut RequestBody,
     compute: &ComputePool,
@@ -36,7 +35,7 @@ pub(crate) async fn parsed<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// Those of `read`.
+/// Errors of `read`.
 pub(crate) async fn of_content<T: Send + 'static>(
     content: Bytes,
     compute: &ComputePool,

@@ -25,8 +25,8 @@
 //!   without an origin that changes something, if the browser says that it comes from another site.
 //!   OpenTSDB executes it where the setting is empty, and responds 200 to a domain that is not in the list.
 //! - `/api/version` also names this program and its version; `/api/config` lists its settings.
-//! - `/logs` is rejected: the log is on standard error. The page at `/` is another one, see `page.rs`; `/q` draws without gnuplot, see
-//!   `graph`.
+//! - `/logs` is rejected: the log is on standard error. The page at `/` is another one, see `page.rs`; `/q` draws
+//!   without gnuplot, see `graph`.
 //! - `trace` in errors is off by default, and is the chain of causes instead of a Java stack.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
@@ -352,7 +352,7 @@ impl HttpApi {
             },
             Err(rejected) => Err(rejected.clone()),
         };
-        // What is left of a body is not read as the next request: the client has to know that the connection closes.
+        // The rest of a body is not read as the next request: the response says that the connection closes.
         let closes = !request_body::is_read(body, expects_continue).await;
         let reply = match result {
             Ok(reply) => reply,

@@ -262,7 +262,7 @@ async fn rights_on_some_metrics_grant_nothing_that_belongs_to_none() {
     let annotation = r#"{"startTime":1356998400,"description":"secret"}"#;
     assert_eq!(service.post("/api/annotation", annotation).await.status, 200);
 
-    // A metric whose name was deleted, and one that never had one.
+    // A metric with a deleted name, and one that never had a name.
     uid_client.delete(UidKind::Metric, "sys.m", None).await.unwrap();
     while uids.uid(UidKind::Metric, "sys.m", None).await.unwrap().is_some() {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;

@@ -1,7 +1,7 @@
 //! The page at `/`, and its files below `/s`: they are parts of the program, and come from no other host.
 //!
-//! Files are plain HTML, CSS and JavaScript modules (`page/`). The page calls the API below `/api` as any other client does, with the
-//! rights of the token that is entered on it.
+//! Files are plain HTML, CSS and JavaScript modules (`page/`). The page calls the API below `/api` as any other client
+//! does, with the rights of the token that is entered on it.
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 

@@ -1,6 +1,6 @@
-//! What OpenTSDB serves outside of `/api`: the pages of its user interface that programs request too.
+//! OpenTSDB's pages outside of `/api`: pages of its user interface that programs request too.
 //!
-//! `/suggest`, `/aggregators`, `/version` and `/stats` are those below `/api` with another content type; `/version`
+//! `/suggest`, `/aggregators`, `/version` and `/stats` respond as below `/api`, with another content type; `/version`
 //! and `/stats` are text unless the query string has `json`. Errors are HTML pages, or `{"err":"..."}` with `json`.
 //!
 //! Source: OpenTSDB 2.4, `RpcManager`, `LogsRpc`, `HttpQuery.badRequest`.

@@ -1,7 +1,7 @@
 //! The query string: `start=1h-ago&m=sum:sys.cpu.user&ms`.
 //!
 //! Flags are true by mere presence, even as `ms=false`. Of a repeated parameter the last counts,
-//! except for those that may be repeated (`m`, `tsuids`).
+//! except for the repeatable ones (`m`, `tsuids`).
 //!
 //! Source: OpenTSDB 2.4, `AbstractHttpQuery.getQueryString` (Netty's `QueryStringDecoder`).
 
@@ -14,8 +14,8 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// Decodes what stands behind the `?`. Escapes that are none stay as they are, bytes that are
-    /// no UTF-8 become U+FFFD.
+    /// Decodes the query string behind the `?`. Invalid escapes stay unchanged, bytes that are no UTF-8
+    /// become U+FFFD.
     pub(crate) fn parse(query: Option<&str>) -> Parameters {
         let pairs = query
             .unwrap_or_default()

@@ -226,7 +226,7 @@ impl Reply {
 }
 
 /// Checks the function that `jsonp=` names: a path of names and indices, such as `app.callbacks[7]`. The response begins
-/// with it, so that other characters would be content of another kind, a script or a page, that the caller chooses.
+/// with it: with other characters, the caller could choose content of another kind, a script or a page.
 ///
 /// # Errors
 ///
@@ -329,7 +329,7 @@ impl Compressor {
         }
     }
 
-    /// What a piece adds, which may be nothing yet. It takes less memory than the piece did.
+    /// Compresses a piece; the output may still be empty. It takes less memory than the piece did.
     fn compress(&mut self, mut plain: ReplyBody) -> std::io::Result<ReplyBody> {
         while let Some(part) = plain.next_part() {
             match self {

@@ -1,8 +1,8 @@
 //! Bodies of requests: read to the end, decompressed, never larger than allowed.
 //!
 //! A body is charged to a pool of the memory account as it arrives and as it unfolds, and to nothing before:
-//! a client that sends slowly takes what it has sent. The limit of a body is on the decompressed size, and is
-//! checked while decompressing: a small body that unfolds to gigabytes costs the limit and no more.
+//! a client that sends slowly takes the memory of the bytes sent. The limit of a body is on the decompressed size, and
+//! is checked while decompressing: a small body that unfolds to gigabytes costs the limit and no more.
 //!
 //! A body must arrive at [`WINDOW_BYTES`] in each [`WINDOW`], and the whole within [`BODY_TIMEOUT`].
 
@@ -21,7 +21,7 @@ use crate::http::error::HttpError;
 
 mod decompress;
 
-/// So many bytes of a body must arrive in each window, if it has not ended.
+/// Bytes of a body that must arrive in each window, unless the body ends.
 const WINDOW_BYTES: usize = 64 << 10;
 const WINDOW: Duration = Duration::from_secs(30);
 
@@ -34,12 +34,12 @@ const MEMORY_WAIT: Duration = Duration::from_secs(1);
 /// The first allocation for a body that arrives in several frames.
 const FIRST_BYTES: usize = 8 << 10;
 
-/// What bodies may take.
+/// The limits of bodies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits<'a> {
     /// Bytes of a body, decompressed.
     pub(crate) max_bytes: usize,
-    /// What it is charged to.
+    /// The pool that it is charged to.
     pub(crate) pool: &'a MemoryPool,
     /// Where a large one is decompressed.
     pub(crate) compute: &'a ComputePool,
@@ -62,11 +62,11 @@ impl RequestBody {
         }
     }
 
-    /// Charges so many bytes more, for what is made of the body.
+    /// Charges further `bytes`, for the form that the body is converted to.
     ///
     /// # Errors
     ///
-    /// 503 when the pool is exhausted, 413 when it is smaller than what the request needs in all.
+    /// 503 when the pool is exhausted, 413 when the request needs more in all than the pool has.
     pub(crate) async fn charge(&mut self, bytes: usize) -> Result<(), HttpError> {
         charge(&mut self.memory, bytes).await
     }
@@ -164,7 +164,7 @@ where
 const SPARE_BYTES: u64 = 64 << 10;
 const SPARE_TIME: Duration = Duration::from_secs(1);
 
-/// Whether a body has been read to its end. Reads what is left, if that is little: not of a client that sends the body only after
+/// Whether a body has been read to its end. Reads the rest if it is small, unless the client sends the body only after
 /// a `100 Continue` (`Expect: 100-continue`).
 pub(crate) async fn is_read<B>(mut body: B, expects_continue: bool) -> bool
 where
@@ -242,7 +242,7 @@ impl Rate {
     }
 }
 
-/// Unfolds a body: the beginning inline, what is more in the computation pool.
+/// Unfolds a body: the beginning inline, the rest in the computation pool.
 async fn decompressed(
     body: RequestBody,
     format: Format,
@@ -275,7 +275,7 @@ async fn decompressed(
     }
 }
 
-/// Charges so many bytes more; waits a short time for them.
+/// Charges further `bytes`; waits a short time for them.
 async fn charge(memory: &mut Reservation, bytes: usize) -> Result<(), HttpError> {
     memory
         .grow(bytes as u64, MEMORY_WAIT)

@@ -5,7 +5,7 @@
 //!     "interval":"1h","aggregator":"sum","groupByAggregator":"sum"}]
 //! ```
 //!
-//! Values are independent: the valid ones of a body are stored even if others are rejected. The response is that of
+//! Values are independent: the valid ones of a body are stored even if others are rejected. The response is as for
 //! `/api/put`, with the same flags `summary` and `details`, and is sent when the values are durable.
 //!
 //! Source: OpenTSDB 2.4, `RollupDataPointRpc.execute`, `RollUpDataPoint.validate`.

@@ -1,4 +1,4 @@
-//! `/api/serializers`: the formats of requests and responses, of which there is one.
+//! `/api/serializers`: the only format of requests and responses, JSON.
 //!
 //! ```text
 //!   [{"formatters":["SuggestV1",…],"serializer":"json","parsers":["SuggestV1",…],

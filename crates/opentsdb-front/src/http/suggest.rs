@@ -24,8 +24,8 @@ const DEFAULT_MAX: usize = 25;
 /// Names of a response, at most, so that it fits in memory.
 const MOST: usize = 100_000;
 
-/// Responses of at most this many names are too small to be admitted as queries and charged; larger ones are read in pages
-/// of so many.
+/// Responses of at most this many names are too small to be admitted as queries and charged; larger ones are read in
+/// pages of this size.
 const FEW: usize = 1000;
 
 /// How long the UID service may take.

@@ -358,7 +358,7 @@ async fn puts_get_503_while_the_memory_pool_is_exhausted() {
 
 #[tokio::test]
 async fn a_put_larger_than_the_ingest_pool_gets_413() {
-    // The ingest pool has 16 MiB, of which a client can have 12; a body takes five times its size.
+    // The ingest pool has 16 MiB, and a client can have 12 of them; a body takes five times its size.
     let small = MemoryAccount::new(256 << 20, 192 << 20);
     let stack = TestStack::with_memory(DataSettings::default(), &small).await;
     let service = Service::of(stack).await;

@@ -1,4 +1,4 @@
-//! `/api/version`: the version of OpenTSDB whose API this is, and of this program.
+//! `/api/version`: the versions of OpenTSDB's API and of this program.
 //!
 //! The keys are OpenTSDB's, and two of our own: `version` is OpenTSDB's, because clients derive from it which features
 //! they may use; `implementation` and `implementation_version` are this program and its version.

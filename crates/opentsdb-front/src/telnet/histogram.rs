@@ -113,7 +113,7 @@ fn illegal<'a>(kind: Kind, rule: impl Display) -> Command<'a> {
     Command::IllegalArgument(kind, format!("histogram: illegal argument: {rule}\n"))
 }
 
-/// OpenTSDB reports what it finds while it stores as an error of HBase.
+/// An error that OpenTSDB detects while it stores, which it reports as an error of HBase.
 fn storage<'a>(error: impl Display) -> Command<'a> {
     Command::IllegalArgument(Kind::Histogram, hbase_error(error))
 }

@@ -88,7 +88,7 @@ pub(crate) enum Command<'a> {
     Histogram(HistogramLine<'a>),
     /// A valid `rollup`.
     Rollup(NewAggregate<'a>),
-    /// A `put` whose timestamp or value is not a number; the reply.
+    /// A `put` with a timestamp or value that is not a number; the reply.
     InvalidValue(RejectionKind, String),
     /// A `put` that breaks another rule; the reply.
     IllegalArgument(RejectionKind, String),

@@ -15,8 +15,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes points, and retries those that failed for a transient reason: all points if the write failed, else those
-/// whose series could not be resolved.
+/// Writes points, and retries points that failed for a transient reason: all points if the write failed, else the
+/// points with unresolved series.
 pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<WriteOutcome, WriteError> {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;

@@ -21,8 +21,8 @@ const STORAGE_ERROR: &str = "storage_error";
 
 const HELP: &str = "available commands: stats dropcaches version exit help put rollup histogram \n";
 
-/// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected. `others_rejected`
-/// has the replies to histograms and rollups that were not stored, by their places among `others`.
+/// Replies to the lines of a batch in their order: to `others`, and to the rejected `points`. `others_rejected` has the
+/// replies to histograms and rollups that were not stored, by their places among `others`.
 pub(super) fn reply_to_lines(
     replies: &mut Vec<u8>,
     (counters, caller): (&Counters, &Caller),
@@ -122,7 +122,7 @@ pub(super) fn reply_to_rejected_histogram(
     let kind = RejectionKind::from(reason);
     let reason = Rejection::of(reason, &line.tags);
     count_rejected(counters, "histogram", &reason);
-    // OpenTSDB resolves names while it stores, so that all errors are those of the store.
+    // OpenTSDB resolves names while it stores, so it reports all errors as errors of the store.
     let (counter, rule) = match reason {
         Rejection::NoTags => (&counters.illegal_arguments, point_text::no_tags(line.metric)),
         Rejection::Rule(rule) => (&counters.illegal_arguments, rule),
@@ -138,7 +138,7 @@ pub(super) fn reply_to_rejected_histogram(
     reply
 }
 
-/// The reply to a rollup whose series could not be resolved.
+/// The reply to a rollup with an unresolved series.
 pub(super) fn reply_to_rejected_rollup(
     (counters, caller): (&Counters, &Caller),
     (line, text): (&NewAggregate<'_>, &str),

@@ -12,7 +12,7 @@ pub(super) struct Served {
     access: AccessControl,
     identity: Identity,
     refused: Vec<(&'static str, Refused)>,
-    /// Commands whose refusal is logged.
+    /// Refused commands that were logged: each is logged once.
     logged: BTreeSet<&'static str>,
     /// The metrics of commands that are granted for some only.
     metrics: Vec<(&'static str, MetricScope)>,
@@ -51,7 +51,7 @@ impl Served {
         self.refused.is_empty()
     }
 
-    /// The reply to a line whose command is not served; `None`: it is.
+    /// The reply to a line with a command that is not served; `None`: it is served.
     pub(super) fn reply(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end_matches(['\r', '\n']);
         let word = line.split(' ').next().unwrap_or_default();
@@ -64,7 +64,7 @@ impl Served {
             self.access.record(&self.identity, refused);
         }
         Some(match &refused.refusal {
-            // As in OpenTSDB, whose modes leave these commands out.
+            // As in OpenTSDB: its modes leave these commands out.
             Refusal::Mode { .. } => format!("unknown command: {word}.  Try `help'.\n"),
             refusal => format!("{word}: {refusal}\n"),
         })

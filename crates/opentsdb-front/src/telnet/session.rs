@@ -56,7 +56,7 @@ pub(super) struct SessionOptions {
     pub(super) window_bytes: usize,
 }
 
-/// What a session writes with.
+/// The writers of a session.
 #[derive(Debug)]
 pub(super) struct Writers {
     pub(super) points: Writer,
@@ -192,7 +192,7 @@ impl<'a> Session<'a> {
         if self.reserve_up_to(read_bytes).is_ok() {
             return read_bytes;
         }
-        // The reservation of the last read, of which at most the beginning of a line is left.
+        // Releases the reservation of the last read: at most the beginning of a line remains of the bytes that it read.
         self.memory.shrink_to(0);
         let pool = self.memory.pool().clone();
         loop {
@@ -214,7 +214,7 @@ impl<'a> Session<'a> {
         self.memory.try_grow(missing)
     }
 
-    /// Reads what has already reached this machine, as long as memory is free.
+    /// Reads bytes that have already reached this machine, as long as memory is free.
     async fn drain(&mut self, mut input: BytesMut) -> std::io::Result<()> {
         let mut drained = 0;
         while drained < MAX_DRAIN_BYTES {
@@ -264,7 +264,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Handles lines, and replies to those whose commands are not served.
+    /// Handles lines, and replies to lines with commands that are not served.
     async fn handle_lines(&mut self, text: &str) -> Progress {
         if self.served.is_complete() {
             return self.handle_served(text).await;

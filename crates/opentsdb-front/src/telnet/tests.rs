@@ -121,7 +121,7 @@ async fn reports_a_long_line_and_closes_the_connection() {
 #[tokio::test]
 async fn decodes_bytes_as_latin1() {
     let service = Service::start().await;
-    // E9 is é. As UTF-8 it would be two characters, of which © is no letter.
+    // E9 is é. As UTF-8 it would be two characters, and the second one, ©, is no letter.
     assert_eq!(service.telnet(b"put caf\xe9 1356998400 1 a=\xe9\n").await, "");
     let utf8 = "put café 1356998400 1 a=b\nhelp\n".as_bytes();
     let reply = service.telnet(utf8).await;
@@ -271,13 +271,13 @@ fn full() -> StoreError {
 /// The value of a line of the statistics.
 async fn statistic(service: &Service, name: &str, kind: &str) -> u64 {
     let stats = service.get("/api/stats").await.json();
-    let found = stats
+    let line = stats
         .as_array()
         .unwrap()
         .iter()
         .find(|line| line["metric"] == name && line["tags"]["type"] == kind)
         .unwrap();
-    found["value"].as_str().unwrap().parse().unwrap()
+    line["value"].as_str().unwrap().parse().unwrap()
 }
 
 /// Waits until a line of the statistics has a value.

@@ -18,7 +18,7 @@ pub struct MemoryAccount {
 }
 
 impl MemoryAccount {
-    /// Creates an account of `limit_bytes`, of which `fixed_bytes` belong to caches and the store. Of the rest, a
+    /// Creates an account of `limit_bytes`; `fixed_bytes` of them belong to caches and the store. Of the rest, a
     /// quarter goes to the ingest pool and three quarters to the query pool.
     pub fn new(limit_bytes: u64, fixed_bytes: u64) -> Self {
         let limit_bytes = limit_bytes.max(MIN_LIMIT_BYTES);
@@ -135,7 +135,7 @@ fn available_bytes() -> u64 {
     machine.into_iter().chain(group).min().unwrap_or(UNKNOWN)
 }
 
-/// The files with limits of memory of a process's control group and of those above it, which hold as well: of cgroup v2,
+/// The files with memory limits of a process's control group and of its ancestors, which limit it too: of cgroup v2,
 /// then v1. In a container the root is its own group.
 fn limit_files(own: &str) -> Vec<String> {
     let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];

@@ -17,7 +17,7 @@ pub const LIMIT_SETTING: &str = "--memory-limit-mib";
 #[derive(Clone)]
 pub struct MemoryPool {
     shared: Arc<Pool>,
-    /// Whose memory it is; `None`: the server's own.
+    /// The client that the memory is charged to; `None`: the server itself.
     client: Option<Arc<ClientUse>>,
 }
 
@@ -58,7 +58,7 @@ impl Drop for ClientUse {
 }
 
 impl Pool {
-    /// The part that clients who hold little share: a quarter.
+    /// Bytes shared by clients that hold little: a quarter.
     const fn shared_bytes(&self) -> u64 {
         self.limit / 4
     }
@@ -130,9 +130,9 @@ impl MemoryPool {
         Self { shared, client: None }
     }
 
-    /// The pool for the requests of a client: three quarters of the pool are first come, first served, and the last quarter is
-    /// for clients that hold less than their equal share of that quarter. So a client can fill three quarters, and
-    /// small requests of others have memory at once.
+    /// The pool for the requests of a client: three quarters of the pool are first come, first served, and the last
+    /// quarter is for clients that hold less than their equal share of that quarter. So a client can fill three
+    /// quarters, and small requests of others have memory at once.
     #[must_use]
     pub fn of_client(&self, client: ClientId) -> Self {
         Self {
@@ -286,7 +286,7 @@ impl MemoryPool {
         if bytes == 0 {
             return Ok(());
         }
-        // Requests that are already waiting come first, except before clients who hold little.
+        // Requests that are already waiting come first, except before clients that hold little.
         let is_first = self.shared.turn.try_lock().is_ok();
         if (is_first || self.is_within_share(bytes)) && self.take(held, bytes).is_ok() {
             return Ok(());

@@ -198,8 +198,8 @@ pub(super) fn merge_next(core: &Core) -> Result<bool, StoreError> {
     }
 }
 
-/// Chooses neighbours to merge: tables whose columns have expired or that are damaged alone, else the newest run of at
-/// least [`MIN_MERGED`] tables of which none is larger than all newer ones together.
+/// Chooses neighbours to merge: a table with expired columns or damage alone, else the newest run of at least
+/// [`MIN_MERGED`] tables, each at most as large as all newer ones of the run together.
 fn choose(tables: &[Arc<TreeTable>], limit_bytes: u64, expiry: &Expiry) -> Option<Range<usize>> {
     let bytes = |table: &Arc<TreeTable>| table.table.byte_len();
     let is_due = |table: &Arc<TreeTable>| {

@@ -1,15 +1,15 @@
 //! The commit thread: serializes all changes of the store.
 //!
-//! It takes all queued requests and combines them into groups. A group is evaluated on what is acknowledged, written to the
-//! journal as one frame, synced, applied, and only then answered: also those of its requests that changed nothing or
-//! failed, since their outcome may depend on changes of the group.
+//! It takes all queued requests and combines them into groups. A group is evaluated on the acknowledged state, written
+//! to the journal as one frame, synced and applied. Only then are replies sent, including replies to requests that
+//! changed nothing or failed, since their outcome may depend on changes of the group.
 //!
 //! # Failures
 //!
 //! After a failed write or sync it is unknown whether the frame is on disk. Nothing of the group is applied, and no later
 //! group is evaluated, until the journal has certainly lost the frame ([`Journal::make_durable`]). Meanwhile reads go on,
-//! further writes are rejected, and the group waits. Then it is evaluated again, on the same state as before. If that takes
-//! too long, or the store stops, its callers get an error that says that the outcome is unknown.
+//! further writes are rejected, and the group waits. Then it is evaluated again, on the same state as before. If the
+//! repair takes too long, or the store stops, the group's callers get an error that reports an unknown outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,7 +121,7 @@ impl Group {
         self.waiting.push((change, outcome));
     }
 
-    /// Answers all requests with an error, or with their outcomes.
+    /// Replies to all requests, with an error or with their outcomes.
     fn answer(&mut self, error: Option<&StoreError>) {
         for (change, outcome) in std::mem::take(self).waiting {
             let outcome = error.map_or(outcome, |error| Err(error.clone()));
@@ -157,7 +157,7 @@ impl<'a> Committer<'a> {
         }
     }
 
-    /// Makes a group durable and answers its requests. Leaves it empty.
+    /// Makes a group durable and replies to its requests. Leaves it empty.
     pub(super) fn commit(&mut self, group: &mut Group) {
         let mut began = None;
         while !group.changes.is_empty() {
@@ -198,8 +198,8 @@ impl<'a> Committer<'a> {
         Ok(commit)
     }
 
-    /// Returns when the frame of a failed group is certainly absent, or the store stops. Until then reads go on, and writes
-    /// are rejected. The group is empty afterwards if its requests had to be answered.
+    /// Returns when the frame of a failed group is certainly absent, or the store stops. Until then reads go on, and
+    /// writes are rejected. The group is empty afterwards if its requests got an error.
     fn recover(&mut self, group: &mut Group, error: StoreError, deadline: Instant) {
         tracing::error!(%error, "a write to the journal of cells failed; writes are rejected until it is repaired");
         let mut last = error;
@@ -270,7 +270,7 @@ impl<'a> Committer<'a> {
             .inspect_err(|_| self.measured = None)
     }
 
-    /// Freezes the memtable, whose commits are in the segments of the journal up to now.
+    /// Freezes the memtable; the journal's segments up to now have its commits.
     pub(super) fn freeze(&mut self) -> Result<(), StoreError> {
         if self.core.tree.version().active.is_empty() {
             return Ok(());
@@ -283,7 +283,7 @@ impl<'a> Committer<'a> {
     }
 }
 
-/// Answers a request of which nothing is done.
+/// Rejects a request without effect.
 fn reject(request: Request, error: &StoreError) {
     // The caller may have gone.
     match request {
@@ -302,7 +302,7 @@ fn without_effect(error: &StoreError) -> StoreError {
     }
 }
 
-/// The error of a write of which it is unknown whether it takes effect.
+/// The error of a write with an unknown outcome.
 fn unknown(error: &StoreError) -> StoreError {
     StoreError::Io {
         place: "the journal of cells".to_owned(),

@@ -24,8 +24,8 @@ pub struct CellConfig {
     pub clock: Clock,
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Whether the store opens although acknowledged commits are lost, beyond the rows that [`CellStore::damage`] names.
-    /// The losses are logged.
+    /// Whether the store opens although acknowledged commits are lost, beyond the rows that [`CellStore::damage`]
+    /// names. The losses are logged.
     ///
     /// [`CellStore::damage`]: crate::RowStore::damage
     pub accept_losses: bool,

@@ -145,7 +145,7 @@ impl Core {
         frozen.sum::<u64>() + version.active.byte_len()
     }
 
-    /// Fails unless the disk has space for `bytes` bytes and for the tables of the cells in memory, given its free space.
+    /// Fails unless `free` bytes of the disk suffice for `bytes` bytes and for the tables of the cells in memory.
     pub(super) fn check_space(&self, free: u64, bytes: u64) -> Result<(), StoreError> {
         let needed = 2 * bytes + self.memory_bytes() + DISK_RESERVE;
         if free < needed {
@@ -160,7 +160,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Why it does not, or why a thread failed.
+    /// The reason why it does not, or the error of a failed thread.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         {
             let state = self.background.lock();
@@ -176,7 +176,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Why they cannot be written; the attempts go on.
+    /// The error of the last failed flush; the attempts continue.
     pub(super) fn wait_for_flush(&self) -> Result<(), StoreError> {
         let mut state = self.background.lock();
         while !self.tree.version().frozen.is_empty() {

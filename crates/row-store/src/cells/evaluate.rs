@@ -52,16 +52,16 @@ impl Evaluation<'_> {
                 Outcome::Done
             }
             Operation::Increment { cell, amount } => {
-                let found = self.newest(cell)?;
-                let sum = rules::incremented(found.as_ref().map(|(_, value)| value.as_slice()), *amount)?;
+                let newest = self.newest(cell)?;
+                let sum = rules::incremented(newest.as_ref().map(|(_, value)| value.as_slice()), *amount)?;
                 if *amount != 0 {
-                    self.put_over(cell, found.map(|(time, _)| time), &sum.to_be_bytes())?;
+                    self.put_over(cell, newest.map(|(time, _)| time), &sum.to_be_bytes())?;
                 }
                 Outcome::Sum(sum)
             }
             Operation::Append { cell, value } => {
                 let (time, mut appended) = match self.newest(cell)? {
-                    Some((time, found)) => (Some(time), found),
+                    Some((time, current)) => (Some(time), current),
                     None => (None, Vec::new()),
                 };
                 appended.extend_from_slice(value);
@@ -238,16 +238,16 @@ impl Evaluation<'_> {
     }
 
     /// Puts a value derived from the cell's current value, with a timestamp that is not hidden by it.
-    fn put_over(&mut self, cell: &CellAddress, found: Option<i64>, value: &[u8]) -> Result<(), StoreError> {
-        let time = self.now_ms.max(found.unwrap_or(i64::MIN));
+    fn put_over(&mut self, cell: &CellAddress, newest: Option<i64>, value: &[u8]) -> Result<(), StoreError> {
+        let time = self.now_ms.max(newest.unwrap_or(i64::MIN));
         self.put(&cell.row, self.key(cell)?, &cell.qualifier, time, value)
     }
 
     fn all_hold(&self, conditions: &[Condition]) -> Result<bool, StoreError> {
         for Condition { cell, expected } in conditions {
-            let found = self.newest(cell)?;
-            let found = found.as_ref().map(|(_, value)| value.as_slice());
-            if !rules::condition_holds(expected.as_deref(), found) {
+            let current = self.newest(cell)?;
+            let current = current.as_ref().map(|(_, value)| value.as_slice());
+            if !rules::condition_holds(expected.as_deref(), current) {
                 return Ok(false);
             }
         }

@@ -1,6 +1,6 @@
-//! Which columns have expired: merges do not copy them.
+//! Detection of expired columns: merges do not copy them.
 //!
-//! The time is the time of the system's clock: a clock that is ahead expires cells. The tables of the services have no time to live
+//! The time is the system clock's: a clock that is ahead expires cells. The tables of the services have no time to live
 //! on this store, and points have a retention that does not follow such a clock.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::catalog::Catalog;
 use super::key::{self, Column};
 use super::table::{Expiring, Table};
 
-/// A table is rewritten once this part of its bytes has expired: one of so many.
+/// A table is rewritten once one in this many of its bytes has expired.
 const EXPIRED_PART: u64 = 4;
 
 /// For each table of rows, the oldest timestamp of each family that has not expired; [`i64::MIN`]: none expires.

@@ -34,7 +34,7 @@ pub(super) struct Folder(folder::Folder);
 
 impl Folder {
     /// Creates the folder if necessary, locks it and checks its format. With `losses`, a missing or damaged `STORE` of a
-    /// folder that has the other files of this format is written again, and added to them.
+    /// folder that has the other files of this format is written again, and its error is added to `losses`.
     pub(super) fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -82,7 +82,7 @@ impl Folder {
     }
 }
 
-/// Whether a folder has a manifest of this format, and nothing of the one before.
+/// Whether a folder has a manifest of this format, and no files of the previous format.
 fn has_files(disk: &dyn Disk, path: &Path) -> bool {
     let is_readable = |bytes: Vec<u8>| Manifest::decode(&bytes).is_ok();
     let manifest = read_all(disk, &manifest(path), MAX_MANIFEST_BYTES);

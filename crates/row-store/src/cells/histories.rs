@@ -1,9 +1,10 @@
 //! Random histories on a simulated disk, each reproducible by its seed: every operation of the disk may fail once, in any
 //! way, and then another one; the process is killed or the machine loses power, and the store goes on.
 //!
-//! The store's steps run on one thread, so that a seed always leads to the same operations. The model is a set of possible
-//! states: an acknowledged group is applied to all of them, and must have had its outcomes in one; a group of unknown
-//! outcome adds the states in which it took effect; a rejected one changes nothing. What is read must be one of them.
+//! The store's steps run on one thread, so that a seed always leads to the same operations. The model is a set of
+//! possible states: an acknowledged group is applied to all of them, and must have had its outcomes in one; a group of
+//! unknown outcome adds the states in which it took effect; a rejected one changes nothing. A read must return one of
+//! the states.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -285,7 +286,7 @@ struct Running<'a> {
     table: Arc<Table>,
 }
 
-/// What a group of calls was answered.
+/// The replies to a group of calls.
 enum Answered {
     /// `None`: the call failed without effect, because a read did.
     Outcomes(Vec<Option<String>>),
@@ -404,7 +405,7 @@ fn life(
     context: &str,
 ) {
     let queue = Queue::new(1 << 20);
-    // A failure that is not repaired at once ends the process: it answers that the outcome is unknown.
+    // A failure that is not repaired at once ends the process, which reports an unknown outcome.
     queue.close();
     let table = core.catalog.table(&"t".parse().unwrap()).unwrap();
     let mut running = Running {
@@ -557,7 +558,7 @@ fn faults_and_crashes_lose_nothing_that_was_acknowledged() {
     println!("operations that failed: {:#?}", reached.lock());
 }
 
-/// Each file of a store, damaged in each way: it does not open and names a file, or each cell is right or its read fails
+/// Damages each file of a store in each way: opening fails and names a file, or each cell is right or its read fails
 /// with the damage.
 #[test]
 fn lost_and_damaged_files_are_noticed() {

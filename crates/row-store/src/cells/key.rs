@@ -1,4 +1,4 @@
-//! Keys and values of the tree: a key for each column of each row, whose value has the column's versions.
+//! Keys and values of the tree: a key for each column of each row, with the column's versions as its value.
 //!
 //! ```text
 //!   key              table (2) | row | family (1) | qualifier
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! Numbers are big endian. Unsigned bytewise order of the keys is the order of table, row, family and qualifier, since
-//! a shorter row is padded with zeros and has the smaller mark. Rows and qualifiers delimit themselves, so that no key is a
-//! prefix of another one, and no other row's cells lie between the cells of a row. The longest row of 32,767 bytes takes
-//! 36,864; the hash keeps keys below 64 KiB. Qualifiers that agree in their first 1,024 bytes are in the order of their
-//! hashes, and a read sorts them.
+//! a shorter row is padded with zeros and has the smaller mark. Rows and qualifiers delimit themselves, so that no key
+//! is a prefix of another one, and no other row's cells lie between the cells of a row. The longest row of 32,767 bytes
+//! takes 36,864; the hash keeps keys below 64 KiB. Qualifiers that agree in their first 1,024 bytes are in the order of
+//! their hashes, and a read sorts them.
 //!
 //! The time is not part of the key: a cell that is overwritten would then leave a tombstone for each older version,
 //! and each read of a counter would pass over all of them. A column is also found by one look-up with a filter.

@@ -1,4 +1,4 @@
-//! The manifest: which tables the folder must have.
+//! The manifest: the tables that the folder must have.
 //!
 //! ```text
 //!   MANIFEST   "oxtsdbcm" | version (4) | crc (4) | id of the store (16) | count | table ...
@@ -8,10 +8,10 @@
 //! Numbers without a size are varints. The CRC is the CRC-32 of zlib, of everything behind it. Tables are in the order of
 //! their commits, without a gap.
 //!
-//! Names are the truth: a table counts once it has its name, and replaces those whose commits it has. The manifest is the
-//! witness: commits that it lists must be in a table. It is replaced after the tables have changed, and before the
-//! journal loses the commits of a new table, so an older manifest lists commits that are in other tables by now, and is
-//! right nevertheless.
+//! Names are the truth: a table counts once it has its name, and replaces all tables within its range of commits.
+//! The manifest is the witness: commits that it lists must be in a table. It is replaced after the tables have changed,
+//! and before the journal loses the commits of a new table, so an older manifest lists commits that are in other tables
+//! by now, and is right nevertheless.
 
 use oxtsdb_storage_file::varint::{self, Reader};
 
@@ -55,7 +55,7 @@ impl Manifest {
         [MAGIC.as_slice(), &VERSION.to_be_bytes(), &crc, &body].concat()
     }
 
-    /// Decodes a manifest; the error describes what is wrong.
+    /// Decodes a manifest; the error is the reason why it is invalid.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let mut reader = Reader(bytes);
         if reader.array() != Some(MAGIC) {

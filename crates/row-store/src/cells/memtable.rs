@@ -3,8 +3,8 @@
 //! The commit thread inserts, any thread reads, without a lock. A key has a version for each commit that changed it, so
 //! that a reader sees the changes up to one commit, whatever is inserted meanwhile.
 //!
-//! Keys are extended by the complement of the commit's number: the newest version of a key comes first. No key is a prefix
-//! of another one (see `key`), so the order of keys remains.
+//! Keys are extended by the complement of the commit's number: the newest version of a key comes first. No key is a
+//! prefix of another one (see `key`), so the order of keys remains.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};

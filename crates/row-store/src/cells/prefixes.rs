@@ -1,8 +1,8 @@
-//! Which prefixes of row keys a table has, in memory: a reader of others needs no thread that may block.
+//! The prefixes of a table's row keys, in memory: a reader of any other prefix needs no thread that may block.
 //!
 //! Queries look for annotations and histograms beside their points, and most metrics have none. The prefixes of a table
-//! are read when they are first requested: one seek for each. From then on, the commit thread adds those of each group
-//! before it acknowledges the group. Deletes remove none.
+//! are read when they are first requested: one seek for each. From then on, the commit thread adds the prefixes of each
+//! group before it acknowledges the group. Deletes remove none.
 //!
 //! The first 4 bytes of a row are the first 4 of its key after the table's id: rows begin with a group of 8.
 
@@ -25,7 +25,7 @@ const MAX_PREFIXES: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct RowPrefixes(RwLock<BTreeMap<u16, State>>);
 
-/// What is known of a table.
+/// The state of a table's prefixes.
 #[derive(Debug)]
 enum State {
     /// They are being read; these were written meanwhile.
@@ -96,8 +96,8 @@ impl RowPrefixes {
         Ok(())
     }
 
-    /// Adds the rows of keys that were committed, before that is acknowledged. A group that is committed while the
-    /// prefixes are being read is either in what is read or added to them.
+    /// Adds the rows of committed keys, before the commit is acknowledged. A group that is committed while the prefixes
+    /// are being read is either seen by that read or added here.
     pub(super) fn add<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         if self.0.read().is_empty() {
             return;

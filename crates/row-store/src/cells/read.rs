@@ -61,7 +61,7 @@ impl Allowance {
 /// The selected keys and values of a row.
 type Items = Vec<(Vec<u8>, Bytes)>;
 
-/// What a read of a table selects.
+/// The cells that a read of a table selects.
 #[derive(Debug)]
 pub(super) struct View {
     columns: Columns,
@@ -95,26 +95,26 @@ impl View {
                     .map(|(family, qualifier)| key::column(&row_prefix, *family, qualifier))
                     .collect();
                 keys.dedup();
-                let mut found = Vec::new();
+                let mut selected = Vec::new();
                 for key in keys {
                     let value = snapshot.get(&key)?;
                     if !allowance.take(value.as_ref().map_or(0, Bytes::len)) {
                         return Ok(None);
                     }
-                    found.extend(value.map(|value| (key, value)));
+                    selected.extend(value.map(|value| (key, value)));
                 }
-                return Ok(Some(found));
+                return Ok(Some(selected));
             }
         };
-        let mut found = Vec::new();
+        let mut selected = Vec::new();
         let mut items = snapshot.range(&start, &end, false)?;
         while items.advance()? {
-            found.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
+            selected.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
             if !allowance.take(items.value().map_or(0, Bytes::len)) {
                 return Ok(None);
             }
         }
-        Ok(Some(found))
+        Ok(Some(selected))
     }
 }
 
@@ -234,10 +234,10 @@ pub(super) fn part(
         cells: PART_CELLS,
         bytes: PART_BYTES,
     };
-    let (mut found, mut next) = (Items::new(), None);
+    let (mut selected, mut next) = (Items::new(), None);
     let mut items = snapshot.range(&cursor.next, &cursor.end, false)?;
     while items.advance()? {
-        found.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
+        selected.extend(items.value().map(|value| (items.key().to_vec(), value.clone())));
         if !allowance.take(items.value().map_or(0, Bytes::len)) {
             // Behind all versions of the key in a memtable; no other key begins with it.
             next = Some(key::bounds(items.key().to_vec()).1);
@@ -245,7 +245,7 @@ pub(super) fn part(
         }
     }
     let prefix_len = key::row_prefix(table.id, &cursor.row).len();
-    let part = assemble(table, cursor.row.clone(), prefix_len, &found, &cursor.view)?;
+    let part = assemble(table, cursor.row.clone(), prefix_len, &selected, &cursor.view)?;
     match next {
         Some(next) => cursor.next = next,
         None => cursor.done = true,
@@ -333,7 +333,7 @@ enum Next {
     Seek(Vec<u8>),
 }
 
-/// A step of a scan: the row whose cells are being read, and the finished ones.
+/// A step of a scan: the row being read, and the finished rows.
 struct Step<'a> {
     table: &'a Table,
     scan: &'a Scan,

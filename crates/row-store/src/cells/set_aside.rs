@@ -8,7 +8,7 @@
 //!
 //! Fields are separated by tabs. Ends of a range are a table's id and a row key, in hexadecimal; `-` is an unbounded end.
 //! Reads of these ranges fail, or skip them on request. Deleting the file discards the record: once a merge has
-//! rewritten the damaged file, the rows have what is left of them.
+//! rewritten the damaged file, the rows have their remaining cells.
 
 mod record;
 
@@ -62,8 +62,8 @@ pub(super) struct Subrange {
 }
 
 impl SetAside {
-    /// Reads the record of a store's folder; without one there is no damage. With `losses`, a damaged record is emptied, and
-    /// added to them.
+    /// Reads the record of a store's folder; without one there is no damage. With `losses`, a damaged record is
+    /// emptied, and its error is added to `losses`.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         store: &Path,

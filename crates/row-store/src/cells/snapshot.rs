@@ -1,7 +1,7 @@
 //! Copies of a store in another folder: hard links to its tables, which never change.
 //!
-//! The copy has the tables of one version, so it has the store's state after one commit. It opens as a store: file `STORE`
-//! is written last.
+//! The copy has the tables of one version, so it has the store's state after one commit. It opens as a store: file
+//! `STORE` is written last.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -22,7 +22,7 @@ const COPY_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// [`StoreError::Invalid`] if the folder has files; those of the disk, after which the copy is incomplete.
+/// [`StoreError::Invalid`] if the folder has files; errors of the disk, after which the copy is incomplete.
 pub(super) fn copy(core: &Core, target: &Path) -> Result<(), StoreError> {
     let disk = &core.tree.disk;
     let is_empty = match disk.list(target) {

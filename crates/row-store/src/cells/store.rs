@@ -81,8 +81,8 @@ impl CellStore {
             })?
     }
 
-    /// What opening the store has accepted, because [`CellConfig::accept_losses`] is set; rows that are known to be lost are
-    /// in [`RowStore::damage`](crate::RowStore::damage).
+    /// The losses that opening the store has accepted, because [`CellConfig::accept_losses`] is set; rows that are
+    /// known to be lost are in [`RowStore::damage`](crate::RowStore::damage).
     ///
     /// # Errors
     ///

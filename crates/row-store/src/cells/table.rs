@@ -19,7 +19,7 @@
 //! entries. A section index is in memory while a table is open; other blocks are in a bounded cache.
 //!
 //! A name has the first and the last commit: `0000000017-0000000042.cells`. A table is renamed into place when it is
-//! durable, and replaces all tables whose commits it has.
+//! durable, and replaces all tables within its range of commits.
 //!
 //! Every block can be found and decoded without the others, so damage loses the keys of the damaged data blocks only;
 //! see `salvage`.

@@ -1,4 +1,4 @@
-//! The cells of a store by key: memtables, tables, and which of them there are.
+//! The cells of a store by key: memtables, tables, and versions, the lists of them.
 //!
 //! ```text
 //!   commit ─► active memtable ─► frozen memtables ─► tables, oldest to newest ─► merged with neighbours
@@ -11,8 +11,8 @@
 //! # Damage
 //!
 //! A reader that finds a damaged block has its table salvaged: the intact blocks are found, the keys between them are
-//! recorded in [`SetAside`], and the file is kept in `set-aside/`. The table then has only its intact blocks, so that reads
-//! and merges go on, and only reads of the recorded rows fail.
+//! recorded in [`SetAside`], and the file is kept in `set-aside/`. The table then has only its intact blocks, so that
+//! reads and merges go on, and only reads of the recorded rows fail.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -111,8 +111,8 @@ pub(super) struct Snapshot {
 }
 
 impl Tree {
-    /// Opens the tables of a store's folder. Missing and damaged ones are recorded in `set_aside`. With `losses`, a missing
-    /// or damaged manifest is made from the tables, and added to them.
+    /// Opens the tables of a store's folder. Missing and damaged ones are recorded in `set_aside`. With `losses`, a
+    /// missing or damaged manifest is made from the tables, and its error is added to `losses`.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         path: PathBuf,
@@ -131,10 +131,10 @@ impl Tree {
             }
             (manifest, _) => manifest?,
         };
-        let found = remove_obsolete(&*disk, &folder)?;
+        let files = remove_obsolete(&*disk, &folder)?;
         let store = match &manifest {
             Some(manifest) => manifest.store,
-            None => found
+            None => files
                 .iter()
                 .find_map(|commits| Table::store_id(&*disk, &folder.join(commits.to_string()), *commits))
                 .unwrap_or_else(|| new_store_id(&path)),
@@ -153,7 +153,7 @@ impl Tree {
             visible: AtomicU64::new(0),
             changes: Mutex::new(()),
         };
-        let tables = tree.open_tables(found, manifest.as_ref())?;
+        let tables = tree.open_tables(files, manifest.as_ref())?;
         Arc::make_mut(&mut tree.version.write()).tables = tables;
         tree.visible.store(tree.version().cut(), Ordering::Release);
         let current = tree.manifest(&tree.version().tables);
@@ -165,7 +165,7 @@ impl Tree {
 
     fn open_tables(
         &self,
-        found: Vec<CommitRange>,
+        files: Vec<CommitRange>,
         manifest: Option<&Manifest>,
     ) -> Result<Vec<Arc<TreeTable>>, StoreError> {
         let listed = manifest.map_or(&[][..], |manifest| &manifest.tables);
@@ -174,7 +174,7 @@ impl Tree {
             .map(|listed| (listed.commits, &listed.keys))
             .collect();
         let mut tables = BTreeMap::new();
-        for commits in found {
+        for commits in files {
             let table = self.open_table(commits, keys.get(&commits).copied())?;
             tables.insert(commits, Arc::new(table));
         }
@@ -328,8 +328,8 @@ impl Tree {
         self.visible.store(commit, Ordering::Release);
     }
 
-    /// Begins another memtable; the commits of the active one are in the journal up to `segment`. `false` if it is empty.
-    /// Only the commit thread may call it.
+    /// Begins another memtable; the commits of the active one are in the journal up to `segment`. `false` if the active
+    /// one is empty. Only the commit thread may call it.
     pub(super) fn freeze(&self, segment: u64) -> bool {
         let mut current = self.version.write();
         if current.active.is_empty() {
@@ -458,7 +458,7 @@ impl Tree {
     }
 }
 
-/// Why a read failed.
+/// Error of a read.
 #[derive(Debug)]
 pub(super) enum ReadError {
     Table(TableError),
@@ -545,16 +545,16 @@ fn read_manifest(
 /// The tables of a folder that no other one replaces, ascending. Removes the others and temporary files.
 fn remove_obsolete(disk: &dyn Disk, folder: &std::path::Path) -> Result<Vec<CommitRange>, StoreError> {
     let failed = |error: std::io::Error| io_error(folder, &error);
-    // The process before may have ended between a rename and its sync: a name that is not durable must not be the reason
-    // to remove other files or commits of the journal.
+    // The previous process may have ended between a rename and its sync: a name that is not durable must not be the
+    // reason to remove other files or commits of the journal.
     disk.sync_dir(folder).map_err(failed)?;
     let names = disk.list(folder).map_err(failed)?;
-    let found: Vec<CommitRange> = names
+    let ranges: Vec<CommitRange> = names
         .iter()
         .filter_map(|entry| CommitRange::parse(&entry.name))
         .collect();
     let is_obsolete = |commits: &CommitRange| {
-        let mut others = found.iter().filter(|other| *other != commits);
+        let mut others = ranges.iter().filter(|other| *other != commits);
         others.any(|other| other.covers(commits))
     };
     let mut kept = Vec::new();

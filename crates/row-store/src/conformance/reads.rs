@@ -289,7 +289,7 @@ pub(super) async fn scan_seeks_to_filter_hints(subject: &Subject<'_>) {
 pub(super) async fn scan_in_any_order_returns_the_same_rows(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, _) = table.batch();
-    // Bytes above 127 in front of and behind those that the filter tests, some of them UTF-8.
+    // Bytes above 127 in front of and behind the bytes that the filter tests, some of them UTF-8.
     let key = |number: u16| {
         let [high, low] = (number / 2).to_be_bytes();
         let around = [0xc3, 0xa9, 0xff, 0x27][usize::from(number % 4)];

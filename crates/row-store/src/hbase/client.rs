@@ -1,4 +1,4 @@
-//! The client of a gateway: the generated one, and calls of our own for those that return rows.
+//! The client of a gateway: the generated client, and calls of our own for requests that return rows.
 
 use std::io::{Read, Write};
 

@@ -66,7 +66,7 @@ impl Connection {
         connection.probe(deadline).map(|()| connection)
     }
 
-    /// Counts its calls among those of its gateway.
+    /// Counts its calls in the counters of its gateway.
     pub(super) fn count_in(&mut self, counts: &Arc<CallCounts>) {
         self.counts = Some(Arc::clone(counts));
     }

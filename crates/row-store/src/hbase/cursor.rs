@@ -35,7 +35,7 @@ pub(super) struct Cursor {
     range: KeyRange,
     /// Whether only keys are requested.
     is_of_keys: bool,
-    /// A filter of rows for HBase, beside that of the scan.
+    /// A filter of rows for HBase, beside the scan's filter.
     pattern: Option<Arc<str>>,
     /// Rows left until the limit.
     rest: u64,
@@ -112,7 +112,7 @@ impl Cursor {
         }
     }
 
-    /// The same scan, whose first fetch requests `parts` parts.
+    /// The same scan, with a first fetch of `parts` parts.
     pub(super) fn with_parts(self, parts: usize) -> Self {
         Self { parts, ..self }
     }
@@ -122,7 +122,7 @@ impl Cursor {
         self.pattern.is_some()
     }
 
-    /// The scan of whose rows only the keys are requested.
+    /// The scan, if only the keys of its rows are requested.
     pub(super) fn scan_to_get(&self) -> Option<Scan> {
         self.is_of_keys.then(|| self.scan.clone())
     }
@@ -388,13 +388,13 @@ impl Scanner {
         parts: i32,
         memory: &Memory,
     ) -> Result<FetchResult, CallError> {
-        let found = connection.call("scannerGetList", deadline, |client| {
+        let received = connection.call("scannerGetList", deadline, |client| {
             client.next_rows(self.id, parts)
         })?;
-        let count = found.len();
+        let count = received.len();
         // A short result is the last one.
-        let is_at_end = i32::try_from(count).is_ok_and(|found| found < parts);
-        let added = assembler.add(found, is_at_end);
+        let is_at_end = i32::try_from(count).is_ok_and(|count| count < parts);
+        let added = assembler.add(received, is_at_end);
         let rows = added.map_err(|error| CallError::of(error, connection.gateway(), "scannerGetList"))?;
         let held = memory.hold(&rows);
         Ok(FetchResult {

@@ -7,7 +7,7 @@ use thrift::{ProtocolErrorKind, TransportErrorKind};
 
 use crate::{StoreError, TableName};
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Clone, Debug)]
 pub(super) enum CallError {
     /// The request was not sent.
@@ -138,7 +138,7 @@ pub(super) enum Idempotency {
     NotIdempotent,
 }
 
-/// What an error needs to know of its request.
+/// The facts of a request that decide its error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestContext<'a> {
     /// The table, if the request has one.

@@ -1,6 +1,6 @@
-//! What scans have learned about ranges: their first keys, and their last one.
+//! Extents of ranges, learned by scans: their first keys, and their last one.
 //!
-//! The next scan of a range is split into parts by it, without a look at the range first. It decides only how the
+//! The extent splits the next scan of a range into parts, without a look at the range first. It decides only how the
 //! range is split: rows in front of the first key and behind the last one belong to the first and the last part.
 
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl Extents {
     /// The extent of the range of a scan.
     pub(super) fn get(&self, table: &TableName, scan: &Scan) -> Option<Arc<Extent>> {
         let range = (table.clone(), scan.start.clone(), scan.stop.clone());
-        let found = self.0.lock().get(&range).cloned();
-        found.filter(|extent| extent.learned_at.elapsed() < MAX_AGE)
+        let extent = self.0.lock().get(&range).cloned();
+        extent.filter(|extent| extent.learned_at.elapsed() < MAX_AGE)
     }
 
     /// Keeps an extent, for a while.

@@ -57,7 +57,7 @@ impl CallCounts {
     }
 }
 
-/// What a worker that needs a connection should do.
+/// The next step of a worker that needs a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Try this gateway and report the outcome.
@@ -106,7 +106,7 @@ impl Gateways {
     }
 
     /// Selects a gateway: `home` if it is up, otherwise another one that is up, otherwise, if the request can wait,
-    /// one whose retry is due. Only one worker at a time tries a gateway that is down.
+    /// one that is due for a retry. Only one worker at a time tries a gateway that is down.
     pub(super) fn advise(&self, home: usize, attempt: Duration, can_wait: bool) -> Advice {
         let mut states = self.states.lock();
         let count = states.len();

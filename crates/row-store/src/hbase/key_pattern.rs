@@ -7,7 +7,7 @@
 //!
 //! HBase decodes a row key as UTF-8 before it matches the expression. A byte below 128 always becomes its own
 //! character. Other bytes become characters above 127, several bytes one character where they happen to be valid,
-//! and otherwise U+FFFD: they cannot be told from each other, nor counted. The pattern therefore accepts any of them
+//! and otherwise U+FFFD: they cannot be distinguished, nor counted. The pattern therefore accepts any of them
 //! for each other. It accepts all keys that contain the parts, and some others, which the client filters.
 //!
 //! Source: HBase 2.6, `ParseFilter`, `RegexStringComparator.JavaRegexEngine`.

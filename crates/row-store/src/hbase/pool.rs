@@ -24,7 +24,7 @@ pub(super) struct Pool {
     shared: Arc<Shared>,
     /// One receiver per worker, which completes when the worker ends.
     running: Mutex<Vec<oneshot::Receiver<()>>>,
-    /// What scans have learned.
+    /// The extents that scans have learned.
     pub(super) extents: Extents,
 }
 
@@ -136,7 +136,7 @@ impl Pool {
             response,
         };
         let connected_by = Instant::now() + self.shared.config.connect_timeout;
-        // A part of the trace of what the call is for; waiting for a connection is in it.
+        // A part of the trace of the call's operation; it includes waiting for a connection.
         let span = tracing::info_span!(
             target: "oxtsdb::trace",
             "hbase",

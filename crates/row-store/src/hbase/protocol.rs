@@ -172,7 +172,7 @@ impl<R: Read> BoundedInput<R> {
 
     /// The error for bytes that are not a Thrift response; it shows them.
     fn not_thrift(&mut self, first: &[u8]) -> thrift::Error {
-        // Shows only what has arrived; waiting for more could block forever.
+        // Shows only the bytes that have arrived; waiting for more could block forever.
         let shown: Vec<u8> = first
             .iter()
             .chain(self.reader.buffer())

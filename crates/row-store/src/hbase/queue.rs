@@ -75,7 +75,7 @@ struct Lanes {
     closed: bool,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 pub(super) enum Next {
     /// Run a request.
     Job(Job),
@@ -102,7 +102,7 @@ impl Queue {
 
     /// Queues a request; fails if the queue is full or closed.
     pub(super) fn push(&self, job: Job) -> Result<(), CallError> {
-        // Dropped after the lock is released: a job may own a scanner, whose drop queues a request.
+        // Dropped after the lock is released: a job may own a scanner, and dropping a scanner queues a request.
         let mut given_up = VecDeque::new();
         let mut lanes = self.lanes.lock();
         if lanes.closed {
@@ -160,7 +160,7 @@ impl Queue {
         }
     }
 
-    /// Workers without a request, beyond those that queued requests will occupy.
+    /// Workers without a request, less the number that queued requests will occupy.
     pub(super) fn idle_workers(&self) -> usize {
         let lanes = self.lanes.lock();
         let queued = lanes.shared.len() + lanes.pinned.iter().map(VecDeque::len).sum::<usize>();
@@ -189,7 +189,7 @@ impl Queue {
     }
 }
 
-/// The error of a request whose deadline passed before it was sent.
+/// The error of a request that was not sent before its deadline.
 pub(super) fn deadline_exceeded() -> CallError {
     CallError::NotSent {
         detail: "all connections to HBase were busy until the deadline".to_owned(),

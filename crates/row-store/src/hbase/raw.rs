@@ -1,6 +1,6 @@
 //! Constructors of the Thrift structs, with every field set explicitly.
 //!
-//! The defaults of the generated code differ from those of the interface: `Mutation::default()` skips the
+//! The defaults of the generated code differ from the interface's: `Mutation::default()` skips the
 //! write-ahead log, and `TScan::default()` finds nothing. The builders of the crate take text where HBase has
 //! bytes. The structs are therefore constructed only here.
 

@@ -104,17 +104,17 @@ async fn get_call(
 }
 
 /// Aligns rows with the requested keys. The gateway keeps the order of the keys, omits rows that do not exist,
-/// and repeats rows whose key was requested twice.
-fn join(keys: &[Vec<u8>], found: Vec<RowPart>, gateway: &str) -> Result<Vec<Option<Row>>, CallError> {
-    let mut found = found.into_iter().peekable();
+/// and repeats rows that were requested twice.
+fn join(keys: &[Vec<u8>], parts: Vec<RowPart>, gateway: &str) -> Result<Vec<Option<Row>>, CallError> {
+    let mut parts = parts.into_iter().peekable();
     let rows = keys
         .iter()
-        .map(|key| match found.next_if(|row| row.key == *key) {
+        .map(|key| match parts.next_if(|row| row.key == *key) {
             Some(row) => row.into_row(),
             None => None,
         })
         .collect();
-    match found.next() {
+    match parts.next() {
         None => Ok(rows),
         Some(row) => Err(CallError::ConnectionLost {
             gateway: gateway.to_owned(),

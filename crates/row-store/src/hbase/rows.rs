@@ -115,12 +115,12 @@ fn follows(families: &[String], cells: &CellList, family: u8, qualifier: &[u8]) 
 #[derive(Default)]
 struct Families {
     names: Vec<String>,
-    /// The one that was found last.
+    /// Index of the family that was found last.
     last: u8,
 }
 
 impl Families {
-    /// Splits a column's name into its family and its qualifier, if the family is that of the name before.
+    /// Splits a column's name into its family and its qualifier, if the name before had the same family.
     #[inline]
     fn last_of<'n>(&self, name: &'n [u8]) -> Option<(u8, &'n [u8])> {
         let family = self.names.get(usize::from(self.last))?;
@@ -250,7 +250,7 @@ impl Decoder {
     fn add(&mut self, cells: &mut CellList, timestamp_ms: i64, left: i32) -> thrift::Result<bool> {
         let name = self.name.as_slice();
         let (family, qualifier) = match self.families.last_of(name) {
-            Some(found) => found,
+            Some(column) => column,
             None => self.families.split(name)?,
         };
         if qualifier.len() > MAX_QUALIFIER {
@@ -260,7 +260,7 @@ impl Decoder {
             )));
         }
         if cells.is_empty() {
-            // The others are about as long. What the list announces was charged to the response's allowance.
+            // The others are about as long. The announced cells were charged to the response's allowance.
             let left = usize::try_from(left).unwrap_or_default();
             let bytes = qualifier.len() + self.value.len();
             cells.reserve(left + 1, bytes + left * bytes.min(EXPECTED_CELL_BYTES));

@@ -1,8 +1,8 @@
 //! Scans.
 //!
-//! While the caller processes a batch of rows, the [`Cursor`] fetches the next one. A scan whose filter has
-//! seek hints selects few of many rows; it runs in two steps instead ([`super::selective`]). A scan whose rows may
-//! come in any order uses several connections, and HBase filters its rows if it can ([`super::spread`]).
+//! While the caller processes a batch of rows, the [`Cursor`] fetches the next one. A scan with seek hints in its
+//! filter selects few of many rows; it runs in two steps instead ([`super::selective`]). A scan in any order of rows
+//! uses several connections, and HBase filters its rows if it can ([`super::spread`]).
 
 use std::sync::Arc;
 

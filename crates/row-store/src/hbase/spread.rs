@@ -1,4 +1,4 @@
-//! Scans whose rows may come in any order: parts of their range are read on all idle connections.
+//! Scans in any order of rows: parts of their range are read on all idle connections.
 //!
 //! ```text
 //!   first rows, last key ─► the rest in parts, one for each idle connection:
@@ -7,8 +7,8 @@
 //!
 //! HBase cannot say how many rows a range has. It is split at keys in equal distances between its first and its last
 //! row, as numbers of the first eight bytes that differ: even for keys with dense UIDs. Where rows are not even, a
-//! connection that is done early takes a share of another part. What was learned about a range is kept
-//! ([`super::extents`]): the next scan of it begins with the parts.
+//! connection that is done early takes a share of another part. The extent of a range is kept ([`super::extents`]):
+//! the next scan of the range begins with the parts.
 //!
 //! With a [`KeyPattern`] HBase sends few of the rows that it reads, so parts are limited by their rows, and the first
 //! rows are read without the pattern, as keys. They also say whether the filter's seek hints skip more than HBase
@@ -56,30 +56,30 @@ pub(super) async fn open(
         let table = table.clone();
         move |error: CallError| error.into_store_error(RequestContext::idempotent(&table))
     };
-    let (found, extent, rest) = match pool.extents.get(&table, &scan) {
+    let (first_rows, extent, rest) = match pool.extents.get(&table, &scan) {
         Some(extent) => (Vec::new(), extent, Some(scan.clone())),
         None => {
             let start = start(&pool, &table, &scan, pattern.is_some()).await;
-            let (found, extent, is_all) = start.map_err(&store_error)?;
-            let latest = found.last().filter(|_| !is_all);
+            let (first_rows, extent, is_all) = start.map_err(&store_error)?;
+            let latest = first_rows.last().filter(|_| !is_all);
             let rest = latest.map(|row| scan.clone().resume_after(row.key()));
-            (found, extent, rest)
+            (first_rows, extent, rest)
         }
     };
-    let found = matching(
+    let first_rows = matching(
         pool.clone(),
         table.clone(),
         scan.clone(),
-        found,
+        first_rows,
         pattern.is_some(),
     );
-    let found = in_batches(once(found), scan.batch_rows).map_err(store_error.clone());
+    let first_rows = in_batches(once(first_rows), scan.batch_rows).map_err(store_error.clone());
     let Some(rest) = rest else {
-        return Ok(found.boxed());
+        return Ok(first_rows.boxed());
     };
     if pattern.is_some() && skips(&scan, &extent.sample) {
         let rest = selective::open(pool, table, rest).await?;
-        return Ok(select(found, rest).boxed());
+        return Ok(select(first_rows, rest).boxed());
     }
     let rows = extent.rows();
     let mut parts = free_connections(&pool).min(rows / ROWS).max(1);
@@ -106,7 +106,7 @@ pub(super) async fn open(
         self::rows(&pool, Part { cursor, last }.split(&first, parts)),
         scan.batch_rows,
     );
-    Ok(select(found, rest.map_err(store_error)).boxed())
+    Ok(select(first_rows, rest.map_err(store_error)).boxed())
 }
 
 /// The first rows of a range, or their keys regardless of the filter; its extent; whether these are all.
@@ -136,7 +136,7 @@ async fn start(
     Ok((rows, extent, cursor.is_at_end()))
 }
 
-/// The rows, or those of listed keys that match.
+/// The rows, or the matching rows of listed keys.
 async fn matching(
     pool: Arc<Pool>,
     table: TableName,
@@ -202,7 +202,7 @@ struct Part {
 }
 
 impl Part {
-    /// Fetches rows; returns them and what is left, in several parts if connections are idle.
+    /// Fetches rows; returns them and the rest of the part, split into several parts if connections are idle.
     async fn advance(mut self) -> Result<(Fetched, Vec<Self>), CallError> {
         let Some(fetched) = self.cursor.fetched().await? else {
             let rest = (!self.cursor.is_at_end()).then_some(self);
@@ -234,7 +234,7 @@ impl Part {
     /// How many connections should read the rest, if these are the rows read last.
     async fn shares(&mut self, rows: &[Row]) -> Result<usize, CallError> {
         let free = free_connections(&self.cursor.pool);
-        // If HBase filters rows, they say nothing about what it reads.
+        // If HBase filters rows, the returned ones say nothing about the number of rows that it reads.
         let (Some(first), Some(latest), false) = (rows.first(), rows.last(), self.cursor.has_pattern())
         else {
             return Ok(1);

@@ -100,16 +100,16 @@ pub(super) async fn names(pool: &Pool) -> Result<Vec<TableName>, StoreError> {
 
 /// All tables, ordered by name.
 pub(super) async fn list(pool: &Pool) -> Result<Vec<TableDef>, StoreError> {
-    let found: Vec<Option<TableDef>> = iter(names(pool).await?)
+    let definitions: Vec<Option<TableDef>> = iter(names(pool).await?)
         .map(|name| async move {
             // A table deleted in the meantime is omitted.
-            let found = find(pool, &name).await;
-            found.map_err(|error| error.into_store_error(RequestContext::idempotent(&name)))
+            let definition = find(pool, &name).await;
+            definition.map_err(|error| error.into_store_error(RequestContext::idempotent(&name)))
         })
         .buffer_unordered(pool.config().connections)
         .try_collect()
         .await?;
-    let mut tables: Vec<TableDef> = found.into_iter().flatten().collect();
+    let mut tables: Vec<TableDef> = definitions.into_iter().flatten().collect();
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tables)
 }

@@ -74,9 +74,9 @@ impl Versions {
             .filter(|cell| self.families.iter().any(|family| family == cell.family))
             .map(|cell| (cell.family.to_owned(), cell.qualifier.to_vec()))
             .collect();
-        let mut found: HashMap<Column, Vec<TCell>> = HashMap::new();
+        let mut all_versions: HashMap<Column, Vec<TCell>> = HashMap::new();
         for columns in columns.chunks(COLUMNS_PER_REQUEST) {
-            found.extend(self.read(pool, table, row.key(), columns).await?);
+            all_versions.extend(self.read(pool, table, row.key(), columns).await?);
         }
         let mut families: Vec<String> = row.cells().map(|cell| cell.family.to_owned()).collect();
         families.dedup();
@@ -85,7 +85,7 @@ impl Versions {
             let Some(family) = families.iter().position(|family| family == cell.family) else {
                 continue;
             };
-            match found.get(&(cell.family.to_owned(), cell.qualifier.to_vec())) {
+            match all_versions.get(&(cell.family.to_owned(), cell.qualifier.to_vec())) {
                 Some(versions) => {
                     for version in versions {
                         let value = version.value.as_deref().unwrap_or_default();
@@ -115,16 +115,16 @@ impl Versions {
         let request = || {
             let (table, row, columns) = (raw::table_name(table), row.to_vec(), columns.to_vec());
             move |connection: &mut Connection, deadline| {
-                let mut found = Vec::with_capacity(columns.len());
+                let mut results = Vec::with_capacity(columns.len());
                 for (family, qualifier) in columns {
                     let (table, row) = (table.clone(), row.clone());
                     let column = raw::column(&family, &qualifier);
                     let versions = connection.call("getVer", deadline, |client| {
                         client.get_ver(table, row, column, requested, raw::no_attributes())
                     })?;
-                    found.push(((family, qualifier), versions));
+                    results.push(((family, qualifier), versions));
                 }
-                Ok(found)
+                Ok(results)
             }
         };
         pool.call(Idempotency::Idempotent, request).await

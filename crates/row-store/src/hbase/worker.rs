@@ -1,9 +1,9 @@
 //! A worker thread, which owns one connection.
 //!
-//! The generated client blocks and therefore never runs on the runtime's threads. A worker skips requests whose
-//! caller has gone, but completes every request it has started, so that no response remains half read. After
-//! any error other than an exception of HBase it discards the connection: a late response would be taken for
-//! that of the next request.
+//! The generated client blocks and therefore never runs on the runtime's threads. A worker skips requests of
+//! callers that have gone, but completes every request it has started, so that no response remains half read.
+//! After any error other than an exception of HBase it discards the connection: a late response would be taken
+//! for the next request's response.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

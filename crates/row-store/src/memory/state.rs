@@ -85,10 +85,10 @@ impl State {
         &mut self,
         table: &TableName,
         cell: &CellAddress,
-        found: Option<i64>,
+        newest_ms: Option<i64>,
         value: &[u8],
     ) -> Result<(), StoreError> {
-        let timestamp_ms = self.now_ms().max(found.unwrap_or(i64::MIN));
+        let timestamp_ms = self.now_ms().max(newest_ms.unwrap_or(i64::MIN));
         let mut batch = WriteBatch::new(table.clone());
         let family = batch.family(&cell.family);
         batch
@@ -98,10 +98,10 @@ impl State {
     }
 
     pub(super) fn holds(&mut self, table: &TableName, condition: &Condition) -> Result<bool, StoreError> {
-        let found = self.newest(table, &condition.cell)?;
+        let newest = self.newest(table, &condition.cell)?;
         Ok(rules::condition_holds(
             condition.expected.as_deref(),
-            found.as_ref().map(|(_, value)| value.as_slice()),
+            newest.as_ref().map(|(_, value)| value.as_slice()),
         ))
     }
 }
@@ -178,7 +178,7 @@ impl Table {
         }
     }
 
-    /// What is to be seen of a row.
+    /// The visible part of a row; `None` if no cell is visible.
     pub(super) fn read(
         &self,
         key: &[u8],

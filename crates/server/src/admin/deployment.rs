@@ -1,4 +1,4 @@
-//! The page `/debug/deployment`: what a process is configured to be, for `tsdb doctor`.
+//! The page `/debug/deployment`: the configuration of a process, for `tsdb doctor`.
 //!
 //! Only facts that two processes of a deployment have to agree on, or that an operator has to compare with the machine.
 //! Figures that change are metrics.
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Where the page is.
 pub const PATH: &str = "/debug/deployment";
 
-/// What a process is configured to be.
+/// The configuration of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
     /// The program: `tsdb`, `data-service` or `uid-service`.
@@ -47,7 +47,7 @@ pub struct Deployment {
 /// A port of clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerFacts {
-    /// What it serves: `http`, `data` or `uid`.
+    /// The service behind it: `http`, `data` or `uid`.
     pub name: String,
     /// The address.
     pub address: SocketAddr,

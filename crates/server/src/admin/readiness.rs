@@ -69,7 +69,7 @@ impl Readiness {
         self.0.notes.lock().0.push(Box::new(notes));
     }
 
-    /// What an operator has to repair although the process serves.
+    /// Notes on repairs that an operator has to make although the process serves.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.0.notes.lock().0.iter().flat_map(|notes| notes()).collect();
         let stores = self.0.stores.lock();

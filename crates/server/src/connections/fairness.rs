@@ -20,7 +20,7 @@ use super::state::State;
 /// Time in which an idle connection is not evicted for an address with as many connections or more.
 pub(super) const JUST_IDLE: Duration = Duration::from_secs(1);
 
-/// The shares of addresses in the open connections, and that of a new one.
+/// The shares of addresses in the open connections, and the share of a new connection's address.
 pub(super) struct Shares {
     address: IpAddr,
     counts: HashMap<IpAddr, usize>,
@@ -45,8 +45,8 @@ impl Shares {
         self.count(address) > self.count(self.address)
     }
 
-    /// The busy connection that the new one displaces: the newest of the address with the most, so that of its clients
-    /// those that came last have to wait. `None` if the new one's address has its share.
+    /// The busy connection that the new one displaces: the newest of the address with the most, so that the latest of
+    /// its clients wait. `None` if the new one's address has its share.
     pub(super) fn displaced<'a>(&self, open: impl Iterator<Item = &'a Arc<State>>) -> Option<&'a Arc<State>> {
         let (largest, most) = self.counts.iter().max_by_key(|(_, count)| **count)?;
         if self.count(self.address) + 1 >= *most {

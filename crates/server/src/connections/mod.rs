@@ -120,7 +120,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds one to a counter. If an entry is due, returns what was counted since the last one.
+    /// Adds one to a counter. If an entry is due, returns the count since the last entry.
     fn count(&mut self, counter: &AtomicU64) -> Option<u64> {
         let counted = counter.fetch_add(1, Ordering::Relaxed) + 1;
         if self.at.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
@@ -132,7 +132,7 @@ impl Entry {
 }
 
 impl Connections {
-    /// At most `limit` connections, those of all listeners together.
+    /// At most `limit` connections of all listeners together.
     pub fn new(limit: usize) -> Self {
         let shared = Arc::new(Shared {
             limit,
@@ -191,8 +191,8 @@ enum Full {
     Refuse,
 }
 
-/// Of idle connections the one that is evicted first: the one that was idle the longest, of those that never sent
-/// anything if there are any.
+/// The idle connection that is evicted first: the longest idle of the connections that never sent anything, or the
+/// longest idle of all if each has sent something.
 #[derive(Default)]
 struct FirstIdle<'a>(Option<((bool, u64), &'a State)>);
 
@@ -206,8 +206,8 @@ impl<'a> FirstIdle<'a> {
 }
 
 impl Listener {
-    /// Admits a connection. At the limit, evicts the one that has been idle the longest, or displaces one of the address
-    /// with the most; `None` if all are busy and this address has its share.
+    /// Admits a connection. At the limit, evicts the longest idle connection, or displaces one of the address with the
+    /// most; `None` if all are busy and this address has its share.
     async fn admit(&self, peer: SocketAddr) -> Option<Connection> {
         let give_up = Instant::now() + ADMISSION_TIMEOUT;
         loop {

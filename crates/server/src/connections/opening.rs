@@ -19,13 +19,13 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// A fatal alert, `protocol_version`: TLS clients report it as such.
 const TLS_ALERT: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 70];
 
-/// The answer on a port with TLS, to telnet as it is. HTTP has it as the body of a response.
+/// The reply on a port with TLS, sent to telnet as it is, and to HTTP as the body of a response.
 const NEEDS_TLS: &str = "this port serves TLS only, HTTP and gRPC by https:// URLs\n";
 
-/// What precedes it in HTTP. The connection ends with the response.
+/// The HTTP head before [`NEEDS_TLS`]. The connection ends with the response.
 const BAD_REQUEST: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n";
 
-/// Reads after the answer.
+/// Reads after the reply.
 const MOST_READS: usize = 64;
 
 /// Opens the connections of a listener.
@@ -110,8 +110,8 @@ impl Opener {
     }
 }
 
-/// Sends a last answer, after the alert of a handshake that failed. Some of what the client has sent is read: closing a socket with unread bytes discards what it
-/// has sent.
+/// Sends a last reply, after the alert of a handshake that failed. Some of the client's bytes are read: closing a
+/// socket with unread bytes discards the bytes that it has sent.
 async fn answer_last(mut stream: TcpStream, answer: &[u8]) -> io::Result<()> {
     stream.write_all(answer).await?;
     stream.shutdown().await?;

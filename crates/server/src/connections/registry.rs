@@ -48,7 +48,7 @@ pub struct ConnectionCounts {
     pub tls_mismatched: AtomicU64,
     /// Open now.
     pub open: AtomicU64,
-    /// Most that can be open: the listener's own limit, or that of all listeners together if it is smaller.
+    /// Most that can be open: the smaller of the listener's own limit and the limit of all listeners together.
     pub limit: AtomicU64,
 }
 

@@ -38,7 +38,7 @@ pub(super) enum Protocol {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listener: usize,
-    /// The address whose clients share connections fairly with others.
+    /// The address, as it counts for fair shares of connections.
     pub(super) address: IpAddr,
     started: Instant,
     pub(super) protocol: AtomicU8,

@@ -178,7 +178,7 @@ impl ClientStream {
     ///
     /// # Errors
     ///
-    /// Those of the socket.
+    /// Errors of the socket.
     pub async fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.socket {
             Socket::Plain(stream) => stream.peek(buffer).await,
@@ -195,7 +195,7 @@ impl ClientStream {
     ///
     /// # Errors
     ///
-    /// Those of the socket.
+    /// Errors of the socket.
     pub async fn readable(&mut self) -> io::Result<()> {
         match &mut self.socket {
             Socket::Plain(stream) => stream.readable().await,
@@ -207,7 +207,7 @@ impl ClientStream {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is nothing, and those of the socket.
+    /// `WouldBlock` if there is nothing, and errors of the socket.
     pub fn try_read_buf<B: BufMut>(&mut self, buffer: &mut B) -> io::Result<usize> {
         let read = match &mut self.socket {
             Socket::Plain(stream) => stream.try_read_buf(buffer)?,

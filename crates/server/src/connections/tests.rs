@@ -170,7 +170,7 @@ async fn a_connection_that_does_not_close_does_not_keep_others_from_giving_way()
     let mut third = server.idle().await;
     assert_closed(&mut idle).await;
     assert_eq!(server.counts.evicted.load(Ordering::Relaxed), 2);
-    // The one that lingers is known by now: the next client does not wait for it.
+    // The slowly closing connection is known by now: the next client does not wait for it.
     let began = Instant::now();
     let mut fourth = server.idle().await;
     assert!(began.elapsed() < CLOSING_TIMEOUT, "{:?}", began.elapsed());

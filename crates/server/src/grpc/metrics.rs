@@ -1,7 +1,7 @@
 //! Counts calls by method and code.
 //!
 //! The code of a call is in the trailers, behind the last message of its response, or in the head if there is no
-//! message; a call whose response is dropped before was cancelled.
+//! message. If the response is dropped before, the call was cancelled.
 
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -149,7 +149,7 @@ const fn name_of(code: Code) -> &'static str {
     }
 }
 
-/// A response whose end ends its call.
+/// A response body that ends its call when it ends.
 struct CountedBody {
     body: Body,
     timer: Option<RequestTimer>,

@@ -15,7 +15,7 @@ pub struct GrpcOptions {
     pub access: AccessControl,
     /// Deadline of calls without one, of streams until the response begins; `None`: no limit.
     pub default_deadline: Option<Duration>,
-    /// The connections of the process, which include those of this server.
+    /// The connections of the process, including this server's.
     pub connections: Connections,
     /// Most connections of this server at a time.
     pub max_connections: usize,
@@ -32,7 +32,7 @@ pub struct GrpcOptions {
     pub connection_grace: Option<Duration>,
     /// The pause between pings.
     pub keep_alive_interval: Duration,
-    /// A connection whose client does not respond to a ping in this time is closed.
+    /// A connection is closed if its client does not respond to a ping in this time.
     pub keep_alive_timeout: Duration,
     /// Flow-control window of a stream. HTTP/2's default of 64 KiB is less than one message of a thousand points.
     /// With 1 MiB one stream uses the bandwidth of a network with 1 Gbit/s and 8 ms.

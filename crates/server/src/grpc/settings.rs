@@ -119,7 +119,7 @@ impl GrpcSettings {
         in_range("--grpc-max-frame-kib", self.grpc_max_frame_kib, 16, (1 << 14) - 1)
     }
 
-    /// The options of gRPC servers whose connections are among those of the process.
+    /// The options of gRPC servers that count their connections in the process's `connections`.
     pub(crate) fn options(&self, connections: Connections) -> GrpcOptions {
         let limit = |seconds| (seconds > 0).then(|| Duration::from_secs(seconds));
         GrpcOptions {

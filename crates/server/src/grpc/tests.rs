@@ -114,7 +114,7 @@ async fn silent_sockets_neither_lock_out_clients_nor_hold_up_the_end() {
     drop(watch);
 }
 
-/// What a client of HTTP/2 begins with: the preface, and settings that change nothing.
+/// The first bytes of an HTTP/2 client: the preface, and settings that change nothing.
 const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn pings_do_not_keep_a_connection_from_being_idle() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let mut third = server.client().await;
     third.check(HealthCheckRequest::default()).await.unwrap();
-    // The server's settings, and then nothing: the first one gave way, though it pinged meanwhile.
+    // The second connection stays open: the first one was evicted, although it pinged meanwhile.
     let end = loop {
         match second.try_read(&mut [0; 64]) {
             Ok(read) if read > 0 => {}

@@ -195,7 +195,7 @@ impl Messages {
         self.waiting = Some((piece, Box::pin(waiting)));
     }
 
-    /// Adds bytes whose memory is reserved.
+    /// Adds bytes with reserved memory.
     fn add(&mut self, piece: Piece) {
         let Piece { mut data, complete } = piece;
         if complete > 0 {
@@ -210,7 +210,7 @@ impl Messages {
     }
 
     fn fail(&mut self, status: Status) {
-        // Releases what was received, also if the handler keeps the body.
+        // Releases the received bytes, also if the handler keeps the body.
         self.incomplete = Pieces::default();
         self.charge.lock().shrink_to(0);
         self.end = Some(End::Error(status));

@@ -29,7 +29,7 @@ fn message(length: usize) -> Bytes {
     frame.freeze()
 }
 
-/// A body whose bytes are sent by the test.
+/// A body of bytes that the test sends.
 fn body() -> (mpsc::UnboundedSender<Bytes>, Body) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let frames = stream::unfold(receiver, |mut receiver| async move {

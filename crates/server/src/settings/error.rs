@@ -87,7 +87,7 @@ pub enum FileError {
         key: String,
         /// The table that has it.
         table: String,
-        /// Where it belongs.
+        /// The place where it belongs.
         place: String,
     },
     /// A key that is at the top and in a table.

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-/// The settings that `--help` lists, by the identifiers of their flags, for all programs. Each program has some of them.
+/// Settings that `--help` lists, by the identifiers of their flags, for all programs. Each program has some of them.
 const COMMON: &[&str] = &[
     "config",
     "opentsdb_conf",

@@ -93,7 +93,7 @@ impl Generation {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Corrupt`] with the folder or the file, if opening is rejected; those of the disk.
+    /// [`StoreError::Corrupt`] with the folder or the file, if opening is rejected; errors of the disk.
     pub fn check(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         self.read(disk).map(drop)
     }
@@ -108,11 +108,11 @@ impl Generation {
         self.write(disk, last + 1)
     }
 
-    /// Writes a number that follows all, whatever they are: the folder is the one to serve from now on. It must be open.
+    /// Writes a number that follows all, whatever they are: the folder is to be served from now on. It must be open.
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn reset(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let known = self
             .places()
@@ -152,7 +152,7 @@ impl Generation {
     }
 }
 
-/// Fails if the number of a folder is smaller than the one in a file that is written later.
+/// Fails if the number of a folder is smaller than the number in a file that is written later.
 fn check(
     disk: &dyn Disk,
     folder: &Path,

@@ -57,7 +57,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Time-out of the attempt with the other framing, which decides what the error suggests.
+/// Time-out of the attempt with the other framing, which decides the suggestion in the error.
 const HINT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Addresses of Thrift gateways, at least one; written `HOST:PORT,HOST:PORT`.

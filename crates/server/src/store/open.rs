@@ -13,7 +13,7 @@ use super::Generation;
 ///
 /// # Errors
 ///
-/// The folder is gone, an older copy or damaged: the error has the file and the commands that help. Those of `open`.
+/// The folder is gone, an older copy or damaged: the error has the file and the commands that help. Errors of `open`.
 pub fn open_folder<S, E: Into<StoreError>>(
     data_dir: &Path,
     name: &str,
@@ -62,7 +62,7 @@ fn is_without_rights(error: &str) -> bool {
     .any(|reason| error.starts_with(reason))
 }
 
-/// What an operator can do about damage that prevents the start.
+/// Advice to operators on damage that prevents the start.
 fn advice(data_dir: &Path) -> String {
     format!(
         "restore a snapshot to a new data folder (`tsdb restore`), or accept the loss with \
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_folder_without_rights_is_rejected_with_the_setting() {
         let folder = tempfile::tempdir().unwrap();
-        // Tests may run as root, who has all rights.
+        // Tests may run as root, with all rights.
         let data_dir = folder.path().join("file");
         fs::write(&data_dir, "").unwrap();
         let error = format!("{:#}", open(&data_dir).unwrap_err());

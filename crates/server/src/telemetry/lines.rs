@@ -1,4 +1,4 @@
-//! Lines of the log: one for each event, whatever texts of callers are in it.
+//! Lines of the log: one for each event, regardless of callers' texts in it.
 //!
 //! Names, paths and messages of callers may contain line breaks, escape sequences of terminals, or characters that
 //! reorder or hide text. Each of them is escaped here, behind all events, so that no event can forget it.
@@ -32,7 +32,7 @@ pub(super) struct Lines<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
-    /// Text whose colours are escape sequences.
+    /// Text with colours as escape sequences.
     Coloured,
     Json,
 }
@@ -82,7 +82,7 @@ impl<W: io::Write> io::Write for LineWriter<W> {
     }
 }
 
-/// A line whose characters are all printable.
+/// A line with all unprintable characters escaped.
 fn escaped(line: &str, form: Form) -> Cow<'_, str> {
     if line.chars().all(is_printable) {
         return Cow::Borrowed(line);
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// What a name of a caller looks like in the log.
+    /// The form of a caller's name in the log.
     fn logged(name: &str, format: LogFormat) -> String {
         let written = Written::default();
         let make = {

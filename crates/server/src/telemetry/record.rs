@@ -1,8 +1,8 @@
-//! What is known of a request when it has ended: a line of the access log, and the span of its trace.
+//! The record of a request when it has ended: a line of the access log, and the span of its trace.
 //!
-//! A front end begins a [`RequestRecord`] with the head of a request and ends it with the response. What runs for the
-//! request meanwhile adds what it read and wrote ([`used`]), within [`RequestRecord::scope`]; a task of its own inherits
-//! that by [`in_request`].
+//! A front end begins a [`RequestRecord`] with the head of a request and ends it with the response. Code that runs for
+//! the request meanwhile adds the amounts that it read and wrote ([`used`]), within [`RequestRecord::scope`]; a spawned
+//! task inherits the scope by [`in_request`].
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ tokio::task_local! {
     static CURRENT: RequestRecord;
 }
 
-/// What the settings say about requests.
+/// The settings for records of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Observer {
     log: AccessLog,
@@ -199,7 +199,7 @@ impl RequestRecord {
         }
     }
 
-    /// The body of the request, whose bytes are counted.
+    /// The body of the request, with its bytes counted.
     pub fn received<B>(&self, body: B) -> Observed<B> {
         Observed {
             body,
@@ -207,7 +207,7 @@ impl RequestRecord {
         }
     }
 
-    /// The body of the response, whose bytes are counted. What it runs is run for the request.
+    /// The body of the response, with its bytes counted. Polling it runs within the request's scope.
     pub fn sent<B>(&self, body: B) -> Observed<B> {
         Observed {
             body,
@@ -289,7 +289,7 @@ enum Direction {
     Out,
 }
 
-/// A body whose bytes are counted in a record, if there is one.
+/// A body that counts its bytes in a record, if there is one.
 #[derive(Debug)]
 pub struct Observed<B> {
     body: B,
@@ -297,7 +297,7 @@ pub struct Observed<B> {
 }
 
 impl<B> Observed<B> {
-    /// A body whose bytes are not counted.
+    /// A body without counting.
     pub fn unobserved(body: B) -> Self {
         Self { body, record: None }
     }

@@ -46,7 +46,7 @@ const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Whether there is a collector.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Spans that the collector accepted, and those of messages that failed.
+/// Spans that the collector accepted, and spans of messages that failed.
 static EXPORTED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 

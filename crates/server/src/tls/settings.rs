@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::{Source, Tls};
 use crate::settings::{SettingError, in_range};
 
-/// What listeners require of the certificates of clients.
+/// The certificates that listeners require of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientAuth {
     /// Nothing; they are not requested.

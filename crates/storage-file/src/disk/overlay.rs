@@ -1,12 +1,12 @@
-//! A file system over another one, whose changes are kept in memory and end with it.
+//! A file system over another one that keeps all changes in memory and discards them when dropped.
 //!
 //! ```text
 //!   read  ──► changes ──► the disk below
 //!   write ──► changes
 //! ```
 //!
-//! It shows what a store would do to its folder. Locks are taken on the disk below, so that no process has the folder
-//! meanwhile, unless the folder is not there. Directories cannot be renamed.
+//! It shows the changes that a store would make to its folder. Locks are taken on the disk below, so that no process
+//! has the folder meanwhile, unless the folder is absent. Directories cannot be renamed.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -1,10 +1,10 @@
 //! A file system in memory for tests: loses power, fails at any operation, flips bits.
 //!
 //! It tracks which names and which bytes are durable. [`SimulatedDisk::power_loss`] returns the disk as a machine
-//! finds it after an outage; [`SimulatedDisk::kill`] as a process finds it whose predecessor was killed. The disk
-//! that they were called on goes on independently.
+//! finds it after an outage; [`SimulatedDisk::kill`] as a process finds it after its predecessor was killed. The
+//! original disk continues independently.
 //!
-//! Rules, stricter than those of common file systems where POSIX allows it:
+//! Rules, stricter than common file systems where POSIX allows it:
 //!
 //! - A change of names (create, rename, link, remove) is atomic, and durable once a directory that it touches is
 //!   synced. Changes that are not durable survive in any combination.
@@ -83,8 +83,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// The disk after the process was killed: all names and bytes are present, and those that were not durable are
-    /// still not.
+    /// The disk after the process was killed: all names and bytes are present, and names and bytes that were not
+    /// durable are still not.
     #[must_use]
     pub fn kill(&self) -> Self {
         let state = self.state.lock().after_kill();
@@ -98,8 +98,8 @@ impl SimulatedDisk {
         self.state.lock().faults.fail_after(count);
     }
 
-    /// Fails one operation after `count` more have succeeded; e.g. with [`ErrorKind::StorageFull`]. Its effect is that
-    /// of [`Fault::Torn`].
+    /// Fails one operation after `count` more have succeeded; e.g. with [`ErrorKind::StorageFull`]. Its effect is
+    /// [`Fault::Torn`].
     pub fn fail_operation(&self, count: u64, error: ErrorKind) {
         self.inject(count, Fault::Torn, error);
     }
@@ -110,14 +110,14 @@ impl SimulatedDisk {
     }
 
     /// The operation that [`SimulatedDisk::inject`] has failed, if it was reached: the name of the trait's function, and
-    /// the path, of a rename or link the new one.
+    /// the path (for a rename or link, the new path).
     pub fn injected(&self) -> Option<(String, String)> {
         self.state.lock().faults.hit()
     }
 
-    /// Lets the first operation that is a certain step fail, or with `after` the one behind it, and all later ones, as
-    /// if the process was killed there. `is_step` gets the name of the trait's function, and the path: of a rename or
-    /// link the new one.
+    /// Fails the first operation that is a certain step, or with `after` the operation behind it, and all later ones,
+    /// as if the process was killed there. `is_step` gets the name of the trait's function, and the path (for a rename
+    /// or link, the new path).
     pub fn crash_at(&self, is_step: fn(&str, &str) -> bool, after: bool) {
         self.state.lock().faults.crash_at(is_step, after);
     }

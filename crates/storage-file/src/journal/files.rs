@@ -174,7 +174,7 @@ impl JournalFiles {
     ///
     /// # Errors
     ///
-    /// Those of the disk; some segments may be removed.
+    /// Errors of the disk; some segments may be removed.
     pub fn remove_through(&self, number: u64) -> Result<(), StorageError> {
         let mut segments = self.segments.lock();
         let mut kept = segments.files.clone();
@@ -245,7 +245,7 @@ pub(super) fn list_path(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// [`StorageError::Damaged`]; those of the disk.
+/// [`StorageError::Damaged`]; errors of the disk.
 pub(super) fn read_list(disk: &dyn Disk, folder: &Path) -> Result<Option<List>, StorageError> {
     let path = list_path(folder);
     match read_all(disk, &path, MAX_LIST_BYTES) {

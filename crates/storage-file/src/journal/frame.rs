@@ -29,20 +29,20 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Decodes the header of a segment; the error describes what is invalid.
+    /// Decodes the header of a segment; the error is the reason why it is invalid.
     pub(super) fn decode(bytes: &[u8], magic: [u8; 8]) -> Result<Self, &'static str> {
         let mut reader = Reader(bytes);
         let mut read = || {
-            let found = reader.array::<8>()?;
+            let stored_magic = reader.array::<8>()?;
             let version = u32::from_be_bytes(reader.array()?);
             let header = Self {
                 number: u64::from_be_bytes(reader.array()?),
                 first_sequence: u64::from_be_bytes(reader.array()?),
             };
-            Some((found, version, header, u32::from_be_bytes(reader.array()?)))
+            Some((stored_magic, version, header, u32::from_be_bytes(reader.array()?)))
         };
-        let (found, version, header, crc) = read().ok_or("the header is cut off")?;
-        if found != magic {
+        let (stored_magic, version, header, crc) = read().ok_or("the header is cut off")?;
+        if stored_magic != magic {
             return Err("it is no segment of the journal");
         }
         if crc32fast::hash(&bytes[..SEGMENT_HEADER - 4]) != crc {
@@ -113,7 +113,7 @@ pub(super) fn encode(
     Ok(())
 }
 
-/// What is at an offset of a segment.
+/// The content at an offset of a segment.
 pub(super) enum FrameAt<'a> {
     Whole {
         content: &'a [u8],

@@ -12,16 +12,16 @@ use crate::StorageError;
 use crate::disk::Disk;
 use crate::folder::{create_dir_durably, read_all};
 
-/// Why the content of a frame cannot be applied.
+/// Error of a frame's content that cannot be applied.
 #[derive(Debug)]
 pub enum Rejected<E> {
-    /// It is not what the store writes.
+    /// The store does not write such content.
     Content(&'static str),
     /// The store failed.
     Store(E),
 }
 
-/// What was recovered.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Frames that were applied.
@@ -149,7 +149,7 @@ pub(super) fn recover<E: From<StorageError>>(
     Ok((journal, recovered))
 }
 
-/// What was read of a segment.
+/// The result of reading a segment.
 struct Read {
     /// Bytes of the file.
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What recovery returns after crashes, power losses, failed operations and damage.
+//! Recovery after crashes, power losses, failed operations and damage.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -212,7 +212,7 @@ fn losses(disk: &SimulatedDisk) -> (Vec<StorageError>, Vec<u64>) {
         ..OPTIONS
     };
     let (mut journal, frames, recovered) = open_with(Arc::new(disk.clone()), options).unwrap();
-    // Frames that follow are recovered, once other files have those before.
+    // The frames that follow are recovered, once other files have the frames before.
     journal.make_durable().unwrap();
     append_synced(&mut journal, [99]);
     (recovered.losses, frames)
@@ -292,7 +292,7 @@ fn a_journal_that_is_removed_or_older_is_damage() {
         "{error}"
     );
 
-    // An older list: the segments that follow count, and those before are not needed.
+    // An older list: the segments that follow count, and the segments before are not needed.
     let list = crate::folder::read_all(&older, &files::list_path(Path::new(DIR)), u64::MAX).unwrap();
     let listed = disk.kill();
     crate::folder::replace(&listed, &files::list_path(Path::new(DIR)), &list).unwrap();
@@ -421,7 +421,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What recovery may return: frames that were synced, then a prefix of one of the runs that were not.
+/// The frames that recovery may return: all synced ones, then a prefix of one of the unsynced runs.
 #[derive(Clone, Debug, Default)]
 struct Model {
     synced: Vec<u64>,

@@ -105,7 +105,7 @@ async fn lane(stack: &TestStack, host: &str) -> usize {
     lane_of(&key, LANES)
 }
 
-/// A host whose row takes the same lane as that of `a`, or another.
+/// A host with a row in the same lane as host `a`, or in another lane.
 async fn host(stack: &TestStack, same_lane: bool) -> &'static str {
     let first = lane(stack, "a").await;
     for host in &HOSTS[1..] {
@@ -319,7 +319,7 @@ async fn a_write_that_fails_fails_the_requests_with_points_in_it() {
         "{error:?}"
     );
     assert!(poll!(on_other.as_mut()).is_pending());
-    // The lane goes on with what waited; that fails too, and the other lane does not.
+    // The lane continues with the waiting batch; that batch fails too, and the other lane does not.
     gate.until_waiting(2).await;
     gate.release(1);
     assert_eq!(on_other.await.unwrap().written, 1);

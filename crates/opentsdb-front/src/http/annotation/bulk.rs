@@ -1,4 +1,4 @@
-//! `/api/annotation/bulk`: changes many annotations, or deletes those of a range.
+//! `/api/annotation/bulk`: changes many annotations, or deletes all annotations of a range.
 
 use std::collections::HashSet;
 
@@ -71,7 +71,7 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
     Ok(Reply::json(body.finish()?))
 }
 
-/// Splits edits into runs, in each of which no two are of one annotation.
+/// Splits edits into runs without two edits of one annotation.
 fn distinct_runs(edits: Vec<(AnnotationKey, Edit)>) -> Vec<Vec<(AnnotationKey, Edit)>> {
     let mut runs = Vec::new();
     let (mut run, mut seen) = (Vec::new(), HashSet::new());

@@ -35,11 +35,11 @@ pub(crate) async fn list(mut request: ApiRequest<'_>) -> Result<Reply, HttpError
     };
     let admitted = engine.admit(request.context, description, None).await?;
     let hours = Hours::overlapping(range_ms.0, range_ms.1);
-    let (found, _held) = global_annotations(engine.storage(), hours, admitted.context()).await?;
+    let (annotations, _held) = global_annotations(engine.storage(), hours, admitted.context()).await?;
     let mut body = BodyWriter::new();
     body.hold_of(admitted.budget())?;
     body.out().push(b'[');
-    let inside = found
+    let inside = annotations
         .iter()
         .filter(|annotation| ends_within(annotation, (start, end)));
     for (place, annotation) in inside.enumerate() {

@@ -1,8 +1,8 @@
 //! `/api/annotation`, `/api/annotations` and `/api/annotation/bulk`: reads and changes annotations.
 //!
 //! POST changes the fields that the document sets to something other than their defaults, PUT replaces all; a document
-//! that sets none of them is not applied (304). Without a body the fields come from the query string, whose times
-//! are cut to seconds, as all times of GET: an annotation between two seconds is found by its document only.
+//! that sets none of them is not applied (304). Without a body the fields come from the query string, with times
+//! cut to seconds, as all times of GET: an annotation between two seconds is found by its document only.
 //!
 //! Intended differences from OpenTSDB:
 //! - TSUIDs must be of a possible series (400); OpenTSDB stores annotations under any bytes.
@@ -11,7 +11,7 @@
 //! - `/api/annotations` without an end time ends now, and so does a bulk delete; OpenTSDB's list is then empty.
 //! - An edit that loses a race is applied to the winner's annotation, where OpenTSDB responds 500. So two documents of
 //!   a bulk request can be of one annotation.
-//! - A bulk delete finds the annotations of series in salted tables, and those whose seconds are a multiple of 1000.
+//! - A bulk delete finds annotations of series in salted tables, and annotations at a multiple of 1000 seconds.
 //!
 //! Source: OpenTSDB 2.4, `AnnotationRpc`.
 
@@ -39,8 +39,8 @@ pub(crate) async fn get(mut request: ApiRequest<'_>) -> Result<Reply, HttpError>
     let annotations = Annotations::of(&request.parts.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
     let key = key.map_err(|error| failure::of_key(&error))?;
-    let found = annotations.get(&key).await;
-    match found.map_err(|error| failure::of_annotation(&error))? {
+    let annotation = annotations.get(&key).await;
+    match annotation.map_err(|error| failure::of_annotation(&error))? {
         Some(stored) => Ok(Reply::json(render::annotation(&stored.annotation))),
         None => Err(HttpError::new(
             StatusCode::NOT_FOUND,

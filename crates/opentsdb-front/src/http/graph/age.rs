@@ -1,4 +1,4 @@
-//! How long a picture may be served again.
+//! The time for which a picture may be served again.
 //!
 //! Source: OpenTSDB 2.4, `GraphHandler.computeMaxAge`, `staleCacheFile`.
 
@@ -12,7 +12,7 @@ const SETTLED_MS: i64 = 3_600_000;
 /// The age of a picture of a settled range.
 const SETTLED_AGE: Duration = Duration::from_secs(86_400);
 
-/// How old a picture may be.
+/// The maximum age of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MaxAge {
     /// The `max-age` of the response.
@@ -37,8 +37,8 @@ impl MaxAge {
     }
 }
 
-/// The age of a picture of a range in milliseconds since the epoch. A range that ends in the future has no age, one of the past a
-/// day, unless a bound is relative (`1h-ago`), and any other about a thousandth of its length.
+/// The age of a picture of a range in milliseconds since the epoch. A range that ends in the future has no age, a past
+/// range a day, unless a bound is relative (`1h-ago`), and any other range about a thousandth of its length.
 pub(super) fn max_age(parameters: &Parameters, (start_ms, end_ms): (i64, i64), now_ms: i64) -> MaxAge {
     let of = |name: &str| parameters.get(name).unwrap_or_default();
     let is_relative = |name: &str| of(name).ends_with("-ago");

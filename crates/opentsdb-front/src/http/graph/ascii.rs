@@ -4,7 +4,7 @@
 //!   m 1356998400 18 host=web01 dc=lga
 //! ```
 //!
-//! Points around the range are printed too, as far as the scan reads them, because OpenTSDB clips them only when it draws.
+//! Points around the range are printed too, as far as the scan reads them: OpenTSDB clips them only when it draws.
 //!
 //! Source: OpenTSDB 2.4, `GraphHandler.respondAsciiQuery`.
 

@@ -14,8 +14,8 @@ use crate::http::parameters::Parameters;
 /// Memory of an entry beside its key and its picture, in bytes.
 const ENTRY_BYTES: u64 = 160;
 
-/// Pictures by the query strings that lead to them. Without memory for callers with restricted rights: a picture of others may have
-/// series that they may not see.
+/// Pictures by the query strings that lead to them. Callers with restricted rights have no cache: a cached picture may
+/// have series that they may not see.
 #[derive(Clone, Debug)]
 pub(crate) struct PictureCache(Option<Arc<TimedCache<String, (Bytes, i64)>>>);
 

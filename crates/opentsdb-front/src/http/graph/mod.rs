@@ -11,7 +11,7 @@
 //!   none    the page at `/` with the same query
 //! ```
 //!
-//! The query string is that of `/api/query` with a time zone, `tz`. [`settings`] has the parameters of the picture. The
+//! The query string is as for `/api/query`, with a time zone, `tz`. [`settings`] has the parameters of the picture. The
 //! error of a request has the form of its response: a picture with the text for `png` and `svg`, which OpenTSDB
 //! leaves empty, `{"err":"…"}` for `json`, else a page.
 //!

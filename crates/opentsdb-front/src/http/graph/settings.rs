@@ -5,7 +5,7 @@
 //! | `wxh` | width and height in pixels, 100 to 4,096 each | `1024x768` |
 //! | `o` | for each sub-query, in the order of the `m`: `axis x1y2` puts it on the right axis; `with lines`, `points`, `linespoints`, `steps` or `filledcurves` is its style | left axis |
 //! | `title`, `ylabel`, `y2label` | text | none |
-//! | `yrange`, `y2range` | `[LOW:HIGH]`, each of which may be missing | of the values |
+//! | `yrange`, `y2range` | `[LOW:HIGH]`, each optional | of the values |
 //! | `yformat`, `y2format` | as gnuplot's, one conversion: `%.2f`, `%.1s%c` | short numbers |
 //! | `ylog`, `y2log` | logarithmic | linear |
 //! | `key` | place of the legend, words of gnuplot: `out`, `left`, `center`, `top`, `bottom`, `horiz`, `box` | `right box` |
@@ -36,7 +36,7 @@ const DEFAULT_SIZE: (u32, u32) = (1024, 768);
 /// Most characters of a title and of a label.
 const MAX_TEXT_CHARS: usize = 256;
 
-/// How a picture looks.
+/// The look of a picture.
 #[derive(Clone, Debug)]
 pub(super) struct GraphSettings {
     pub(super) size: Size,

@@ -93,7 +93,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<Option<SentHistogram>>, HttpEr
     }
 }
 
-/// Why a histogram is not stored.
+/// Error of a histogram that is not stored.
 pub(super) enum Unfit {
     /// A bound that is no number.
     NoNumber,

@@ -21,7 +21,7 @@ async fn responds_as_the_recorded_opentsdb() {
             response.text()
         );
         let mut body = response.json();
-        // Details of unreadable JSON are those of the parser.
+        // Details of unreadable JSON depend on the parser.
         if let Some(Value::Object(error)) = body.get_mut("error") {
             error.remove("details");
         }

@@ -38,7 +38,7 @@ pub(crate) struct PutBody<'a> {
 /// Keys and values; `None` is a `null` value.
 pub(crate) type TagList<'b> = SmallVec<[(&'b str, Option<&'b str>); 8]>;
 
-/// Why a body has no points.
+/// Error of a body without points.
 #[derive(Debug, ThisError)]
 pub(crate) enum PutBodyError {
     /// Nothing but white space.
@@ -333,7 +333,7 @@ impl<'de> Visitor<'de> for Text {
     }
 }
 
-/// An integer: a number, whose fraction is cut off, or a text with an integer. `null` and the
+/// An integer: a number, truncated to an integer, or a text with an integer. `null` and the
 /// empty text are 0.
 struct Integer;
 

@@ -14,8 +14,8 @@ pub(in crate::http) fn status_of_write(error: &WriteError) -> StatusCode {
     }
 }
 
-/// As [`status_of_write`], for a valid point whose names could not be assigned; `None` for points that are invalid
-/// or need an operator.
+/// As [`status_of_write`], for a valid point with names that could not be assigned; `None` for points that are
+/// invalid or need an operator.
 pub(in crate::http) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
     let rejection = match reason {
         PointErrorReason::Unresolved(_) => return Some(StatusCode::SERVICE_UNAVAILABLE),

@@ -128,7 +128,7 @@ struct GoodPoint<'a> {
     metric: &'a str,
     /// The text of its series, if that identifies it.
     text: Option<SeriesText<'a>>,
-    /// Where its tags lie among those of the batch; empty if the series is known.
+    /// The range of its tags in the batch's tags; empty if the series is known.
     tags: Range<usize>,
     timestamp: Timestamp,
     value: Value,
@@ -235,7 +235,7 @@ async fn store(
     Ok(outcome)
 }
 
-/// Why a point is not handed to the writer.
+/// Error of a point that is not passed to the writer.
 enum Unfit {
     NoNumber,
     Rule(RejectionKind, String),

@@ -147,7 +147,7 @@ impl<'a> Scanner<'a> {
             digits += 1;
         }
         self.at += digits;
-        // JSON has no leading zeros. What follows the digits of another number is no comma and no brace.
+        // JSON has no leading zeros. In any other number, neither a comma nor a brace follows the digits.
         (digits > 0 && (first != b'0' || digits == 1)).then_some(number)
     }
 

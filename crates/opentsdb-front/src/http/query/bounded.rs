@@ -1,7 +1,7 @@
 //! Limits the number of values in a JSON body, because a few bytes of JSON can take hundreds in memory.
 //!
 //! [`count_checked`] limits all values of a body before it is parsed: nested lists, maps, unknown fields.
-//! [`FirstOf`] limits a list whose elements are large.
+//! [`FirstOf`] limits a list of large elements.
 
 use std::fmt;
 use std::marker::PhantomData;

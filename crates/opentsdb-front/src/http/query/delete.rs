@@ -8,7 +8,7 @@ use oxtsdb_query::{Engine, QueryError, QuerySpec, RequestContext, RowSource, Sou
 use super::failure;
 use crate::http::error::HttpError;
 
-/// What a query deletes.
+/// The deletions of a query, one for each sub-query.
 pub(super) fn deletions(spec: &QuerySpec) -> Result<Vec<Deletion>, HttpError> {
     let range = TimeRange {
         first_ms: spec.start_ms,

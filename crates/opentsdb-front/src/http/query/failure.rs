@@ -132,7 +132,7 @@ pub(super) fn of_expression(error: &ExpressionError) -> HttpError {
     }
 }
 
-/// The response to a range whose end is not after its start; the times are as parsed.
+/// The response to a range that does not end after its start; the times are as parsed.
 pub(super) fn end_not_after_start(start_ms: i64, end_ms: i64) -> HttpError {
     HttpError::bad_request(format!(
         "End time [{end_ms}] must be greater than the start time [{start_ms}]"

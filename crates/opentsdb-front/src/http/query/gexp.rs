@@ -44,8 +44,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     };
     let mut query = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), sub_queries)?;
     let uids = if query.output.query {
-        let found = query_echo::tagk_uids(engine, &query.spec).await;
-        found.map_err(|error| failure::of_query(&error))?
+        let uids = query_echo::tagk_uids(engine, &query.spec).await;
+        uids.map_err(|error| failure::of_query(&error))?
     } else {
         TagkUids::default()
     };
@@ -61,8 +61,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let context = admitted.context().clone();
     let evaluated = async {
         let mut admitted = admitted;
-        let found = run::series(engine, &spec, &mut admitted).await?;
-        let (results, held) = (found.series, found.held);
+        let query_result = run::series(engine, &spec, &mut admitted).await?;
+        let (results, held) = (query_result.series, query_result.held);
         let evaluate = move |cancelled: &_| {
             let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
             let mut all = Vec::new();
@@ -76,7 +76,12 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         };
         let computed = run::computed(&resources.expressions, &mut admitted, evaluate).await;
         let (computed, held) = computed.map_err(|error| of_call(&error))?;
-        Ok::<_, HttpError>((computed, held, found.statistics, found.global_annotations))
+        Ok::<_, HttpError>((
+            computed,
+            held,
+            query_result.statistics,
+            query_result.global_annotations,
+        ))
     };
     let (computed, held, statistics, global_annotations) = context.run(evaluated).await?;
     let widths = engine.storage().layout.widths;

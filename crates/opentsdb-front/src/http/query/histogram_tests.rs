@@ -1,4 +1,4 @@
-//! Queries of histograms, compared with those of OpenTSDB 2.4.1.
+//! Queries of histograms, compared with results of OpenTSDB 2.4.1.
 
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::data_table;

@@ -223,24 +223,24 @@ async fn run(engine: &Engine, context: RequestContext, request: LastRequest) -> 
     let admitted = engine.admit(context, request.description(), None).await?;
     let context = admitted.context().clone();
     let searched = async {
-        let mut found = Found {
+        let mut results = Found {
             points: Vec::new(),
             held: context.budget().hold(0)?,
         };
         for target in &request.targets {
-            last_points(engine, &context, target, request.back_scan, &mut found).await?;
+            last_points(engine, &context, target, request.back_scan, &mut results).await?;
         }
         if !request.resolve {
-            return Ok((found, Vec::new()));
+            return Ok((results, Vec::new()));
         }
-        found.held.grow(found.points.len() as u64 * NAMES_BYTES)?;
-        let tsuids: Vec<Tsuid> = found.points.iter().map(|point| point.tsuid.clone()).collect();
+        results.held.grow(results.points.len() as u64 * NAMES_BYTES)?;
+        let tsuids: Vec<Tsuid> = results.points.iter().map(|point| point.tsuid.clone()).collect();
         let names = names_of(engine.storage(), &tsuids, &context).await?;
-        Ok::<_, HttpError>((found, names))
+        Ok::<_, HttpError>((results, names))
     };
-    let (found, names) = context.run(searched).await?;
+    let (results, names) = context.run(searched).await?;
     let render = move || {
-        let Found { points, held } = found;
+        let Found { points, held } = results;
         let body = body(&points, &names, held.budget());
         drop(held);
         body
@@ -286,7 +286,7 @@ async fn last_points(
     context: &QueryContext,
     target: &Target,
     back_scan: i64,
-    found: &mut Found,
+    results: &mut Found,
 ) -> Result<(), HttpError> {
     let storage = engine.storage();
     let mut held = context.budget().hold(0)?;
@@ -304,7 +304,7 @@ async fn last_points(
             let (metric, mut tags) = uids.await?;
             if back_scan <= 0 {
                 let written = counters::of_metric(storage, metric, &tags, COUNTED, &mut held).await?;
-                return Ok(found.add(engine, context, in_their_hours(written)).await?);
+                return Ok(results.add(engine, context, in_their_hours(written)).await?);
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
         }
@@ -326,7 +326,7 @@ async fn last_points(
         };
         tsuids.into_iter().map(|tsuid| (tsuid, look_back)).collect()
     };
-    Ok(found.add(engine, context, searches).await?)
+    Ok(results.add(engine, context, searches).await?)
 }
 
 /// Searches in the hours in which series were written last.

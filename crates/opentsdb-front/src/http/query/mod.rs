@@ -1,9 +1,9 @@
 //! `/api/query`: runs queries in OpenTSDB's JSON or query-string form and returns OpenTSDB's JSON.
 //!
 //! Groups are rendered by the threads that compute them and then freed; only their JSON stays in memory, counted against
-//! the query's budget. A result of up to 256 KiB is sent as a whole, with its length. Of a larger one the status
-//! and the first part are sent then, and the rest in chunks, as the client reads it; an error that comes later ends
-//! the connection before the end of the body. With `--http-buffer-results` every result is sent as a whole, so an error
+//! the query's budget. A result of up to 256 KiB is sent as a whole, with its length. For a larger result, the status
+//! and the first part are sent at that size, and the rest in chunks, as the client reads it; a later error ends the
+//! connection before the end of the body. With `--http-buffer-results` every result is sent as a whole, so an error
 //! always decides the status.
 //!
 //! `showStats` and `showSummary` report this server's own statistics, which are fewer than OpenTSDB's.
@@ -75,7 +75,7 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     run(parts, context, query).await
 }
 
-/// DELETE: a query by its query string, whose points are deleted.
+/// DELETE: runs a query by its query string and deletes its points.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
@@ -102,7 +102,7 @@ async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) 
         let message = "the caller has no right to delete points by `/api/query` (administer)";
         return Err(HttpError::new(StatusCode::FORBIDDEN, message));
     }
-    // A TSUID whose bytes are no tags matches no series, as in OpenTSDB; gRPC rejects it.
+    // A TSUID with bytes that are no tags matches no series, as in OpenTSDB; gRPC rejects it.
     for sub_query in &mut query.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {
             tsuids.retain(|tsuid| check_tsuid(tsuid, &engine.storage().layout).is_ok());

@@ -55,7 +55,7 @@ pub(in crate::http) struct Output {
     pub(super) arrays: bool,
     /// Timestamps in milliseconds instead of seconds.
     pub(super) millis: bool,
-    /// Without points whose value is NaN.
+    /// Without NaN points.
     pub(super) omits_nan: bool,
     /// With the TSUIDs of each group.
     pub(super) tsuids: bool,
@@ -67,7 +67,7 @@ pub(in crate::http) struct Output {
     pub(super) query: bool,
 }
 
-/// Parses the query string of a GET; dates and calendars are those of `zone`.
+/// Parses the query string of a GET, with dates and calendars in `zone`.
 pub(in crate::http) fn from_parameters(
     parameters: &Parameters,
     rules: QueryRules,
@@ -233,7 +233,7 @@ fn parsed_query(
     }
 }
 
-/// The annotations of a response: without those of series there are no global ones either.
+/// The annotations of a response: without annotations of series there are no global ones either.
 const fn annotations(none: bool, global: bool) -> AnnotationSelection {
     AnnotationSelection {
         of_series: !none,

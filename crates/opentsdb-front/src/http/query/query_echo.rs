@@ -65,10 +65,10 @@ pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkU
     let keys: BTreeSet<&str> = filters.map(|filter| filter.key.as_str()).collect();
     let names = keys.iter().map(|key| (UidKind::Tagk, *key));
     let known = ResolvedNames::resolve(names, &*engine.storage().directory, None).await?;
-    let found = keys
+    let uids = keys
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), known.find(UidKind::Tagk, key)?)));
-    Ok(found.collect())
+    Ok(uids.collect())
 }
 
 /// Writes the JSON of a sub-query. Returns where `rollupTable` has its value, which is known with the result.

@@ -29,7 +29,7 @@ use crate::http::query::query_echo::{self, QueryEcho, TagkUids};
 /// Points that are written at a time; then a part of the body may end.
 const RUN_POINTS: usize = 1024;
 
-/// Runs of a group whose instants are kept as text for the next group.
+/// The number of runs of a group that keep their instants as text for the next group.
 const KEPT_RUNS: usize = 16;
 
 /// Renders the groups of a query.
@@ -43,7 +43,7 @@ pub(super) struct GroupRenderer {
 }
 
 impl GroupRenderer {
-    /// `uids` are those of the filters' tag keys; they are needed if the response shows its sub-queries.
+    /// `uids` are the UIDs of the filters' tag keys; they are needed if the response shows its sub-queries.
     pub(super) fn new(query: &ParsedQuery, uids: &TagkUids) -> Self {
         let is_null = |fill: Fill| fill == Fill::Null;
         let nan_is_null = query
@@ -143,7 +143,7 @@ impl GroupRenderer {
                 if self.output.omits_nan && matches!(value, Number::Double(double) if double.is_nan()) {
                     continue;
                 }
-                // The comma of one whose predecessors were all omitted.
+                // The first point that is not omitted has no comma.
                 let text = match std::mem::replace(&mut is_first, false) {
                     true => text.strip_prefix(b",").unwrap_or(text),
                     false => text,
@@ -242,7 +242,7 @@ impl ResponseWriter {
         out.into()
     }
 
-    /// What stands before the next element.
+    /// The byte before the next element.
     const fn separator(&mut self) -> u8 {
         if std::mem::replace(&mut self.is_first, false) {
             b'['
@@ -256,7 +256,7 @@ impl ResponseWriter {
 #[derive(Debug, Default)]
 struct TimeTexts(Vec<RunTexts>);
 
-/// The texts of the instants of a run, each with what stands before and behind it.
+/// The texts of the instants of a run, each with the punctuation around it.
 #[derive(Debug, Default)]
 struct RunTexts {
     times_ms: Vec<i64>,
@@ -266,7 +266,7 @@ struct RunTexts {
 }
 
 impl TimeTexts {
-    /// The texts of a run of a group; printed unless they are those of the group before.
+    /// The texts of a run of a group; printed unless the group before has the same instants.
     fn of_run(&mut self, run: usize, times_ms: &[i64], output: Output) -> &RunTexts {
         let kept = run.min(KEPT_RUNS - 1);
         if self.0.len() <= kept {

@@ -5,7 +5,7 @@
 pub(crate) struct QueryRules {
     /// Keep the newest of several values at one timestamp instead of failing the query.
     pub(crate) fix_duplicates: bool,
-    /// Leave out points whose value is NaN.
+    /// Leave out NaN points.
     pub(crate) omits_nan: bool,
     /// Whether queries may delete the points that they read.
     pub(crate) allow_delete: bool,

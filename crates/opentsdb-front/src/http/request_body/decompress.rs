@@ -1,4 +1,4 @@
-//! Decompression in steps, whose output is charged to a memory pool before it is written.
+//! Decompression in steps; each step's output is charged to a memory pool before it is written.
 
 use std::fmt;
 use std::io::Read;

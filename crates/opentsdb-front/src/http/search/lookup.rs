@@ -105,7 +105,7 @@ impl Results {
     }
 }
 
-/// Writes an element, after a comma unless it is the first. Returns false, without writing, if a UID of the series has no name.
+/// Writes an element, after a comma unless it is the first. Returns false, without writing, if a UID has no name.
 fn write_series(out: &mut Vec<u8>, FoundSeries { tsuid, names }: &FoundSeries, is_first: bool) -> bool {
     let Some(names) = names else { return false };
     if !is_first {
@@ -121,7 +121,7 @@ fn write_series(out: &mut Vec<u8>, FoundSeries { tsuid, names }: &FoundSeries, i
     true
 }
 
-/// What comes before the results.
+/// The JSON before the results.
 pub(super) fn head(kind: &str, request: &LookupRequest, started: Instant) -> Vec<u8> {
     let mut out = format!("{{\"type\":\"{kind}\"").into_bytes();
     for (name, text) in [("query", &request.query), ("metric", &request.metric)] {
@@ -148,7 +148,7 @@ pub(super) fn head(kind: &str, request: &LookupRequest, started: Instant) -> Vec
     out
 }
 
-/// What comes behind them.
+/// The JSON behind the results.
 pub(super) fn tail(start_index: i64, count: u64) -> Vec<u8> {
     format!("],\"startIndex\":{start_index},\"totalResults\":{count}}}").into_bytes()
 }

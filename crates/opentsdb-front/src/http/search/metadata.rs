@@ -17,7 +17,7 @@ use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::uid::{series_meta, uidmeta};
 
-/// What a result is.
+/// The kind of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Results {
     /// Metadata of a series.
@@ -110,12 +110,12 @@ pub(super) async fn search(request: ApiRequest<'_>, results: Results) -> Result<
         kind: results.kind(),
         text,
     };
-    let found = text_search.search(query, start, limit, context).await;
-    let found = found.map_err(|error| failed(&error))?;
+    let matches = text_search.search(query, start, limit, context).await;
+    let matches = matches.map_err(|error| failed(&error))?;
     let mut body = BodyWriter::new();
     body.hold_of(context.budget())?;
     let mut is_first = true;
-    for subjects in found.subjects.chunks(BATCH) {
+    for subjects in matches.subjects.chunks(BATCH) {
         let (records, _held) = text_search.records(subjects, context).await?;
         for record in records.into_iter().flatten() {
             let rendered = async { Ok::<_, oxtsdb_query::QueryError>(results.render(parts, record).await) };
@@ -131,7 +131,7 @@ pub(super) async fn search(request: ApiRequest<'_>, results: Results) -> Result<
     }
     let mut body = body.finish()?;
     body.prepend(head(results.name(), &request, started));
-    body.append(tail(request.start_index, found.total));
+    body.append(tail(request.start_index, matches.total));
     Ok(Reply::json(body))
 }
 

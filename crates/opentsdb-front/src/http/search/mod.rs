@@ -25,7 +25,7 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::reply::Reply;
 
-/// What is searched for.
+/// The kind of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Lookup,

@@ -1,7 +1,7 @@
 //! `/api/stats` and below: counters, the process, its threads, and queries; `/stats`: counters as lines.
 //!
-//! Shapes are OpenTSDB's. What only a Java process has is absent or empty: pools are those of the memory account,
-//! threads have no stacks, nothing is collected, and there are no region clients.
+//! Shapes are OpenTSDB's. Facts that only a Java process has are absent or empty: the memory account's pools are listed
+//! as pools, threads have no stacks, nothing is collected, and there are no region clients.
 //!
 //! Source: OpenTSDB 2.4, `StatsRpc`, `IncomingDataPoint` (values are texts).
 

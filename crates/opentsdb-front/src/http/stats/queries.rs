@@ -5,7 +5,7 @@
 //!     "queryStartTimestamp":MS,"queryCompletedTimestamp":MS,"stats":{...}}],"running":[...]}
 //! ```
 //!
-//! Sub-queries are texts in OpenTSDB's query language in place of its objects. `stats` has what a query has used.
+//! Sub-queries are texts in OpenTSDB's query language in place of its objects. `stats` has the used resources.
 //!
 //! Source: OpenTSDB 2.4, `QueryStats.getRunningAndCompleteStats`.
 
@@ -33,7 +33,7 @@ pub(super) fn to_json(queries: &RunningQueries) -> Vec<u8> {
         .into_bytes()
 }
 
-/// What both have.
+/// The fields that running and completed queries share.
 fn shown(query: &RunningQuery) -> Value {
     let (start_ms, end_ms) = query.description.range_ms;
     let queries: Vec<Value> = query

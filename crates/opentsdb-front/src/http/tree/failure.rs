@@ -9,7 +9,7 @@ use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::suggest::uids_error;
 
-/// An error of the caller whose message OpenTSDB repeats as its details.
+/// An error of the caller; OpenTSDB repeats its message as its details.
 pub(super) fn repeated(message: impl Into<String>) -> HttpError {
     let message = message.into();
     HttpError::bad_request(message.clone()).with_details(message)

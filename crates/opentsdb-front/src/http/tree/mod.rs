@@ -6,7 +6,7 @@
 //! - A body that is not the JSON of its endpoint, and an unknown type of rule in it, are errors of the client (400),
 //!   not of the server.
 //! - `rules` stores all rules of a PUT or none, and accepts a rule that changes nothing.
-//! - A branch lists children and leaves whose names differ in case only; OpenTSDB leaves out all but one.
+//! - A branch lists children and leaves with names that differ in case only; OpenTSDB leaves out all but one.
 //! - `test` responds with a branch of its own for each series; OpenTSDB shows the last one's for all of them.
 //! - An edit that other edits overtake repeatedly is rejected (500); OpenTSDB ignores that it lost.
 //!
@@ -172,7 +172,7 @@ async fn reply(tree: Tree, compute: &ComputePool) -> Result<Reply, HttpError> {
     reply.await.map_err(|error| of_query(&error.into()))
 }
 
-/// What a method does with fields that are not sent.
+/// The treatment of unsent fields by a method.
 fn mode(method: &Method) -> EditMode {
     if *method == Method::PUT {
         EditMode::Replace

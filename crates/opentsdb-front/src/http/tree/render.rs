@@ -75,7 +75,7 @@ pub(super) fn leaf(out: &mut Vec<u8>, leaf: &Leaf) {
     out.push(b'}');
 }
 
-/// What follows `leaves` and `branches` in a branch.
+/// Writes the fields of a branch that follow `leaves` and `branches`.
 pub(super) fn branch_end(out: &mut Vec<u8>, id: &BranchId, document: &BranchDocument) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

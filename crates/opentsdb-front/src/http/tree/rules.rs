@@ -1,6 +1,6 @@
 //! `/api/tree/rules`: all rules of a tree.
 //!
-//! POST edits one rule after the other, and PUT stores all of them in place of those there are.
+//! POST edits one rule after the other, and PUT replaces the stored rules with all of them.
 
 use http::Method;
 use oxtsdb_metadata::tree::define::RuleChange;

@@ -79,7 +79,7 @@ pub(crate) async fn assign(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     Ok(Reply::json_with(status, rendered(&results)))
 }
 
-/// What became of the names of a kind.
+/// The outcomes for the names of a kind.
 #[derive(Debug, Default)]
 struct Outcomes<'n> {
     /// Names with their UIDs.

@@ -1,7 +1,7 @@
-//! Edits of documents: the fields of a body or of the query string, and which of them are changes.
+//! Edits of documents: the fields of a body or of the query string, and the changes among them.
 //!
-//! A field is a change if it differs from that of a new document. `POST` keeps the stored value of all others, `PUT`
-//! resets them. Without any change the response is 304.
+//! A field is a change if its value differs from the field's value in a new document. `POST` keeps the stored value of
+//! all others, `PUT` resets them. Without any change the response is 304.
 //!
 //! Source: OpenTSDB 2.4, the setters of `UIDMeta` and `TSMeta`, `syncMeta`.
 

@@ -58,7 +58,7 @@ fn required<'p>(parameters: &'p Parameters, name: &str) -> Result<&'p str, HttpE
         .ok_or_else(|| HttpError::bad_request(format!("Missing parameter <code>{name}</code>")))
 }
 
-/// An error of the caller whose text is the message and the details.
+/// An error of the caller, with a text that is both the message and the details.
 fn illegal_argument(text: impl Into<String>) -> HttpError {
     let text = text.into();
     HttpError::bad_request(text.clone()).with_details(text)

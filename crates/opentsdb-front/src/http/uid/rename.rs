@@ -22,7 +22,7 @@ use crate::http::suggest::uids_error;
 /// The kinds that a request names; of several the last one here counts.
 const KINDS: [&str; 3] = ["metric", "tagk", "tagv"];
 
-/// What to rename.
+/// A requested rename.
 #[derive(Debug, PartialEq, Eq)]
 struct Rename {
     /// The word for the kind.

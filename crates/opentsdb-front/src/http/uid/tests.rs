@@ -1,4 +1,4 @@
-//! What OpenTSDB's recorded responses (`tests/testdata/recorded/uid.jsonl`) do not show.
+//! Behaviour that OpenTSDB's recorded responses (`tests/testdata/recorded/uid.jsonl`) do not show.
 
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_test_stack::service::Service;

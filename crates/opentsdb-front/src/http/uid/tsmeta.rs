@@ -175,7 +175,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     reply(parts, &tsuid, &meta).await
 }
 
-/// DELETE: by `tsuid`. What does not exist is deleted already.
+/// DELETE: by `tsuid`. Deleting an absent document succeeds.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parts = request.parts;
     let edit = body::edit_of(request, Edit::of_parameters, body::read).await?;
@@ -198,7 +198,7 @@ fn series(parameters: &Parameters) -> Result<(String, Vec<(String, String)>), Ht
     parse_series(text).map_err(|error| illegal_argument(error.to_string()))
 }
 
-/// The TSUID of a text, all of whose UIDs have names.
+/// Parses a TSUID and checks that all its UIDs have names.
 async fn resolved(parts: &ApiParts, text: &str) -> Result<Tsuid, HttpError> {
     let bytes = java_uid::bytes(text).map_err(illegal_argument)?;
     let widths = parts.uids.widths();

@@ -43,13 +43,13 @@ pub(super) async fn list(
         .iter()
         .flat_map(|(key, value)| [(UidKind::Tagk, key.as_str()), (UidKind::Tagv, value.as_str())])
         .collect();
-    let found = uids
+    let tag_uids = uids
         .uids(&names, deadline())
         .await
         .map_err(|error| uids_error(&error))?;
-    let found: Option<Vec<_>> = found.into_iter().collect();
-    let found = found.ok_or_else(|| illegal_argument(GROUP_FAILED))?;
-    let pairs = found
+    let tag_uids: Option<Vec<_>> = tag_uids.into_iter().collect();
+    let tag_uids = tag_uids.ok_or_else(|| illegal_argument(GROUP_FAILED))?;
+    let pairs = tag_uids
         .chunks_exact(2)
         .map(|pair| pair.iter().flat_map(|uid| uid.as_bytes().to_vec()).collect());
     let pairs: Vec<Vec<u8>> = pairs.collect();

@@ -1,4 +1,4 @@
-//! Metadata of series in responses: with that of the metric and of the tags.
+//! Metadata of series in responses, including metadata of the metric and of the tags.
 
 use std::collections::HashMap;
 
@@ -56,10 +56,10 @@ pub(super) async fn uid_metas(uids: &Uids, series: &[Tsuid]) -> Result<UidMetas,
     let mut requested: Vec<(UidKind, Uid)> = series.iter().flat_map(|tsuid| uids_of(tsuid, uids)).collect();
     requested.sort_unstable();
     requested.dedup();
-    let found = uids.get_metas(&requested, deadline()).await;
-    let found = found.map_err(|error| uids_error(&error))?;
+    let results = uids.get_metas(&requested, deadline()).await;
+    let results = results.map_err(|error| uids_error(&error))?;
     let mut metas = UidMetas::with_capacity(requested.len());
-    for ((kind, uid), meta) in requested.into_iter().zip(found) {
+    for ((kind, uid), meta) in requested.into_iter().zip(results) {
         match meta {
             Ok(meta) => {
                 metas.insert((kind, uid), meta);

@@ -72,8 +72,8 @@ impl Edit {
             || self.custom.is_some()
     }
 
-    /// The fields to write. If nothing is stored there is no etag to protect what others write meanwhile: then only
-    /// the changes are written.
+    /// The fields to write. Without a stored document there is no etag that protects concurrent edits: then only the
+    /// changes are written.
     fn fields(&self, stored_etag: &str, replaces: bool) -> Vec<&'static str> {
         if replaces || !stored_etag.is_empty() {
             return ALL_FIELDS.to_vec();
@@ -156,7 +156,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(not_saved("UIDMeta"))
 }
 
-/// DELETE. What does not exist is deleted already.
+/// DELETE. Deleting an absent document succeeds.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parts = request.parts;
     let edit = body::edit_of(request, Edit::of_parameters, Edit::of_json).await?;
@@ -174,10 +174,10 @@ pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
 
 /// The metadata of a UID.
 async fn stored(parts: &ApiParts, kind: UidKind, uid: Uid) -> Result<UidMeta, HttpError> {
-    let found = parts.uids.get_metas(&[(kind, uid)], deadline()).await;
-    let found = found.map_err(|error| uids_error(&error))?.pop();
-    let found = found.ok_or_else(|| internal("the UID service returned no result"))?;
-    found.map_err(|rejection| rejected(kind, uid, &rejection))
+    let meta = parts.uids.get_metas(&[(kind, uid)], deadline()).await;
+    let meta = meta.map_err(|error| uids_error(&error))?.pop();
+    let meta = meta.ok_or_else(|| internal("the UID service returned no result"))?;
+    meta.map_err(|rejection| rejected(kind, uid, &rejection))
 }
 
 fn rejected(kind: UidKind, uid: Uid, rejection: &Rejection) -> HttpError {

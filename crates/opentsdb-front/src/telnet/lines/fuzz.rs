@@ -9,7 +9,7 @@ use crate::telnet::batch::parse;
 /// As a session limits them, in characters and points.
 const MAX_LINE: usize = 1024;
 const MAX_POINTS: usize = 1000;
-/// A command and its reply, of which a line of one byte has one, in a vector that grows to twice its length.
+/// Bytes of a command and its reply, in a vector that grows to twice its length; a line of one byte has one of each.
 const REPLY_BYTES: usize = 1024;
 
 #[test]

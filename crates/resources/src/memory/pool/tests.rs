@@ -106,7 +106,7 @@ async fn a_client_that_fills_the_pool_leaves_memory_for_small_requests_of_others
     let waiting = large.clone();
     let waiting = tokio::spawn(async move { waiting.reserve(100, SOON).await });
     tokio::task::yield_now().await;
-    // The share is that of two clients.
+    // Two clients share the last quarter.
     let mut few = small.reserve(100, SOON).await.unwrap();
     few.grow(25, SOON).await.unwrap();
     assert!(began.elapsed().is_zero(), "small requests do not wait");

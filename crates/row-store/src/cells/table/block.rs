@@ -131,7 +131,7 @@ impl Block {
         usize::try_from(offset).map_err(|_| Undecodable)
     }
 
-    /// A cursor at the last restart whose key is not greater than a key, or at the first.
+    /// A cursor at the last restart with a key not greater than `key`, or at the first restart.
     fn restart_before(&self, key: &[u8]) -> Result<BlockCursor, Undecodable> {
         let (mut low, mut high) = (0, self.restarts);
         while high - low > 1 {

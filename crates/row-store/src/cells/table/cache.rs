@@ -45,7 +45,7 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of so many bytes.
+    /// A cache of at most `bytes`.
     pub(crate) fn new(bytes: u64) -> Self {
         let blocks = usize::try_from(bytes / super::DATA_BYTES as u64).unwrap_or(usize::MAX);
         Self {

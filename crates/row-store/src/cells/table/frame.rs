@@ -73,7 +73,7 @@ impl FrameHeader {
     }
 }
 
-/// The content of a block of a kind; the error describes what is wrong.
+/// The content of a block of a kind; the error describes the damage.
 pub(super) fn decode(bytes: &[u8], kind: Kind) -> Result<Bytes, &'static str> {
     let header = FrameHeader::decode(bytes).ok_or("the header of a block is damaged")?;
     if header.kind != kind {

@@ -4,7 +4,7 @@ use oxtsdb_storage_file::varint::{self, Reader};
 
 use super::{CommitRange, StoreId};
 
-/// What a table has.
+/// The properties of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Properties {
     pub(crate) store: StoreId,

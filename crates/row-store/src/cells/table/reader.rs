@@ -66,14 +66,14 @@ pub(crate) struct DamagedTable {
     pub(crate) detail: String,
 }
 
-/// Why a table cannot be read.
+/// Error of reading a table.
 #[derive(Debug)]
 pub(crate) enum TableError {
     Damaged(DamagedTable),
     Store(StoreError),
 }
 
-/// What a store knows of a table beside its file.
+/// The facts that a store knows of a table beside its file.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected<'a> {
     pub(crate) store: StoreId,
@@ -88,7 +88,7 @@ impl Table {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] for another version of the format; [`StoreError::Corrupt`] for a table of another store;
-    /// those of the disk.
+    /// errors of the disk.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -332,8 +332,8 @@ impl Table {
         }
     }
 
-    /// The entries from `start` (inclusive) to `end` (exclusive), ascending, or descending if `reverse`. Blocks are kept
-    /// in the cache if `fill`.
+    /// The entries from `start` (inclusive) to `end` (exclusive), ascending, or descending if `reverse`. The cache
+    /// keeps the blocks if `fill`.
     pub(crate) fn cursor(
         self: &Arc<Self>,
         start: &[u8],
@@ -370,7 +370,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of the disk, and those of `record`.
+    /// Errors of the disk and of `record`.
     pub(crate) fn salvage(
         damage: &DamagedTable,
         keys: Option<(&[u8], &[u8])>,

@@ -33,7 +33,7 @@ pub(super) struct Known<'a> {
 ///
 /// # Errors
 ///
-/// Those of the disk that are no damage.
+/// Errors of the disk that are no damage.
 pub(super) fn blocks(
     file: &TableFile,
     known: &Known<'_>,
@@ -84,7 +84,7 @@ struct Found {
     gaps: Vec<Gap>,
     /// The first key that may follow.
     start: Vec<u8>,
-    /// Where the damage begins that no intact data block follows yet.
+    /// Offset of damage that no intact data block follows yet.
     damage: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl Found {
     }
 }
 
-/// Reads bytes; those that cannot be read are zeros.
+/// Reads bytes; unreadable ones are zeros.
 fn read(file: &TableFile, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
     let failed = |error: &io::Error| io_error(&file.path, error);
     match file.file.read_at(buffer, offset) {

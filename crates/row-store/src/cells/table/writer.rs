@@ -45,7 +45,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -89,7 +89,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StorageError> {
         if self.data.len() == 0 {
             self.first_key = key.to_vec();
@@ -181,7 +181,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of the disk. The table may be there under its name; a table of the same commits replaces it.
+    /// Errors of the disk. The table may be there under its name; a table of the same commits replaces it.
     pub(crate) fn finish(mut self) -> Result<PathBuf, StorageError> {
         self.end_block()?;
         self.end_section()?;

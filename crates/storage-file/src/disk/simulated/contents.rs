@@ -1,4 +1,4 @@
-//! The bytes of a file and which of them are durable.
+//! The bytes of a file, and the durable ones among them.
 
 use std::io::{self, ErrorKind};
 
@@ -11,7 +11,7 @@ const SECTOR: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     bytes: Vec<u8>,
-    /// So many of the first bytes are durable.
+    /// The number of leading bytes that are durable.
     synced: usize,
     /// The durable content, if bytes of it were removed and the removal is not durable.
     before_cut: Option<Vec<u8>>,
@@ -73,7 +73,7 @@ impl Contents {
         false
     }
 
-    /// What a power loss leaves.
+    /// The content that remains after a power loss.
     pub(super) fn surviving(&self, random: Option<&mut Random>) -> Self {
         let mut bytes = self.surviving_bytes(random);
         bytes.shrink_to_fit();

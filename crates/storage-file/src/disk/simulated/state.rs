@@ -16,7 +16,7 @@ type Name = (Dir, String);
 
 const ROOT: Dir = 0;
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
     File(usize),
@@ -167,18 +167,18 @@ impl State {
     }
 
     pub(super) fn all_files(&self) -> BTreeMap<String, u64> {
-        let mut found = BTreeMap::new();
+        let mut files = BTreeMap::new();
         let mut dirs = vec![(String::new(), ROOT)];
         while let Some((path, dir)) = dirs.pop() {
             for (name, node) in self.entries(dir) {
                 let path = format!("{path}/{name}");
                 match node {
-                    Node::File(_) => drop(found.insert(path, self.len(node))),
+                    Node::File(_) => drop(files.insert(path, self.len(node))),
                     Node::Dir(dir) => dirs.push((path, dir)),
                 }
             }
         }
-        found
+        files
     }
 
     pub(super) fn create(&mut self, path: &Path) -> io::Result<usize> {
@@ -192,7 +192,7 @@ impl State {
     pub(super) fn lock(&mut self, path: &Path) -> io::Result<usize> {
         let file = match self.file(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => self.create(path)?,
-            found => found?,
+            file => file?,
         };
         if !self.locked.insert(file) {
             return Err(ErrorKind::WouldBlock.into());
@@ -303,7 +303,7 @@ fn components(path: &Path) -> io::Result<Vec<String>> {
 /// Whether an operation, by its name and path, is a certain step.
 pub(super) type IsStep = fn(&str, &str) -> bool;
 
-/// Why an operation fails, and what it does nevertheless.
+/// The failure of an operation: its error, and its effect nevertheless.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) fault: Fault,
@@ -325,7 +325,7 @@ struct Injected {
     error: ErrorKind,
 }
 
-/// Which operations fail.
+/// The operations that fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     /// The number of the next operation.
@@ -391,7 +391,7 @@ impl Faults {
         }
         match &self.injected {
             Some(injected) if injected.number == number => {
-                // A process does not keep a lock whose acquisition failed.
+                // A process does not keep a lock that it failed to acquire.
                 let fault = if name == "lock" {
                     Fault::Before
                 } else {

@@ -1,4 +1,4 @@
-//! What survives, and which operations fail.
+//! Surviving content, and failing operations.
 
 use std::collections::BTreeSet;
 

@@ -6,8 +6,8 @@
 //!
 //! Expressions see the points around the range, as far as the scan reads them; results are clipped to the range,
 //! except for a metric that is itself an output. Where OpenTSDB fails on its own objects (series without points,
-//! nested expressions that are NaN) this server returns a result: the fill policy replaces a missing value, NaN
-//! that of a nested expression.
+//! nested expressions that are NaN) this server returns a result: the fill policy replaces a missing value of a
+//! metric, NaN a missing value of a nested expression.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleExpressionQuery`, `QueryExecutor`.
 
@@ -53,11 +53,11 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let evaluated = async {
         let mut admitted = admitted;
         let query_tags = run::query_tags(engine, &spec.sub_queries, admitted.context()).await?;
-        let found = run::series(engine, &spec, &mut admitted).await?;
+        let query_result = run::series(engine, &spec, &mut admitted).await?;
         check_circles(&formulas)?;
         let metrics = query.metrics.iter().flatten();
         let inputs: Vec<Input> = metrics
-            .zip(found.series)
+            .zip(query_result.series)
             .zip(query_tags)
             .map(|((metric, series), query_tags)| Input {
                 name: metric.id.clone().unwrap_or_default(),
@@ -66,7 +66,7 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
                 series,
             })
             .collect();
-        let held = found.held;
+        let held = query_result.held;
         let evaluate = move |cancelled: &_| {
             let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
             let results = formulas::evaluate(&inputs, &formulas, &mut work)?;

@@ -1,6 +1,6 @@
-//! Requests of `/api/query/exp`, and what of them is refused.
+//! Requests of `/api/query/exp`, and their validation.
 //!
-//! A request is also shown in its answer, with every default, in the order of these fields.
+//! A response repeats its request, with every default, in the order of these fields.
 //!
 //! Source: OpenTSDB 2.4, `net.opentsdb.query.pojo`.
 
@@ -51,7 +51,7 @@ pub(super) struct Downsampler {
     pub(super) fill_policy: Option<FillPolicy>,
 }
 
-/// What an operand counts as where it has no value.
+/// The substitute for a missing value of an operand.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize)]
 #[serde(try_from = "FillPolicyText")]
 pub(super) struct FillPolicy {
@@ -287,7 +287,7 @@ impl Query {
     }
 }
 
-/// Of all elements of a list, those that are not kept too.
+/// The number of elements of a list, including those that were dropped.
 fn count<T, const MAX: usize>(list: &Option<FirstOf<T, MAX>>) -> usize {
     list.as_ref().map_or(0, |list| list.count)
 }
@@ -299,7 +299,7 @@ fn each<T>(items: &[T], what: &str, is_valid: impl Fn(&T) -> bool) -> Result<(),
     }
 }
 
-/// Refuses long lists.
+/// Rejects long lists.
 pub(super) fn at_most(what: &str, count: usize, max: usize) -> Result<(), String> {
     if count <= max {
         return Ok(());
