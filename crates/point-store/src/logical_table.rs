@@ -21,8 +21,7 @@
 //! - The timestamps of puts are not kept. Of the points of one row in one batch, the newest timestamp wins.
 //! - The points of a compacted cell become cells of their own.
 //! - A mutation of points and a mutation of other cells in the same row are two writes: after a crash, one of them may
-//! be
-//!   missing, and a reader may see one without the other.
+//!   be missing, and a reader may see one without the other.
 //! - Increments, appends, conditional writes and atomic commits of points are rejected.
 
 mod atomic;
