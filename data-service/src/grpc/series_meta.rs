@@ -53,7 +53,7 @@ pub struct SeriesMetaHandler {
 
 impl SeriesMetaHandler {
     /// A handler over the domain's parts.
-    pub(crate) fn new(engine: Engine, writer: &Writer, uids: Uids, text_search: Option<TextSearch>) -> Self {
+    pub fn new(engine: Engine, writer: &Writer, uids: Uids, text_search: Option<TextSearch>) -> Self {
         Self {
             engine,
             table: writer.meta_table().clone(),

@@ -153,6 +153,12 @@ struct Inner {
 }
 
 impl TextSearch {
+    /// Returns a check that is true once no handle and no task of the search is left, so that another one may use its folder.
+    pub fn ended(&self) -> impl Fn() -> bool + use<> {
+        let search = Arc::downgrade(&self.0);
+        move || search.strong_count() == 0
+    }
+
     /// Opens the index in a folder, and keeps it up to date until the shutdown.
     ///
     /// # Errors

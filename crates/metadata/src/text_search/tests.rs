@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_service::SeriesMetaHandler;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_proto::data::v1::search_metadata_response::result::Metadata;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService as _;
 use oxtsdb_proto::data::v1::{MetadataKind, SearchMetadataRequest, SearchMetadataResponse};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_schema::UidKind;
+use oxtsdb_schema::{UidKind, UidMeta};
 use oxtsdb_test_stack::TestStack;
 use oxtsdb_test_stack::service::Service;
 use serde_json::{Value, json};
@@ -156,7 +157,9 @@ async fn http_responds_in_opentsdbs_form() {
 }
 
 async fn search(stack: &TestStack, request: SearchMetadataRequest) -> Result<SearchMetadataResponse, Status> {
-    let handler = stack.service.series_meta_handler();
+    let service = &stack.service;
+    let (engine, uids) = (service.engine.clone(), service.uids.clone());
+    let handler = SeriesMetaHandler::new(engine, &service.writer, uids, service.text_search.clone());
     let response = handler.search_metadata(Request::new(request)).await;
     response.map(tonic::Response::into_inner)
 }
@@ -300,10 +303,10 @@ async fn an_index_is_used_again_and_follows_other_writers() {
     found_by_grpc(&stack, MetadataKind::Uid, "third", 1).await;
     found_by_grpc(&stack, MetadataKind::Uid, "second", 0).await;
     let TestStack { trigger, service, .. } = stack;
-    let search = Arc::downgrade(&service.text_search.as_ref().unwrap().0);
+    let has_ended = service.text_search.as_ref().unwrap().ended();
     drop(service);
     trigger.shut_down().await;
-    while search.strong_count() > 0 {
+    while !has_ended() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
