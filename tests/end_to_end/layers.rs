@@ -36,7 +36,7 @@ pub(crate) fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The crates of the workspace with their dependencies, except for those of tests.
+/// The crates of the workspace with their dependencies, without dev-dependencies.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -12,9 +12,8 @@
 //! name, and a child that imports `super::X` uses the file that defines `X`.
 //!
 //! A file and the files below it are one module in Rust: a parent composes its private children, and they share its
-//! types. So a circle whose files are all below one of them does not count; that file is left out, and the search
-//! repeats on the others. Every circle that is returned therefore has two files of which neither is below the other:
-//! siblings, or files of different folders.
+//! types. So a circle does not count if all its files are below one of them; that file is left out, and the search
+//! repeats on the others. Every circle that is returned therefore has two files in different branches of the tree of modules.
 //!
 //! Methods are not resolved; a type is a use where it is named. Names that macros make are not resolved either, and
 //! items for tests are left out.
@@ -44,7 +43,7 @@ pub struct Edge {
 /// Files that use each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle {
-    /// The edges between its files, those of the shortest circle of them first.
+    /// The edges between its files; the edges of the shortest circle come first.
     pub edges: Vec<Edge>,
 }
 

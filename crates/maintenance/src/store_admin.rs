@@ -35,7 +35,7 @@ pub use self::restore::{RestoreError, Restored, restore};
 /// The folder of points.
 pub const POINTS: &str = "points";
 
-/// The folder of rollups beside that of points; each table has one in it.
+/// The folder of rollups, beside [`POINTS`]; it has a folder for each table.
 pub const ROLLUPS: &str = "rollups";
 
 /// The folder of the service in a data folder.

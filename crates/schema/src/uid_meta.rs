@@ -66,7 +66,7 @@ impl UidMeta {
     }
 }
 
-/// What a sync with the points did for the document of a UID, or would do.
+/// The action of a sync with the points on the document of a UID, performed or planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UidMetaAction {
     /// Nothing: the document is as it should be.

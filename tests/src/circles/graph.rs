@@ -8,7 +8,7 @@ use super::{Circle, Edge};
 /// The files that each file uses.
 type Graph<'e> = BTreeMap<&'e Path, BTreeSet<&'e Path>>;
 
-/// Returns the circles of edges, without those of a file and files below it.
+/// Returns the circles of edges, without circles of a file and files below it.
 pub(super) fn circles(edges: &[Edge]) -> Vec<Circle> {
     let mut graph = Graph::new();
     for edge in edges {
@@ -31,7 +31,7 @@ pub(super) fn circles(edges: &[Edge]) -> Vec<Circle> {
     counted(&graph).into_iter().map(circle).collect()
 }
 
-/// The sets of files that reach each other, and of which none is the parent of all others.
+/// The sets of files that reach each other, without sets in which one file is the parent of all others.
 fn counted<'e>(graph: &Graph<'e>) -> Vec<BTreeSet<&'e Path>> {
     let mut circles = Vec::new();
     for files in components(graph) {

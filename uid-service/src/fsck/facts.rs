@@ -25,7 +25,7 @@ pub(super) struct UidFacts {
     pub(super) metadata: Option<Vec<u8>>,
 }
 
-/// The cells around a name whose forward cell has no UID of the layout's width.
+/// The cells around a name, if its forward cell has no UID of the layout's width.
 #[derive(Clone, Debug)]
 pub(super) struct NameFacts {
     pub(super) kind: UidKind,

@@ -52,8 +52,8 @@ impl DataClient {
     ///
     /// # Errors
     ///
-    /// `NOT_FOUND` if there is none, unless the request allows it; `ABORTED` if its etag is not that of the stored
-    /// one.
+    /// `NOT_FOUND` if there is none, unless the request allows it; `ABORTED` if its etag differs from the stored
+    /// etag.
     pub async fn delete_annotation(&self, request: DeleteAnnotationRequest) -> Result<(), Error> {
         self.connection().call(&request).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! Files of JSON lines, of which the first names the format.
+//! Files of JSON lines; the first line names the format.
 //!
 //! ```text
 //!   {"format":"oxtsdb-uid-plan","version":1}
