@@ -60,6 +60,7 @@ mod fetched;
 mod gateway;
 mod health;
 mod key_pattern;
+pub mod native;
 mod plan;
 mod pool;
 mod protocol;

@@ -46,7 +46,7 @@ pub use error::{Retry, StoreError};
 pub use gateway_figures::GatewayFigures;
 pub use measure::RangeMeasure;
 pub use row::{CellRef, Row, RowBuilder};
-pub use scan::{ColumnSelection, FetchMemory, KeyPart, RowFilter, RowStream, Scan, prefix_end};
+pub use scan::{ColumnSelection, FetchMemory, KeyPart, KeyRange, RowFilter, RowStream, Scan, prefix_end};
 pub use store::{AtomicCommit, CellAddress, Condition, RowStore};
 pub use table::{FamilyDef, TableDef};
 pub use table_name::{TableName, TableNameError};
