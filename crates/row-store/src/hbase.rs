@@ -94,7 +94,32 @@ use crate::{
     TableDef, TableName, WriteBatch, rules,
 };
 
-/// A [`RowStore`] on HBase.
+/// A store on HBase, by Thrift or natively: what only HBase has.
+#[async_trait]
+pub trait Hbase: RowStore {
+    /// The definition of a table; `None` if it does not exist. Takes one request, where [`RowStore::tables`] may take
+    /// one per table of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// If HBase cannot be reached.
+    async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError>;
+
+    /// As [`RowStore::create_table`], with compressed families, and a region from each of `split_keys` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::create_table`]; HBase rejects algorithms that its region servers do not support.
+    /// [`StoreError::Invalid`] for split keys over Thrift, which cannot split a table.
+    async fn create_table_with(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+        split_keys: &[Vec<u8>],
+    ) -> Result<bool, StoreError>;
+}
+
+/// A [`RowStore`] on HBase, through its Thrift gateways.
 #[derive(Debug)]
 pub struct HbaseStore {
     pool: Arc<Pool>,
@@ -127,30 +152,6 @@ impl HbaseStore {
         }
     }
 
-    /// The definition of a table; `None` if it does not exist. Takes one request, where [`RowStore::tables`] takes
-    /// one per table of the cluster.
-    ///
-    /// # Errors
-    ///
-    /// If HBase cannot be reached.
-    pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
-        let definition = tables::find(&self.pool, name).await;
-        definition.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
-    }
-
-    /// As [`RowStore::create_table`], with compressed families.
-    ///
-    /// # Errors
-    ///
-    /// As [`RowStore::create_table`]; HBase rejects algorithms that its region servers do not support.
-    pub async fn create_compressed_table(
-        &self,
-        table: &TableDef,
-        compression: Compression,
-    ) -> Result<bool, StoreError> {
-        tables::create(&self.pool, table, compression).await
-    }
-
     fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
         raw::check_row_key(table, &cell.row)?;
         rules::check_qualifier(&cell.qualifier)
@@ -158,9 +159,31 @@ impl HbaseStore {
 }
 
 #[async_trait]
+impl Hbase for HbaseStore {
+    async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
+        let definition = tables::find(&self.pool, name).await;
+        definition.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
+    }
+
+    async fn create_table_with(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+        split_keys: &[Vec<u8>],
+    ) -> Result<bool, StoreError> {
+        if !split_keys.is_empty() {
+            return Err(StoreError::Invalid {
+                detail: "HBase's Thrift server cannot split a table".to_owned(),
+            });
+        }
+        tables::create(&self.pool, table, compression).await
+    }
+}
+
+#[async_trait]
 impl RowStore for HbaseStore {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
-        self.create_compressed_table(table, Compression::None).await
+        tables::create(&self.pool, table, Compression::None).await
     }
 
     async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {

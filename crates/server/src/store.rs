@@ -20,7 +20,7 @@ use oxtsdb_row_store::{RowStore, TableDef};
 use tracing::info;
 
 pub use generation::Generation;
-pub use hbase::{Gateways, HbaseSettings};
+pub use hbase::{Gateways, HbaseSettings, Hosts};
 pub use open::open_folder;
 pub use tables::{StoreTable, TablesError};
 
@@ -35,7 +35,7 @@ const HBASE_BYTES: u64 = 256 << 20;
 pub enum StoreKind {
     /// On this machine, below --data-dir
     Embedded,
-    /// In HBase, through its Thrift server at --hbase-thrift; in tables that OpenTSDB can share
+    /// In HBase, at --hbase-quorum, --hbase-masters or --hbase-thrift; in tables that OpenTSDB can share
     Hbase,
 }
 
@@ -89,16 +89,16 @@ impl StoreSettings {
     /// The first setting that breaks its rule.
     pub fn check(&self) -> Result<(), SettingError> {
         self.hbase.check()?;
-        match (self.store, &self.hbase.hbase_thrift) {
+        match (self.store, self.hbase.place()) {
             (StoreKind::Hbase, None) => Err(SettingError::new(
                 "--store",
                 "hbase",
-                "needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server",
+                format!("needs {}", hbase::NO_WAY),
             )),
             // A deployment with an HBase address does not expect points in a folder.
-            (StoreKind::Embedded, Some(gateways)) => Err(SettingError::new(
-                "--hbase-thrift",
-                gateways,
+            (StoreKind::Embedded, Some((flag, place))) => Err(SettingError::new(
+                flag,
+                place,
                 "needs --store hbase, else the points would go to --data-dir",
             )),
             _ => Ok(()),
@@ -173,9 +173,9 @@ impl StoreSettings {
 impl std::fmt::Display for StoreSettings {
     /// The place of the store, for the log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.store, &self.hbase.hbase_thrift) {
-            (StoreKind::Hbase, Some(gateways)) => write!(f, "HBase at {gateways}"),
-            _ => write!(f, "{}", self.data_dir.display()),
+        match self.store {
+            StoreKind::Hbase => self.hbase.fmt(f),
+            StoreKind::Embedded => write!(f, "{}", self.data_dir.display()),
         }
     }
 }

@@ -60,7 +60,7 @@ use self::messages::{
     mutate_type,
 };
 use self::regions::Region;
-use super::Compression;
+use super::{Compression, Hbase};
 use crate::limits::MAX_ROW_KEY;
 use crate::{
     CellAddress, ColumnSelection, Condition, GatewayFigures, Row, RowStore, RowStream, Scan, StoreError,
@@ -89,30 +89,6 @@ impl NativeStore {
             .map_err(|error| error.into_store_error(None))?;
         store.check_health().await?;
         Ok(store)
-    }
-
-    /// The definition of a table; `None` if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// If HBase cannot be reached.
-    pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
-        let definition = tables::find(&self.cluster, name).await;
-        definition.map_err(|error| error.into_store_error(Some(name)))
-    }
-
-    /// As [`RowStore::create_table`], with compressed families, and a region from each of `split_keys` on.
-    ///
-    /// # Errors
-    ///
-    /// As [`RowStore::create_table`]; HBase rejects algorithms that its region servers do not support.
-    pub async fn create_table_with(
-        &self,
-        table: &TableDef,
-        compression: Compression,
-        split_keys: &[Vec<u8>],
-    ) -> Result<bool, StoreError> {
-        tables::create(&self.cluster, table, compression, split_keys).await
     }
 
     /// Sends a mutation of one cell.
@@ -199,9 +175,26 @@ fn check_row_key(table: &TableName, key: &[u8]) -> Result<(), StoreError> {
 }
 
 #[async_trait]
+impl Hbase for NativeStore {
+    async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
+        let definition = tables::find(&self.cluster, name).await;
+        definition.map_err(|error| error.into_store_error(Some(name)))
+    }
+
+    async fn create_table_with(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+        split_keys: &[Vec<u8>],
+    ) -> Result<bool, StoreError> {
+        tables::create(&self.cluster, table, compression, split_keys).await
+    }
+}
+
+#[async_trait]
 impl RowStore for NativeStore {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
-        self.create_table_with(table, Compression::None, &[]).await
+        tables::create(&self.cluster, table, Compression::None, &[]).await
     }
 
     async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::support::proxy::Proxy;
 use crate::support::real_gateways;
 use futures::{StreamExt, TryStreamExt};
-use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::{Compression, Hbase as _, HbaseConfig, HbaseStore};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreError, TableDef,
@@ -300,7 +300,7 @@ async fn creates_tables_with_the_requested_settings() {
     };
     assert!(
         store
-            .create_compressed_table(&def, Compression::Gz)
+            .create_table_with(&def, Compression::Gz, &[])
             .await
             .unwrap()
     );

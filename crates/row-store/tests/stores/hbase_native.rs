@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
-use oxtsdb_row_store::hbase::Compression;
+use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{

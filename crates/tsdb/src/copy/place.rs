@@ -177,10 +177,12 @@ impl Place {
         let (store, data_dir) = match self {
             Self::Hbase(gateways) => {
                 hbase.hbase_thrift = Some(gateways.clone());
+                (hbase.hbase_quorum, hbase.hbase_masters) = (None, None);
                 (StoreKind::Hbase, PathBuf::new())
             }
             Self::Embedded(folder) => {
                 hbase.hbase_thrift = None;
+                (hbase.hbase_quorum, hbase.hbase_masters) = (None, None);
                 // A misspelled folder would be an empty store.
                 let is_store = folder.join("data").is_dir();
                 ensure!(writes || is_store, "no data folder of an embedded store");

@@ -166,6 +166,8 @@ fn schema(family: &FamilyDef, compression: Compression) -> Result<FamilySchema, 
         ("TTL", ttl_seconds(family)?.to_string()),
         ("BLOOMFILTER", "ROW".to_owned()),
         ("COMPRESSION", compression.hbase_name().to_owned()),
+        // As OpenTSDB's script creates its tables: keys repeat most of their bytes.
+        ("DATA_BLOCK_ENCODING", "DIFF".to_owned()),
     ];
     Ok(FamilySchema {
         name: Bytes::copy_from_slice(family.name.as_bytes()),
