@@ -51,9 +51,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use self::config::{NativeConfig, Registry};
 use self::cell_block::CellReader;
 use self::cluster::Cluster;
+pub use self::config::{NativeConfig, Registry};
 use self::error::CallError;
 use self::messages::{
     ColumnValue, ConditionMessage, EQUAL, MutateRequest, MutateResponse, MutationProto, QualifierValue,
@@ -121,7 +121,9 @@ impl NativeStore {
             nonce_group: nonce.map(|_| self.cluster.nonce_group()),
         };
         let row = (table, cell.row.as_slice());
-        self.cluster.call_row(row, "Mutate", nonce.is_some(), message).await
+        self.cluster
+            .call_row(row, "Mutate", nonce.is_some(), message)
+            .await
     }
 
     /// As [`NativeStore::mutate`], of an increment or append: returns the new value.
@@ -245,7 +247,9 @@ impl RowStore for NativeStore {
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
         Self::check_cell(table, cell)?;
         let amount = amount.to_be_bytes();
-        let sum = self.mutate_value((table, cell), mutate_type::INCREMENT, &amount).await?;
+        let sum = self
+            .mutate_value((table, cell), mutate_type::INCREMENT, &amount)
+            .await?;
         let length = sum.len();
         let sum = sum.try_into().map_err(|_| StoreError::NotACounter { length })?;
         Ok(i64::from_be_bytes(sum))
@@ -268,7 +272,9 @@ impl RowStore for NativeStore {
             // An empty value requires the cell to be absent.
             comparator: filter::equal_to(condition.expected.as_deref().unwrap_or_default()),
         };
-        let put = self.mutate((table, cell), mutate_type::PUT, value, Some(condition)).await;
+        let put = self
+            .mutate((table, cell), mutate_type::PUT, value, Some(condition))
+            .await;
         match put {
             Ok((response, _)) => Ok(response.processed.unwrap_or_default()),
             Err(error) => Err(error.into_store_error(Some(table))),

@@ -298,12 +298,7 @@ async fn creates_tables_with_the_requested_settings() {
             family("t-x", 2, None),
         ],
     };
-    assert!(
-        store
-            .create_table_with(&def, Compression::Gz, &[])
-            .await
-            .unwrap()
-    );
+    assert!(store.create_table_with(&def, Compression::Gz, &[]).await.unwrap());
     assert!(!store.create_table(&def).await.unwrap(), "it is there");
     let mut batch = WriteBatch::new(def.name.clone());
     let (long, short) = (batch.family("t-x"), batch.family("t"));

@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
-use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
+use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, KeyPart, Row, RowFilter, RowStore, Scan, StoreError, TableDef, TableName,
@@ -40,10 +40,14 @@ async fn rows(store: &dyn RowStore, table: &TableName, scan: Scan) -> Vec<Row> {
     batches.into_iter().flatten().collect()
 }
 
-/// Key, qualifiers and values of rows: timestamps are each store's own.
-fn contents(rows: &[Row]) -> Vec<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)> {
+/// A row without timestamps, which are each store's own: its key, and qualifier and value of its cells.
+type Contents = (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
+
+fn contents(rows: &[Row]) -> Vec<Contents> {
     let of_row = |row: &Row| {
-        let cells = row.cells().map(|cell| (cell.qualifier.to_vec(), cell.value.to_vec()));
+        let cells = row
+            .cells()
+            .map(|cell| (cell.qualifier.to_vec(), cell.value.to_vec()));
         (row.key().to_vec(), cells.collect())
     };
     rows.iter().map(of_row).collect()
@@ -83,7 +87,12 @@ async fn masters_are_a_registry_too() {
     let masters = Registry::Masters(vec![variable("OXTSDB_TEST_HBASE_MASTERS")]);
     let store = connect(masters).await;
     let table = new_name("masters");
-    assert!(store.create_table(&TableDef::new(table.clone(), &["t"])).await.unwrap());
+    assert!(
+        store
+            .create_table(&TableDef::new(table.clone(), &["t"]))
+            .await
+            .unwrap()
+    );
     assert_eq!(store.table(&table).await.unwrap().unwrap().families[0].name, "t");
     let cell = CellAddress::new("row", "t", "q");
     assert_eq!(store.increment(&table, &cell, 7).await.unwrap(), 7);
@@ -97,14 +106,21 @@ async fn scans_of_regions_agree_with_the_memory_store() {
     let (store, model) = (connect(quorum()).await, MemoryStore::new());
     let def = TableDef::new(new_name("regions"), &["t"]);
     let splits = [vec![1], vec![0x7f, 0x80], vec![0xff]];
-    assert!(store.create_table_with(&def, Compression::None, &splits).await.unwrap());
+    assert!(
+        store
+            .create_table_with(&def, Compression::None, &splits)
+            .await
+            .unwrap()
+    );
     model.create_table(&def).await.unwrap();
     let table = def.name;
     let mut random = Random(7);
     let mut batch = WriteBatch::new(table.clone());
     let family = batch.family("t");
     for _ in 0..600 {
-        batch.row(&random.key(1)).put(family, &random.key(0), &random.key(0));
+        batch
+            .row(&random.key(1))
+            .put(family, &random.key(0), &random.key(0));
     }
     for key in [vec![1], vec![0x7f, 0x80], vec![0xff]] {
         batch.row(&key).put(family, b"first of a region", b"");
@@ -125,20 +141,29 @@ async fn scans_of_regions_agree_with_the_memory_store() {
             0 => None,
             1 => Some(RowFilter::new(move |key| key.contains(&wanted))),
             2 => {
-                let part = KeyPart { prefix: Vec::new(), endings: vec![vec![wanted]] };
+                let part = KeyPart {
+                    prefix: Vec::new(),
+                    endings: vec![vec![wanted]],
+                };
                 Some(RowFilter::new(move |key| key.contains(&wanted)).with_parts(vec![part]))
             }
             3 => Some(RowFilter::new(move |key| key.contains(&wanted)).with_seek(|_| None)),
-            _ => Some(RowFilter::new(move |key| key[0] == wanted).with_ranges(move |start, stop, _| {
-                let (first, behind) = (vec![wanted], prefix_end(wanted));
-                let first = first.max(start.to_vec());
-                let behind = match (stop.is_empty(), behind.is_empty()) {
-                    (true, _) => behind,
-                    (false, true) => stop.to_vec(),
-                    (false, false) => behind.min(stop.to_vec()),
-                };
-                Some(if behind.is_empty() || first < behind { vec![(first, behind)] } else { Vec::new() })
-            })),
+            _ => Some(
+                RowFilter::new(move |key| key[0] == wanted).with_ranges(move |start, stop, _| {
+                    let (first, behind) = (vec![wanted], prefix_end(wanted));
+                    let first = first.max(start.to_vec());
+                    let behind = match (stop.is_empty(), behind.is_empty()) {
+                        (true, _) => behind,
+                        (false, true) => stop.to_vec(),
+                        (false, false) => behind.min(stop.to_vec()),
+                    };
+                    Some(if behind.is_empty() || first < behind {
+                        vec![(first, behind)]
+                    } else {
+                        Vec::new()
+                    })
+                }),
+            ),
         };
         let mut read = contents(&rows(&store, &table, scan.clone()).await);
         let mut expected = contents(&rows(&model, &table, scan.clone()).await);
@@ -159,7 +184,10 @@ fn prefix_end(byte: u8) -> Vec<u8> {
 async fn many_rows_and_long_rows_are_read_in_several_fetches() {
     let store = connect(quorum()).await;
     let def = TableDef::new(new_name("many"), &["t"]);
-    store.create_table_with(&def, Compression::None, &[30_000_u32.to_be_bytes().to_vec()]).await.unwrap();
+    store
+        .create_table_with(&def, Compression::None, &[30_000_u32.to_be_bytes().to_vec()])
+        .await
+        .unwrap();
     let table = def.name;
     for part in 0..6_u32 {
         let mut batch = WriteBatch::new(table.clone());
@@ -182,7 +210,11 @@ async fn many_rows_and_long_rows_are_read_in_several_fetches() {
         (scan.reverse, scan.any_order) = (reverse, any_order);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for row in rows(&store, &table, scan).await {
-            let cells = if row.key() == 70_000_u32.to_be_bytes() { 8 } else { 1 };
+            let cells = if row.key() == 70_000_u32.to_be_bytes() {
+                8
+            } else {
+                1
+            };
             assert_eq!(row.len(), cells);
             keys.push(row.key().to_vec());
         }
@@ -194,9 +226,19 @@ async fn many_rows_and_long_rows_are_read_in_several_fetches() {
         assert_eq!(keys.len(), 60_001);
         assert!(keys.is_sorted());
     }
-    let keys: Vec<Vec<u8>> = (0..60_000_u32).step_by(7).map(|row| row.to_be_bytes().to_vec()).collect();
-    let read = store.get_rows(&table, &keys, &ColumnSelection::All).await.unwrap();
-    assert!(read.iter().zip(&keys).all(|(row, key)| row.as_ref().is_some_and(|row| row.key() == key)));
+    let keys: Vec<Vec<u8>> = (0..60_000_u32)
+        .step_by(7)
+        .map(|row| row.to_be_bytes().to_vec())
+        .collect();
+    let read = store
+        .get_rows(&table, &keys, &ColumnSelection::All)
+        .await
+        .unwrap();
+    assert!(
+        read.iter()
+            .zip(&keys)
+            .all(|(row, key)| row.as_ref().is_some_and(|row| row.key() == key))
+    );
 }
 
 #[tokio::test]
@@ -207,14 +249,28 @@ async fn errors_name_the_server_and_the_cause() {
         request_timeout: Duration::from_secs(2),
         ..NativeConfig::new(registry)
     };
-    let Registry::Quorum { servers, .. } = quorum() else { panic!("a quorum") };
-    let wrong_parent = Registry::Quorum { servers, parent: "/other".to_owned() };
+    let Registry::Quorum { servers, .. } = quorum() else {
+        panic!("a quorum")
+    };
+    let wrong_parent = Registry::Quorum {
+        servers,
+        parent: "/other".to_owned(),
+    };
     for (registry, text) in [
         (wrong_parent, "znode `/other/master` does not exist"),
-        (Registry::Masters(vec!["127.0.0.1:1".to_owned()]), "127.0.0.1:1: cannot connect"),
-        (Registry::Masters(vec![variable("OXTSDB_TEST_HBASE")]), "HBase's active master is unknown"),
         (
-            Registry::Quorum { servers: vec![variable("OXTSDB_TEST_HBASE_MASTERS")], parent: "/hbase".to_owned() },
+            Registry::Masters(vec!["127.0.0.1:1".to_owned()]),
+            "127.0.0.1:1: cannot connect",
+        ),
+        (
+            Registry::Masters(vec![variable("OXTSDB_TEST_HBASE")]),
+            "HBase's active master is unknown",
+        ),
+        (
+            Registry::Quorum {
+                servers: vec![variable("OXTSDB_TEST_HBASE_MASTERS")],
+                parent: "/hbase".to_owned(),
+            },
             "HBase's active master is unknown",
         ),
     ] {

@@ -20,19 +20,37 @@ use crate::settings::{SettingError, in_range};
 pub struct HbaseSettings {
     /// ZooKeeper quorum of HBase, with --store hbase: requests go to the region servers themselves
     /// (hbase.zookeeper.quorum)
-    #[arg(long, env = "OXTSDB_HBASE_QUORUM", value_name = "HOST[:PORT][,HOST[:PORT]...]")]
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_QUORUM",
+        value_name = "HOST[:PORT][,HOST[:PORT]...]"
+    )]
     pub hbase_quorum: Option<Hosts>,
 
     /// Parent of HBase's znodes, with --hbase-quorum (zookeeper.znode.parent)
-    #[arg(long, env = "OXTSDB_HBASE_ZNODE_PARENT", value_name = "PATH", default_value = "/hbase")]
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_ZNODE_PARENT",
+        value_name = "PATH",
+        default_value = "/hbase"
+    )]
     pub hbase_znode_parent: String,
 
     /// Masters of HBase 2.3 or later in place of a quorum (hbase.masters)
-    #[arg(long, env = "OXTSDB_HBASE_MASTERS", value_name = "HOST[:PORT][,HOST[:PORT]...]")]
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_MASTERS",
+        value_name = "HOST[:PORT][,HOST[:PORT]...]"
+    )]
     pub hbase_masters: Option<Hosts>,
 
     /// Name that HBase's access control sees, with --hbase-quorum or --hbase-masters
-    #[arg(long, env = "OXTSDB_HBASE_USER", value_name = "NAME", default_value = "oxtsdb")]
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_USER",
+        value_name = "NAME",
+        default_value = "oxtsdb"
+    )]
     pub hbase_user: String,
 
     /// HBase's Thrift gateways (`hbase thrift start`) in place of a quorum. Connections are distributed over
@@ -76,8 +94,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// The settings of which one is needed.
-pub(super) const NO_WAY: &str =
-    "--hbase-quorum HOST[:PORT], --hbase-masters HOST[:PORT] or --hbase-thrift HOST:PORT (HBase's Thrift server)";
+pub(super) const NO_WAY: &str = "--hbase-quorum HOST[:PORT], --hbase-masters HOST[:PORT] or --hbase-thrift HOST:PORT (HBase's Thrift server)";
 
 /// Time-out of the attempt with the other framing, which decides the suggestion in the error.
 const HINT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -142,7 +159,9 @@ impl FromStr for Hosts {
             if is_name && is_port {
                 Ok(host.to_owned())
             } else {
-                Err(format!("`{host}` is no host, expected HOST or HOST:PORT, for example zk1:2181"))
+                Err(format!(
+                    "`{host}` is no host, expected HOST or HOST:PORT, for example zk1:2181"
+                ))
             }
         });
         hosts.collect::<Result<_, _>>().map(Self)

@@ -192,7 +192,7 @@ impl Selection {
         let (first, behind) = (seconds(start)?, seconds(stop)?);
         let first = first - first % HOUR_SECONDS;
         // The hour of `stop` has rows before it if it has tags.
-        let hours = (first..=behind).step_by(HOUR_SECONDS as usize);
+        let hours = (first..behind.saturating_add(1)).step_by(HOUR_SECONDS as usize);
         if hours.len().checked_mul(series.len())? > most {
             return None;
         }

@@ -77,9 +77,8 @@ impl CellReader {
     ///
     /// [`CallError::Malformed`] if the block ends before it, or a length does not fit.
     pub(super) fn next(&mut self) -> Result<Cell<'_>, CallError> {
-        let (cell, length) = decode(&self.block[self.at..]).ok_or_else(|| {
-            CallError::malformed(format!("byte {} of a cell block is no cell", self.at))
-        })?;
+        let (cell, length) = decode(&self.block[self.at..])
+            .ok_or_else(|| CallError::malformed(format!("byte {} of a cell block is no cell", self.at)))?;
         self.at += length;
         Ok(cell)
     }

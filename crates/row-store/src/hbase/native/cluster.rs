@@ -76,7 +76,11 @@ impl Attempts {
     ///
     /// The error of the last attempt, if the deadline comes before the next.
     pub(super) async fn wait(&mut self, remedy: Remedy, error: CallError) -> Result<(), CallError> {
-        let wait = WAITS_MS.get(self.failed).or(WAITS_MS.last()).copied().unwrap_or_default();
+        let wait = WAITS_MS
+            .get(self.failed)
+            .or(WAITS_MS.last())
+            .copied()
+            .unwrap_or_default();
         let wait = Duration::from_millis(wait);
         let wait = match remedy {
             Remedy::None => return Err(error),
@@ -143,7 +147,9 @@ impl Cluster {
     /// The figures of all region servers that were called.
     pub(super) fn figures(&self) -> Vec<GatewayFigures> {
         let servers = self.servers.lock();
-        let of_rows = servers.iter().filter(|((_, service), _)| *service == Service::Client);
+        let of_rows = servers
+            .iter()
+            .filter(|((_, service), _)| *service == Service::Client);
         let mut figures: Vec<_> = of_rows.map(|(_, server)| server.figures()).collect();
         figures.sort_by(|a, b| a.address.cmp(&b.address));
         figures
@@ -207,7 +213,9 @@ impl Cluster {
         loop {
             let region = self.locate(table, Place::Of(row), deadline).await?;
             let message = message(&region);
-            let called = self.call_region(&region, Request::new(method, &message), deadline).await;
+            let called = self
+                .call_region(&region, Request::new(method, &message), deadline)
+                .await;
             match called {
                 Ok(response) => return Ok(response),
                 Err(error) if error.may_have_taken_effect() && !may_repeat => return Err(error),
@@ -244,7 +252,11 @@ impl Cluster {
 
     fn forget_server(&self, address: &str) {
         self.regions.remove_server(address);
-        let server = self.servers.lock().get(&(address.to_owned(), Service::Client)).cloned();
+        let server = self
+            .servers
+            .lock()
+            .get(&(address.to_owned(), Service::Client))
+            .cloned();
         if let Some(server) = server {
             server.disconnect();
         }
@@ -438,8 +450,9 @@ impl MetaRow {
             match cell.qualifier {
                 b"regioninfo" => {
                     let message = cell.value.strip_prefix(b"PBUF").unwrap_or_default();
-                    let info = RegionInfo::decode(message)
-                        .map_err(|error| CallError::malformed(format!("hbase:meta, info:regioninfo: {error}")))?;
+                    let info = RegionInfo::decode(message).map_err(|error| {
+                        CallError::malformed(format!("hbase:meta, info:regioninfo: {error}"))
+                    })?;
                     row.info = Some(info);
                 }
                 b"server" => row.server = Some(String::from_utf8_lossy(cell.value).into_owned()),
@@ -477,6 +490,10 @@ impl MetaRow {
             Place::Before(key) => region.end.is_empty() || *key <= *region.end,
             Place::Last => region.end.is_empty(),
         };
-        if is_at_place { Ok(region) } else { Err(in_transition()) }
+        if is_at_place {
+            Ok(region)
+        } else {
+            Err(in_transition())
+        }
     }
 }

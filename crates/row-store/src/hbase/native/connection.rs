@@ -45,6 +45,9 @@ const MAX_BYTES_IN_FLIGHT: u32 = 64 << 20;
 /// Frames that wait for the writer; their bytes have the limit above.
 const MAX_WAITING_FRAMES: usize = 1024;
 
+/// How long the first bytes of a response may take after its length.
+const START_OF_A_RESPONSE: Duration = Duration::from_millis(200);
+
 /// A service of a server; each has its own connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Service {
@@ -271,7 +274,11 @@ impl Connection {
         Ok((message, response.cells))
     }
 
-    async fn send(&self, request: Request<'_, impl Message>, deadline: Instant) -> Result<Response, CallError> {
+    async fn send(
+        &self,
+        request: Request<'_, impl Message>,
+        deadline: Instant,
+    ) -> Result<Response, CallError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let frame = frame(id, &request, Some(deadline));
         let _permit = self.admit(frame.len()).await;
@@ -312,9 +319,9 @@ impl Connection {
 
     fn not_sent(&self, cause: &CallError) -> CallError {
         let detail = match cause {
-            CallError::Lost { detail, .. } | CallError::TooLarge { detail, .. } | CallError::Malformed { detail } => {
-                detail.clone()
-            }
+            CallError::Lost { detail, .. }
+            | CallError::TooLarge { detail, .. }
+            | CallError::Malformed { detail } => detail.clone(),
             CallError::Exception(exception) => exception.line.clone(),
             _ => "the connection is closed".to_owned(),
         };
@@ -416,7 +423,9 @@ async fn read_response(
     let malformed = |detail: &str| CallError::malformed(format!("{server}: {detail}"));
     let header = take_message(&mut frame).ok_or_else(|| malformed("a response without a header"))?;
     let header = ResponseHeader::decode(header).map_err(|error| malformed(&error.to_string()))?;
-    let exception = header.exception.map(|exception| ServerException::of_response(server, exception));
+    let exception = header
+        .exception
+        .map(|exception| ServerException::of_response(server, exception));
     let Some(id) = header.call_id.filter(|id| *id != u32::MAX) else {
         // The server rejects the connection itself.
         return Err(match exception {
@@ -427,10 +436,16 @@ async fn read_response(
     let result = match exception {
         Some(exception) => Err(CallError::Exception(exception)),
         None => {
-            let message = take_message(&mut frame).ok_or_else(|| malformed("a response without a message"))?;
-            let cells = header.cell_block_meta.and_then(|meta| meta.length).unwrap_or_default() as usize;
+            let message =
+                take_message(&mut frame).ok_or_else(|| malformed("a response without a message"))?;
+            let cells = header
+                .cell_block_meta
+                .and_then(|meta| meta.length)
+                .unwrap_or_default() as usize;
             if cells != frame.len() {
-                return Err(malformed("the cells of a response have another length than announced"));
+                return Err(malformed(
+                    "the cells of a response have another length than announced",
+                ));
             }
             Ok(Response {
                 message,
@@ -457,7 +472,9 @@ async fn too_large(
 ) -> CallError {
     let detail = format!("a response has {length} bytes, at most {most} are allowed (max_reply_bytes)");
     let mut start = vec![0; length.min(64)];
-    if read.read_exact(&mut start).await.is_ok() {
+    // A server of another protocol sends no more.
+    let began = tokio::time::timeout(START_OF_A_RESPONSE, read.read_exact(&mut start)).await;
+    if matches!(began, Ok(Ok(_))) {
         let mut start = Bytes::from(start);
         let header = take_message(&mut start).and_then(|header| ResponseHeader::decode(header).ok());
         if let Some(id) = header.and_then(|header| header.call_id) {
@@ -473,5 +490,153 @@ async fn too_large(
     CallError::Lost {
         server: server.to_owned(),
         detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::super::messages::{Empty, ExceptionResponse, ServerName};
+    use super::*;
+
+    /// A server that reads a request and answers with some bytes; it keeps the connection open.
+    async fn answered(answer: impl Fn(u32) -> Vec<u8> + Send + 'static) -> Result<ServerName, CallError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut hello = [0; 6];
+            stream.read_exact(&mut hello).await.unwrap();
+            assert_eq!(hello, PREAMBLE);
+            for _ in 0..2 {
+                // The connection's header, then the request.
+                let length = stream.read_u32().await.unwrap();
+                let mut frame = vec![0; length as usize];
+                stream.read_exact(&mut frame).await.unwrap();
+            }
+            stream.write_all(&answer(1)).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let options = ConnectOptions {
+            user: "tester".to_owned(),
+            time: Duration::from_secs(5),
+            max_reply_bytes: 1000,
+        };
+        let connection = Connection::open(&address, Service::Client, &options)
+            .await
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_millis(500);
+        let called = connection.call(Request::new("Get", &Empty {}), deadline).await;
+        let is_open = connection.is_open();
+        server.abort();
+        match &called {
+            Ok(_) => assert!(is_open),
+            Err(CallError::Exception(exception)) => assert_eq!(is_open, !exception.class.contains("Fatal")),
+            Err(_) => assert!(!is_open, "the connection is not used again"),
+        }
+        called.map(|(message, _)| message)
+    }
+
+    fn response(header: &ResponseHeader, rest: &[u8]) -> Vec<u8> {
+        let body = [header.encode_length_delimited_to_vec().as_slice(), rest].concat();
+        [&u32::try_from(body.len()).unwrap().to_be_bytes(), body.as_slice()].concat()
+    }
+
+    fn header(id: u32) -> ResponseHeader {
+        ResponseHeader {
+            call_id: Some(id),
+            ..ResponseHeader::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_belongs_to_the_call_with_its_number() {
+        let name = ServerName {
+            host_name: "a".to_owned(),
+            port: Some(1),
+        };
+        let message = name.encode_length_delimited_to_vec();
+        let with_others = move |id| {
+            let other = response(&header(id + 7), &[0]);
+            [other, response(&header(id), &message)].concat()
+        };
+        assert_eq!(answered(with_others).await.unwrap(), name);
+    }
+
+    #[tokio::test]
+    async fn exceptions_are_errors_of_their_call() {
+        let exception = |class: &'static str, id: Option<u32>| {
+            move |_| {
+                let exception = ExceptionResponse {
+                    exception_class_name: Some(class.to_owned()),
+                    stack_trace: Some("first line\n\tat x".to_owned()),
+                    ..ExceptionResponse::default()
+                };
+                let header = ResponseHeader {
+                    call_id: id,
+                    exception: Some(exception),
+                    cell_block_meta: None,
+                };
+                response(&header, &[])
+            }
+        };
+        for (class, id) in [
+            ("java.io.IOException", Some(1)),
+            ("x.FatalConnectionException", Some(u32::MAX)),
+        ] {
+            let error = answered(exception(class, id)).await.unwrap_err();
+            let CallError::Exception(thrown) = error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(
+                (thrown.class.as_str(), thrown.line.as_str()),
+                (class, "first line")
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn no_response_is_longer_than_allowed() {
+        let too_long = |id| {
+            let start = header(id).encode_length_delimited_to_vec();
+            [&u32::MAX.to_be_bytes()[..], &start, &[0; 100]].concat()
+        };
+        let error = answered(too_long).await.unwrap_err();
+        assert!(matches!(error, CallError::TooLarge { .. }), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_speak_the_protocol_ends_the_connection() {
+        let cells = |id| {
+            let header = ResponseHeader {
+                cell_block_meta: Some(CellBlockMeta { length: Some(9) }),
+                ..header(id)
+            };
+            response(&header, &[0, 1])
+        };
+        assert!(matches!(answered(cells).await, Err(CallError::Malformed { .. })));
+        for garbage in [
+            &b"\0\0\0\x05\xff\xff\xff\xff\xff"[..],
+            b"\0\0\0\0",
+            b"\0\0\0\x01\0",
+        ] {
+            let error = answered(|_| garbage.to_vec()).await.unwrap_err();
+            assert!(
+                matches!(error, CallError::Malformed { .. }),
+                "{garbage:?}: {error:?}"
+            );
+        }
+        let error = answered(|_| b"HTTP".to_vec()).await.unwrap_err();
+        assert!(
+            matches!(error, CallError::Lost { .. }),
+            "0x48545450 bytes: {error:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_costs_the_time_of_the_call() {
+        let error = answered(|_| Vec::new()).await.unwrap_err();
+        assert!(matches!(error, CallError::TimedOut { .. }), "{error:?}");
     }
 }

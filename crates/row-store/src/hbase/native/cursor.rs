@@ -80,8 +80,14 @@ impl Cursor {
         most_rows: Option<u64>,
     ) -> Self {
         let (start, stop) = (scan.start.clone().into(), scan.stop.clone().into());
-        let (next, last) = if scan.reverse { (stop, start) } else { (start, stop) };
-        let rows = most_rows.map_or(i32::MAX.unsigned_abs(), |rows| u32::try_from(rows).unwrap_or(u32::MAX));
+        let (next, last) = if scan.reverse {
+            (stop, start)
+        } else {
+            (start, stop)
+        };
+        let rows = most_rows.map_or(i32::MAX.unsigned_abs(), |rows| {
+            u32::try_from(rows).unwrap_or(u32::MAX)
+        });
         Self {
             cluster,
             table,
@@ -177,12 +183,21 @@ impl Cursor {
     }
 
     /// Takes the rows of a response, and moves on.
-    fn take(&mut self, region: &Arc<Region>, response: ScanResponse, cells: Bytes) -> Result<Vec<Row>, CallError> {
+    fn take(
+        &mut self,
+        region: &Arc<Region>,
+        response: ScanResponse,
+        cells: Bytes,
+    ) -> Result<Vec<Row>, CallError> {
         let mut rows = Vec::with_capacity(response.cells_per_result.len());
         let mut cells = CellReader::new(cells);
         for (place, count) in response.cells_per_result.iter().enumerate() {
             let count = *count as usize;
-            let is_partial = response.partial_flag_per_result.get(place).copied().unwrap_or_default();
+            let is_partial = response
+                .partial_flag_per_result
+                .get(place)
+                .copied()
+                .unwrap_or_default();
             if is_partial || self.partial.is_some() {
                 let earlier = self.partial.take();
                 let mut part = None;
@@ -214,7 +229,13 @@ impl Cursor {
         Ok(rows)
     }
 
-    fn advance(&mut self, region: &Arc<Region>, response: &ScanResponse, ends_region: bool, last: Option<&[u8]>) {
+    fn advance(
+        &mut self,
+        region: &Arc<Region>,
+        response: &ScanResponse,
+        ends_region: bool,
+        last: Option<&[u8]>,
+    ) {
         if let Some(key) = last {
             self.next = match self.is_reversed {
                 true => Bytes::copy_from_slice(key),
@@ -261,7 +282,11 @@ fn closely_before(key: &[u8]) -> Bytes {
 }
 
 /// Joins the parts of a row; a part of another row ends the earlier one.
-fn join(earlier: Option<PartialRow>, part: Option<PartialRow>, mut whole: impl FnMut(PartialRow)) -> Option<PartialRow> {
+fn join(
+    earlier: Option<PartialRow>,
+    part: Option<PartialRow>,
+    mut whole: impl FnMut(PartialRow),
+) -> Option<PartialRow> {
     match (earlier, part) {
         (Some(mut earlier), Some(part)) if earlier.key() == part.key() => {
             earlier.append(part);

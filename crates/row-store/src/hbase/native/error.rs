@@ -96,7 +96,9 @@ const REMEDIES: [(&str, Remedy); 26] = [
 
 impl CallError {
     pub(super) fn malformed(detail: impl Into<String>) -> Self {
-        Self::Malformed { detail: detail.into() }
+        Self::Malformed {
+            detail: detail.into(),
+        }
     }
 
     /// The remedy; that of a lost connection is another server, if the request may be repeated.
@@ -126,7 +128,10 @@ impl CallError {
                 detail: format!("{server}: {detail}"),
             },
             Self::NoRegion { detail } => StoreError::Unavailable { detail },
-            Self::Lost { server, detail } => StoreError::Io { place: server, detail },
+            Self::Lost { server, detail } => StoreError::Io {
+                place: server,
+                detail,
+            },
             Self::TimedOut { server, detail } => StoreError::TimedOut {
                 detail: format!("{server}: {detail}"),
             },
@@ -153,7 +158,9 @@ impl ServerException {
     pub(super) fn of_response(server: &str, response: ExceptionResponse) -> Self {
         let class = response.exception_class_name.unwrap_or_default();
         let text = response.stack_trace.unwrap_or_default();
-        let hint = response.hostname.zip(response.port.and_then(|port| u16::try_from(port).ok()));
+        let hint = response
+            .hostname
+            .zip(response.port.and_then(|port| u16::try_from(port).ok()));
         Self {
             is_final: response.do_not_retry.unwrap_or_default(),
             is_overloaded: response.server_overloaded.unwrap_or_default(),
@@ -270,11 +277,31 @@ mod tests {
     #[test]
     fn each_class_has_a_remedy() {
         for (class, text, remedy) in [
-            ("org.apache.hadoop.hbase.NotServingRegionException", "", Remedy::Locate),
-            ("java.io.IOException", "java.io.IOException: NotServingRegionException: x", Remedy::Locate),
-            ("org.apache.hadoop.hbase.RegionTooBusyException", "Over memstore limit", Remedy::WaitLonger),
-            ("org.apache.hadoop.hbase.UnknownScannerException", "", Remedy::NewScanner),
-            ("org.apache.hadoop.hbase.DoNotRetryIOException", "no", Remedy::None),
+            (
+                "org.apache.hadoop.hbase.NotServingRegionException",
+                "",
+                Remedy::Locate,
+            ),
+            (
+                "java.io.IOException",
+                "java.io.IOException: NotServingRegionException: x",
+                Remedy::Locate,
+            ),
+            (
+                "org.apache.hadoop.hbase.RegionTooBusyException",
+                "Over memstore limit",
+                Remedy::WaitLonger,
+            ),
+            (
+                "org.apache.hadoop.hbase.UnknownScannerException",
+                "",
+                Remedy::NewScanner,
+            ),
+            (
+                "org.apache.hadoop.hbase.DoNotRetryIOException",
+                "no",
+                Remedy::None,
+            ),
         ] {
             assert_eq!(exception(class, text).remedy(), remedy, "{class}");
         }
@@ -300,7 +327,10 @@ mod tests {
             }
         );
         let counter = exception("DoNotRetryIOException", "Field is not a long, it's 7 bytes wide");
-        assert_eq!(counter.into_store_error(None), StoreError::NotACounter { length: 7 });
+        assert_eq!(
+            counter.into_store_error(None),
+            StoreError::NotACounter { length: 7 }
+        );
         let moved = "RegionMovedException: Region moved to: hostname=h2 port=16020 startCode=3. As of locationSeqNum=1.";
         let moved = ServerException::new("a:1", "RegionMovedException".to_owned(), moved, None);
         assert_eq!(moved.moved_to, Some(("h2".to_owned(), 16020)));

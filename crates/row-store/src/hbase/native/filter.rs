@@ -52,7 +52,11 @@ impl Pushed {
         if !scan.reverse
             && let Some(ranges) = filter.ranges(&scan.start, &scan.stop, MAX_RANGES)
         {
-            return if ranges.is_empty() { Self::NoRows } else { Self::Filter(of_ranges(ranges)) };
+            return if ranges.is_empty() {
+                Self::NoRows
+            } else {
+                Self::Filter(of_ranges(ranges))
+            };
         }
         if let Some(of_parts) = of_parts(filter.parts()) {
             return Self::Filter(of_parts);
@@ -184,19 +188,32 @@ mod tests {
             let mut scan = Scan::range("a", "z");
             (scan.filter, scan.reverse) = (Some(filter), reverse);
             match Pushed::of(&scan) {
-                Pushed::Filter(class) | Pushed::Keys(class) => class.name.rsplit('.').next().unwrap().to_owned(),
+                Pushed::Filter(class) | Pushed::Keys(class) => {
+                    class.name.rsplit('.').next().unwrap().to_owned()
+                }
                 other => format!("{other:?}"),
             }
         };
         let plain = || RowFilter::new(|_| true);
         let parts = || plain().with_parts(vec![part(b"a", &[b"b"])]).with_seek(|_| None);
-        let ranges = |ranges: Vec<(Vec<u8>, Vec<u8>)>| parts().with_ranges(move |_, _, _| Some(ranges.clone()));
+        let ranges =
+            |ranges: Vec<(Vec<u8>, Vec<u8>)>| parts().with_ranges(move |_, _, _| Some(ranges.clone()));
         assert_eq!(of(plain(), false), "Nothing");
         assert_eq!(of(plain().with_seek(|_| None), false), "FilterList");
-        assert_eq!(of(plain().with_seek(|_| None).keeping_most(true), false), "Nothing");
+        assert_eq!(
+            of(plain().with_seek(|_| None).keeping_most(true), false),
+            "Nothing"
+        );
         assert_eq!(of(parts(), false), "RowFilter");
-        assert_eq!(of(ranges(vec![(b"a".to_vec(), b"b".to_vec())]), false), "MultiRowRangeFilter");
-        assert_eq!(of(ranges(vec![(b"a".to_vec(), b"b".to_vec())]), true), "RowFilter", "ranges ascend");
+        assert_eq!(
+            of(ranges(vec![(b"a".to_vec(), b"b".to_vec())]), false),
+            "MultiRowRangeFilter"
+        );
+        assert_eq!(
+            of(ranges(vec![(b"a".to_vec(), b"b".to_vec())]), true),
+            "RowFilter",
+            "ranges ascend"
+        );
         assert_eq!(of(ranges(Vec::new()), false), "NoRows");
     }
 }

@@ -123,7 +123,9 @@ async fn calls<R: RowRequest>(
         let region = cluster.locate(table, Place::Of(request.row()), deadline).await?;
         let bytes = request.bytes();
         match open.get_mut(&region.server) {
-            Some((index, used)) if calls[*index].requests.len() < most && *used + bytes <= BYTES_OF_A_CALL => {
+            Some((index, used))
+                if calls[*index].requests.len() < most && *used + bytes <= BYTES_OF_A_CALL =>
+            {
                 *used += bytes;
                 calls[*index].requests.push((*place, region));
             }
@@ -207,7 +209,11 @@ fn message_of<R: RowRequest>(requests: &[R], call: &Call) -> (Vec<RegionAction>,
         }
         cells_of_part.append(&mut cells);
     }
-    let mut all = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()), Vec::new());
+    let mut all = (
+        Vec::with_capacity(parts.len()),
+        Vec::with_capacity(parts.len()),
+        Vec::new(),
+    );
     for (action, places, mut cells) in parts {
         all.0.push(action);
         all.1.push(places);
@@ -245,11 +251,12 @@ fn outcomes(
         for result in &results.result_or_exception {
             let index = result.index.unwrap_or_default() as usize;
             let place = places.get(index);
-            let place = place.ok_or_else(|| CallError::malformed(format!("{server}: Multi has a result {index}")))?;
+            let place =
+                place.ok_or_else(|| CallError::malformed(format!("{server}: Multi has a result {index}")))?;
             let outcome = match (&result.exception, &result.result) {
-                (Some(exception), _) => {
-                    Outcome::Failed(CallError::Exception(ServerException::of_action(server, exception)))
-                }
+                (Some(exception), _) => Outcome::Failed(CallError::Exception(ServerException::of_action(
+                    server, exception,
+                ))),
                 (None, result) => {
                     let count = result.as_ref().and_then(|result| result.associated_cell_count);
                     let count = usize::try_from(count.unwrap_or_default()).unwrap_or_default();

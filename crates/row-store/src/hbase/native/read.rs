@@ -75,7 +75,10 @@ pub(super) fn columns_of(selection: &ColumnSelection) -> Vec<Column> {
             let mut columns: Vec<Column> = Vec::new();
             for (name, qualifier) in list {
                 let qualifier = Bytes::copy_from_slice(qualifier);
-                match columns.iter_mut().find(|column| *column.family == *name.as_bytes()) {
+                match columns
+                    .iter_mut()
+                    .find(|column| *column.family == *name.as_bytes())
+                {
                     Some(column) => column.qualifier.push(qualifier),
                     None => columns.push(Column {
                         family: family(name),

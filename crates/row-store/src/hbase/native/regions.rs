@@ -97,7 +97,9 @@ impl Regions {
     pub(super) fn remove(&self, region: &Arc<Region>) {
         let mut tables = self.0.write();
         if let Some(regions) = tables.get_mut(&region.table)
-            && regions.get(&region.start).is_some_and(|known| Arc::ptr_eq(known, region))
+            && regions
+                .get(&region.start)
+                .is_some_and(|known| Arc::ptr_eq(known, region))
         {
             regions.remove(&region.start);
         }
@@ -161,10 +163,18 @@ mod tests {
         let regions = Regions::default();
         let old = regions.insert(region("", "", "a:1"));
         regions.insert(region("k", "", "b:1"));
-        assert_eq!(place_of(&regions, Place::Of(b"a")), None, "the parent of a split is gone");
+        assert_eq!(
+            place_of(&regions, Place::Of(b"a")),
+            None,
+            "the parent of a split is gone"
+        );
         let first = regions.insert(region("", "k", "b:1"));
         regions.remove(&old);
-        assert_eq!(place_of(&regions, Place::Of(b"a")).as_deref(), Some(""), "another region with its first key");
+        assert_eq!(
+            place_of(&regions, Place::Of(b"a")).as_deref(),
+            Some(""),
+            "another region with its first key"
+        );
         regions.remove(&first);
         assert_eq!(place_of(&regions, Place::Of(b"a")), None);
         regions.remove_server("b:1");

@@ -62,14 +62,18 @@ impl Registry {
             Self::Masters(servers) => (servers, "a master of HBase"),
         };
         if servers.is_empty() {
-            return Err(format!("no address of {kind} is configured, expected host[:port]"));
+            return Err(format!(
+                "no address of {kind} is configured, expected host[:port]"
+            ));
         }
         let is_address = |server: &String| match server.rsplit_once(':') {
             Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0),
             None => !server.is_empty(),
         };
         match servers.iter().find(|server| !is_address(server)) {
-            Some(server) => Err(format!("`{server}` is not the address of {kind}, expected host[:port]")),
+            Some(server) => Err(format!(
+                "`{server}` is not the address of {kind}, expected host[:port]"
+            )),
             None => Ok(()),
         }
     }
@@ -175,7 +179,8 @@ async fn ask_master(master: &str, role: Role, options: &ConnectOptions) -> Resul
     let found = match role {
         Role::Meta => {
             let request = Request::new("GetMetaRegionLocations", &Empty {});
-            let (response, _): (GetMetaRegionLocationsResponse, _) = connection.call(request, deadline).await?;
+            let (response, _): (GetMetaRegionLocationsResponse, _) =
+                connection.call(request, deadline).await?;
             let mut locations = response.meta_locations.iter();
             locations.find_map(|location| address(location.server_name.as_ref()))
         }
@@ -204,7 +209,13 @@ mod tests {
         };
         let with_id = [&[0xff, 0, 0, 0, 3][..], b"abcPBUF", &message.encode_to_vec()].concat();
         assert_eq!(server_of_znode(&with_id).unwrap(), "rs1:16020");
-        for hostile in [&b""[..], b"\xff\xff\xff\xff\xff\xff", b"PBUF", b"PBUF\xff", b"abc"] {
+        for hostile in [
+            &b""[..],
+            b"\xff\xff\xff\xff\xff\xff",
+            b"PBUF",
+            b"PBUF\xff",
+            b"abc",
+        ] {
             assert!(server_of_znode(hostile).is_err(), "{hostile:?}");
         }
     }

@@ -69,8 +69,12 @@ impl RowReader {
                 key: cell.row.to_vec(),
                 cells: Vec::new(),
             });
-            row.cells
-                .push((family, cell.qualifier.to_vec(), cell.timestamp_ms, cell.value.to_vec()));
+            row.cells.push((
+                family,
+                cell.qualifier.to_vec(),
+                cell.timestamp_ms,
+                cell.value.to_vec(),
+            ));
         }
         Ok(())
     }
@@ -86,7 +90,10 @@ impl RowReader {
 
     /// The index of a cell's family.
     fn family(&mut self, cell: &Cell<'_>) -> Result<usize, CallError> {
-        let known = self.families.iter().position(|family| family.as_bytes() == cell.family);
+        let known = self
+            .families
+            .iter()
+            .position(|family| family.as_bytes() == cell.family);
         if let Some(known) = known {
             return Ok(known);
         }
@@ -111,7 +118,12 @@ impl RowReader {
     fn copy(&self, row: &Row, builder: &mut RowBuilder) {
         for cell in row.cells() {
             let family = self.families.iter().position(|family| family == cell.family);
-            builder.push(family.unwrap_or_default(), cell.qualifier, cell.timestamp_ms, cell.value);
+            builder.push(
+                family.unwrap_or_default(),
+                cell.qualifier,
+                cell.timestamp_ms,
+                cell.value,
+            );
         }
     }
 }
@@ -149,7 +161,8 @@ mod tests {
     }
 
     fn texts(row: &Row) -> Vec<String> {
-        let text = |cell: crate::CellRef<'_>| format!("{}:{}", cell.family, String::from_utf8_lossy(cell.qualifier));
+        let text =
+            |cell: crate::CellRef<'_>| format!("{}:{}", cell.family, String::from_utf8_lossy(cell.qualifier));
         row.cells().map(text).collect()
     }
 
@@ -159,7 +172,10 @@ mod tests {
         let mut cells = block(&[("r", "a", "1"), ("r", "a", "2"), ("r", "b", "1"), ("s", "b", "9")]);
         let first = reader.read(&mut cells, 3).unwrap().unwrap();
         let second = reader.read(&mut cells, 1).unwrap().unwrap();
-        assert_eq!((first.key(), texts(&first)), (&b"r"[..], vec!["a:1".into(), "a:2".into(), "b:1".into()]));
+        assert_eq!(
+            (first.key(), texts(&first)),
+            (&b"r"[..], vec!["a:1".into(), "a:2".into(), "b:1".into()])
+        );
         assert_eq!((second.key(), texts(&second)), (&b"s"[..], vec!["b:9".into()]));
         assert!(reader.read(&mut cells, 0).unwrap().is_none());
         assert!(reader.read(&mut cells, 1).is_err(), "there are no more cells");

@@ -28,7 +28,11 @@ const KEYS_AT_A_TIME: usize = 256;
 /// # Errors
 ///
 /// As [`crate::RowStore::scan`].
-pub(super) async fn open(cluster: &Arc<Cluster>, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+pub(super) async fn open(
+    cluster: &Arc<Cluster>,
+    table: &TableName,
+    scan: Scan,
+) -> Result<RowStream, StoreError> {
     let store_error = |error: CallError| error.into_store_error(Some(table));
     let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
     let is_empty = !scan.stop.is_empty() && scan.start >= scan.stop;
@@ -68,9 +72,15 @@ async fn parts(cluster: &Arc<Cluster>, table: &TableName, scan: &Scan) -> Result
     let mut parts = Vec::new();
     let mut start = scan.start.clone();
     loop {
-        let region = cluster.locate(table, Place::Of(&start), cluster.deadline()).await?;
+        let region = cluster
+            .locate(table, Place::Of(&start), cluster.deadline())
+            .await?;
         let is_last = region.end.is_empty() || (!scan.stop.is_empty() && *region.end >= *scan.stop);
-        let stop = if is_last { scan.stop.clone() } else { region.end.to_vec() };
+        let stop = if is_last {
+            scan.stop.clone()
+        } else {
+            region.end.to_vec()
+        };
         parts.push(Scan {
             start: std::mem::replace(&mut start, stop.clone()),
             stop,

@@ -62,7 +62,11 @@ impl Server {
     }
 
     fn open_connection(&self) -> Option<Arc<Connection>> {
-        self.current.lock().as_ref().filter(|open| open.is_open()).cloned()
+        self.current
+            .lock()
+            .as_ref()
+            .filter(|open| open.is_open())
+            .cloned()
     }
 
     /// Calls a method, and counts the call.

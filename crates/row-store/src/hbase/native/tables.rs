@@ -75,12 +75,18 @@ pub(super) async fn create(
 /// Waits until a procedure of the master ends.
 async fn finished(cluster: &Cluster, procedure: ProcedureId, deadline: Instant) -> Result<(), CallError> {
     loop {
-        let result: GetProcedureResultResponse =
-            cluster.call_master("getProcedureResult", &procedure, deadline).await?;
+        let result: GetProcedureResultResponse = cluster
+            .call_master("getProcedureResult", &procedure, deadline)
+            .await?;
         if let Some(exception) = result.exception.and_then(|exception| exception.generic_exception) {
             let class = exception.class_name.unwrap_or_default();
             let text = exception.message.unwrap_or_default();
-            return Err(CallError::Exception(ServerException::new("the master", class, &text, None)));
+            return Err(CallError::Exception(ServerException::new(
+                "the master",
+                class,
+                &text,
+                None,
+            )));
         }
         if result.state != PROCEDURE_RUNS {
             return Ok(());
@@ -115,20 +121,27 @@ pub(super) async fn list(cluster: &Cluster) -> Result<Vec<TableDef>, StoreError>
 /// If the master cannot be reached.
 pub(super) async fn find(cluster: &Cluster, name: &TableName) -> Result<Option<TableDef>, CallError> {
     match schemas(cluster, vec![name_of(name)]).await {
-        Ok(schemas) => Ok(schemas.iter().filter_map(table_def).find(|table| table.name == *name)),
+        Ok(schemas) => Ok(schemas
+            .iter()
+            .filter_map(table_def)
+            .find(|table| table.name == *name)),
         Err(CallError::Exception(exception)) if exception.names("TableNotFoundException") => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-async fn schemas(cluster: &Cluster, table_names: Vec<TableNameMessage>) -> Result<Vec<TableSchema>, CallError> {
+async fn schemas(
+    cluster: &Cluster,
+    table_names: Vec<TableNameMessage>,
+) -> Result<Vec<TableSchema>, CallError> {
     let request = GetTableDescriptorsRequest {
         table_names,
         include_sys_tables: Some(false),
     };
     let deadline = cluster.deadline();
-    let response: GetTableDescriptorsResponse =
-        cluster.call_master("GetTableDescriptors", &request, deadline).await?;
+    let response: GetTableDescriptorsResponse = cluster
+        .call_master("GetTableDescriptors", &request, deadline)
+        .await?;
     Ok(response.table_schema)
 }
 
@@ -139,7 +152,9 @@ async fn schemas(cluster: &Cluster, table_names: Vec<TableNameMessage>) -> Resul
 /// If the master cannot be reached.
 pub(super) async fn check_master(cluster: &Cluster) -> Result<(), CallError> {
     let deadline = Instant::now() + cluster.config().connect_timeout;
-    let _: Empty = cluster.call_master("IsMasterRunning", &Empty {}, deadline).await?;
+    let _: Empty = cluster
+        .call_master("IsMasterRunning", &Empty {}, deadline)
+        .await?;
     Ok(())
 }
 

@@ -62,7 +62,10 @@ pub(super) async fn write(cluster: &Cluster, batch: &WriteBatch) -> Result<(), S
         let written = multi::perform(cluster, batch.table(), &steps, ROWS_OF_A_CALL).await;
         written.map_err(|error| match error {
             // Twice has the effect of once.
-            CallError::Lost { server, detail } => StoreError::Io { place: server, detail },
+            CallError::Lost { server, detail } => StoreError::Io {
+                place: server,
+                detail,
+            },
             error => error.into_store_error(Some(batch.table())),
         })?;
     }
@@ -85,7 +88,10 @@ fn check(batch: &WriteBatch) -> Result<(), StoreError> {
                 && !(0..NOW).contains(&timestamp_ms)
             {
                 return Err(StoreError::Invalid {
-                    detail: format!("a put or delete has timestamp {timestamp_ms}, expected 0 to {}", NOW - 1),
+                    detail: format!(
+                        "a put or delete has timestamp {timestamp_ms}, expected 0 to {}",
+                        NOW - 1
+                    ),
                 });
             }
         }
@@ -125,7 +131,12 @@ fn add<'a>(steps: &mut Steps<'a>, row: &'a [u8], batch: &'a WriteBatch, mutation
     };
     let needs_step = match (steps.last(), mutation) {
         (None, _) => true,
-        (Some(step), MutationRef::Put { family, qualifier, .. }) => step.hides(name(family), qualifier),
+        (
+            Some(step),
+            MutationRef::Put {
+                family, qualifier, ..
+            },
+        ) => step.hides(name(family), qualifier),
         (Some(_), _) => false,
     };
     if needs_step {
@@ -153,8 +164,13 @@ fn add<'a>(steps: &mut Steps<'a>, row: &'a [u8], batch: &'a WriteBatch, mutation
             up_to_ms,
         } => {
             step.bytes += qualifier.len();
-            step.deletes
-                .push(cell(name(family), qualifier, up_to_ms, cell_type::DELETE_COLUMN, &[]));
+            step.deletes.push(cell(
+                name(family),
+                qualifier,
+                up_to_ms,
+                cell_type::DELETE_COLUMN,
+                &[],
+            ));
         }
         MutationRef::DeleteFamily { family } => {
             step.deletes
@@ -255,24 +271,42 @@ mod tests {
     /// The steps of each row: `+` puts, `-` deletes, of qualifiers.
     fn texts(batch: &WriteBatch) -> Vec<Vec<String>> {
         let text = |step: &Step<'_>| {
-            let puts = step.puts.iter().map(|put| format!("+{}", String::from_utf8_lossy(put.qualifier)));
-            let deletes = step.deletes.iter().map(|delete| format!("-{}", String::from_utf8_lossy(delete.qualifier)));
+            let puts = step
+                .puts
+                .iter()
+                .map(|put| format!("+{}", String::from_utf8_lossy(put.qualifier)));
+            let deletes = step
+                .deletes
+                .iter()
+                .map(|delete| format!("-{}", String::from_utf8_lossy(delete.qualifier)));
             let row = step.deletes_row.then(|| "-row".to_owned());
             puts.chain(deletes).chain(row).collect::<Vec<_>>().join(" ")
         };
-        steps(batch).iter().map(|steps| steps.iter().map(text).collect()).collect()
+        steps(batch)
+            .iter()
+            .map(|steps| steps.iter().map(text).collect())
+            .collect()
     }
 
     #[test]
     fn a_put_behind_a_delete_of_its_column_is_a_later_step() {
         let one = batch(|batch, f| {
-            batch.row(b"r").put(f, b"a", b"").delete_column(f, b"b").put(f, b"c", b"").put(f, b"b", b"");
+            batch
+                .row(b"r")
+                .put(f, b"a", b"")
+                .delete_column(f, b"b")
+                .put(f, b"c", b"")
+                .put(f, b"b", b"");
             batch.row(b"s").put(f, b"a", b"");
             batch.row(b"r").delete_row().put(f, b"z", b"");
         });
         assert_eq!(texts(&one), [vec!["+a +c -b", "+b -row", "+z"], vec!["+a"]]);
         let family = batch(|batch, f| {
-            batch.row(b"r").delete_family(f).put(f, b"a", b"").put_at(f, b"a", 5, b"");
+            batch
+                .row(b"r")
+                .delete_family(f)
+                .put(f, b"a", b"")
+                .put_at(f, b"a", 5, b"");
         });
         assert_eq!(texts(&family), [vec!["-", "+a +a"]]);
     }
@@ -280,7 +314,11 @@ mod tests {
     #[test]
     fn of_two_puts_into_one_cell_the_last_remains() {
         let batch = batch(|batch, f| {
-            batch.row(b"r").put(f, b"a", b"1").put(f, b"b", b"2").put_at(f, b"a", 7, b"3");
+            batch
+                .row(b"r")
+                .put(f, b"a", b"1")
+                .put(f, b"b", b"2")
+                .put_at(f, b"a", 7, b"3");
             batch.row(b"r").put(f, b"a", b"4");
         });
         let rows = steps(&batch);

@@ -70,7 +70,10 @@ fn data_of(mut response: &[u8], path: &str) -> Result<Vec<u8>, String> {
         NO_NODE => return Err(format!("znode `{path}` does not exist")),
         error => return Err(format!("znode `{path}`: ZooKeeper's error {error}")),
     }
-    let length = response.try_get_i32().ok().and_then(|length| usize::try_from(length).ok());
+    let length = response
+        .try_get_i32()
+        .ok()
+        .and_then(|length| usize::try_from(length).ok());
     let data = length.and_then(|length| response.get(..length));
     data.map(<[u8]>::to_vec).ok_or_else(|| SHORT.to_owned())
 }
@@ -102,7 +105,10 @@ mod tests {
 
     #[test]
     fn the_data_is_behind_the_error() {
-        assert_eq!(data_of(&response_of(0, b"\0\0\0\x02abstat"), "/a").unwrap(), b"ab");
+        assert_eq!(
+            data_of(&response_of(0, b"\0\0\0\x02abstat"), "/a").unwrap(),
+            b"ab"
+        );
         let missing = data_of(&response_of(NO_NODE, b""), "/hbase/master").unwrap_err();
         assert_eq!(missing, "znode `/hbase/master` does not exist");
         for hostile in [&b""[..], b"\0\0\0\x09ab", b"\xff\xff\xff\xff", b"\0\0"] {
