@@ -486,8 +486,8 @@ impl MetaRow {
             server: server.ok_or_else(in_transition)?,
         };
         let is_at_place = match place {
-            Place::Of(row) => region.end.is_empty() || *row < *region.end,
-            Place::Before(key) => region.end.is_empty() || *key <= *region.end,
+            Place::Of(row) => *region.start <= *row && (region.end.is_empty() || *row < *region.end),
+            Place::Before(key) => *region.start < *key && (region.end.is_empty() || *key <= *region.end),
             Place::Last => region.end.is_empty(),
         };
         if is_at_place {

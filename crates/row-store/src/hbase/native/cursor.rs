@@ -225,6 +225,13 @@ impl Cursor {
         self.advance(region, &response, ends_region, rows.last().map(Row::key));
         if self.is_reversed {
             rows.retain(|row| (behind.is_empty() || row.key() < &*behind) && row.key() >= &*first);
+        } else {
+            let (first, behind) = (behind, first);
+            let is_within = |row: &Row| row.key() >= &*first && (behind.is_empty() || row.key() < &*behind);
+            if let Some(other) = rows.iter().find(|row| !is_within(row)) {
+                let key = hex::encode_upper(other.key());
+                return Err(CallError::malformed(format!("a scan has row {key}, which was not requested")));
+            }
         }
         Ok(rows)
     }

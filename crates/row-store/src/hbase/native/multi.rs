@@ -76,6 +76,9 @@ pub(super) async fn perform<R: RowRequest>(
             let is_alone = call.requests.len() == 1;
             for ((place, region), outcome) in call.requests.iter().zip(outcomes) {
                 let error = match outcome {
+                    Outcome::Done(Some(row)) if row.key() != requests[*place].row() => {
+                        CallError::malformed(format!("{}: a get has another row", region.server))
+                    }
                     Outcome::Done(row) => {
                         rows[*place] = row;
                         continue;

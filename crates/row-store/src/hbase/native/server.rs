@@ -8,6 +8,7 @@ use bytes::Bytes;
 use oxtsdb_resources::Durations;
 use parking_lot::Mutex;
 use prost::Message;
+use tracing::Instrument as _;
 
 use super::connection::{ConnectOptions, Connection, Request, Service};
 use super::error::CallError;
@@ -80,12 +81,29 @@ impl Server {
         request: Request<'_, impl Message>,
         deadline: Instant,
     ) -> Result<(R, Bytes), CallError> {
-        let connection = self.connection(options).await?;
-        let begun = Instant::now();
-        let result = connection.call(request, deadline).await;
-        self.calls.observe_since(begun);
+        // A part of the trace of the call's operation; it includes connecting.
+        let span = tracing::info_span!(
+            target: "oxtsdb::trace",
+            "hbase",
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+            db.system = "hbase",
+            db.operation = request.method,
+            server.address = self.address,
+        );
+        let calling = async {
+            let connection = self.connection(options).await?;
+            let begun = Instant::now();
+            let result = connection.call(request, deadline).await;
+            self.calls.observe_since(begun);
+            if result.is_err() {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+            }
+            result
+        };
+        let result = calling.instrument(span.clone()).await;
         if result.is_err() {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            span.record("otel.status_code", "ERROR");
         }
         result
     }
