@@ -250,8 +250,16 @@ impl Connection {
         deadline: Instant,
     ) -> Result<(R, Bytes), CallError> {
         let method = request.method;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
+        let frame = frame(id, &request, Some(deadline));
+        let Ok(_permit) = tokio::time::timeout_at(deadline.into(), self.admit(frame.len())).await else {
+            return Err(CallError::NotSent {
+                server: self.server.to_string(),
+                detail: format!("{MAX_BYTES_IN_FLIGHT} bytes of requests wait for a response"),
+            });
+        };
         let responses = self.calls.responses.load(Ordering::Relaxed);
-        let called = tokio::time::timeout_at(deadline.into(), self.send(request, deadline)).await;
+        let called = tokio::time::timeout_at(deadline.into(), self.send(id, frame)).await;
         let response = match called {
             Ok(response) => response?,
             Err(_) => {
@@ -274,14 +282,7 @@ impl Connection {
         Ok((message, response.cells))
     }
 
-    async fn send(
-        &self,
-        request: Request<'_, impl Message>,
-        deadline: Instant,
-    ) -> Result<Response, CallError> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
-        let frame = frame(id, &request, Some(deadline));
-        let _permit = self.admit(frame.len()).await;
+    async fn send(&self, id: u32, frame: Bytes) -> Result<Response, CallError> {
         let (respond, response) = oneshot::channel();
         {
             let mut state = self.calls.state.lock();

@@ -230,7 +230,9 @@ impl Cursor {
             let is_within = |row: &Row| row.key() >= &*first && (behind.is_empty() || row.key() < &*behind);
             if let Some(other) = rows.iter().find(|row| !is_within(row)) {
                 let key = hex::encode_upper(other.key());
-                return Err(CallError::malformed(format!("a scan has row {key}, which was not requested")));
+                return Err(CallError::malformed(format!(
+                    "a scan has row {key}, which was not requested"
+                )));
             }
         }
         Ok(rows)

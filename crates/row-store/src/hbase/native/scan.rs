@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use tracing::Instrument as _;
 
 use super::super::fetched::{Fetched, Memory};
 use super::cluster::Cluster;
@@ -212,10 +213,11 @@ impl Reader {
 
 /// A fetch that runs while the caller processes rows. If the caller goes away, the fetch ends by itself.
 fn prefetch(mut reader: Box<Reader>) -> tokio::task::JoinHandle<(Box<Reader>, Result<Fetched, StoreError>)> {
-    tokio::spawn(async move {
+    let fetching = async move {
         let fetched = reader.next().await;
         (reader, fetched)
-    })
+    };
+    tokio::spawn(fetching.in_current_span())
 }
 
 /// Rows in batches, which are not empty. All of them are counted until the last one is returned.
