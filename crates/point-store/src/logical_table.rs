@@ -169,29 +169,15 @@ impl RowStore for LogicalTable {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let stored = if self.counters_of(table).is_some() && !self.may_have_any(table, rows) {
             vec![None; rows.len()]
         } else {
-            self.rows.get_rows(table, rows, columns).await?
+            self.rows.get_rows(table, rows, columns, skip_damaged).await?
         };
         let stored = self.add_counters(table, rows, columns, stored).await?;
-        self.add_points(table, rows, columns, stored, None).await
-    }
-
-    async fn get_rows_skipping_damage(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        damage: &DamageLog,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        let stored = self
-            .rows
-            .get_rows_skipping_damage(table, rows, columns, damage)
-            .await?;
-        let stored = self.add_counters(table, rows, columns, stored).await?;
-        self.add_points(table, rows, columns, stored, Some(damage)).await
+        self.add_points(table, rows, columns, stored, skip_damaged).await
     }
 
     async fn get_in_parts(

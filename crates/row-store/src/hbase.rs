@@ -89,8 +89,8 @@ use self::error::{CallError, Idempotency, RequestContext};
 use self::fetched::Memory;
 use self::pool::Pool;
 use crate::{
-    CellAddress, ColumnSelection, Condition, GatewayFigures, Row, RowStore, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch, rules,
+    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
+    StoreError, TableDef, TableName, WriteBatch, rules,
 };
 
 /// A [`RowStore`] on HBase.
@@ -171,6 +171,7 @@ impl RowStore for HbaseStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        _skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         for row in rows {
             raw::check_row_key(table, row)?;

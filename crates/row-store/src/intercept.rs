@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    AtomicCommit, CellAddress, ColumnSelection, Condition, RangeMeasure, Row, RowStore, RowStream, Scan,
-    StoreError, TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, RangeMeasure, Row, RowStore, RowStream,
+    Scan, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// An operation on rows, with all of its parameters.
@@ -21,6 +21,7 @@ pub enum Operation {
         table: TableName,
         rows: Vec<Vec<u8>>,
         columns: ColumnSelection,
+        skip_damaged: Option<DamageLog>,
     },
     /// [`RowStore::scan`].
     Scan { table: TableName, scan: Scan },
@@ -92,8 +93,14 @@ impl Operation {
     /// If it is [`Operation::CommitIf`] and the store has no atomic commits.
     pub async fn perform(self, store: &dyn RowStore) -> Result<Response, StoreError> {
         match self {
-            Self::GetRows { table, rows, columns } => {
-                store.get_rows(&table, &rows, &columns).await.map(Response::Rows)
+            Self::GetRows {
+                table,
+                rows,
+                columns,
+                skip_damaged,
+            } => {
+                let read = store.get_rows(&table, &rows, &columns, skip_damaged.as_ref());
+                read.await.map(Response::Rows)
             }
             Self::Scan { table, scan } => store.scan(&table, scan).await.map(Response::Scan),
             Self::Write { batch } => store.write(batch).await.map(|()| Response::Written),
@@ -197,11 +204,13 @@ impl RowStore for InterceptedStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let operation = Operation::GetRows {
             table: table.clone(),
             rows: rows.to_vec(),
             columns: columns.clone(),
+            skip_damaged: skip_damaged.cloned(),
         };
         let Response::Rows(rows) = self.call(operation).await? else {
             misplaced()

@@ -87,11 +87,12 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         row: &[u8],
         columns: &ColumnSelection,
     ) -> Result<Option<Row>, StoreError> {
-        let rows = self.get_rows(table, &[row.to_vec()], columns).await?;
+        let rows = self.get_rows(table, &[row.to_vec()], columns, None).await?;
         Ok(rows.into_iter().next().flatten())
     }
 
-    /// Reads several rows as [`RowStore::get`] does. Returns one result per key, in the order of the keys.
+    /// Reads several rows as [`RowStore::get`] does. Returns one result per key, in the order of the keys. With a log,
+    /// skips damage as [`Scan::skip_damaged`] does.
     ///
     /// # Errors
     ///
@@ -101,23 +102,8 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError>;
-
-    /// Reads several rows as [`RowStore::get_rows`] does, skipping damage as [`Scan::skip_damaged`] does.
-    ///
-    /// # Errors
-    ///
-    /// As [`RowStore::get`].
-    async fn get_rows_skipping_damage(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        damage: &DamageLog,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        let _ = damage;
-        self.get_rows(table, rows, columns).await
-    }
 
     /// Reads the newest version of the columns of one family of a row, as [`RowStore::get`] does, in parts: rows with
     /// its key and a bounded number of its cells, which ascend over all parts (cells with qualifiers of more than

@@ -215,7 +215,7 @@ impl ChangeLog {
             let rows = self
                 .state
                 .store()
-                .get_rows(self.state.name(), &keys, &column())
+                .get_rows(self.state.name(), &keys, &column(), None)
                 .await?;
             read.extend(
                 pending

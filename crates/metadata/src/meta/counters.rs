@@ -138,7 +138,7 @@ impl Inner {
         }
         let column = (META_FAMILY.to_owned(), COUNTER_QUALIFIER.to_vec());
         let columns = ColumnSelection::Columns(vec![column]);
-        let stored = self.store.get_rows(&self.table, &rows, &columns).await?;
+        let stored = self.store.get_rows(&self.table, &rows, &columns, None).await?;
         let total = |row: Option<Row>| {
             let cell = row.as_ref()?.get(META_FAMILY, COUNTER_QUALIFIER)?;
             let length = cell.value.len();

@@ -138,7 +138,7 @@ impl MetaTable {
         let column = (META_FAMILY.to_owned(), TS_META_QUALIFIER.to_vec());
         let columns = ColumnSelection::Columns(vec![column]);
         for _ in 0..ATTEMPTS {
-            let rows = self.store.get_rows(&self.name, &tsuids, &columns).await?;
+            let rows = self.store.get_rows(&self.name, &tsuids, &columns, None).await?;
             let missing: Vec<(&[u8], i64)> = series
                 .iter()
                 .zip(rows)

@@ -35,42 +35,6 @@ impl CellStore {
         queue.change(table, operation).await
     }
 
-    async fn read_rows(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        skip_damaged: Option<&DamageLog>,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        let (core, table) = self.table(table)?;
-        let columns = Columns::resolve(&table.def, columns)?;
-        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
-        let view = View::new(&core, &table, columns, 1);
-        if rows.len() <= READ_INLINE {
-            // Lets other tasks run if a caller reads in a loop.
-            tokio::task::consume_budget().await;
-            let read = core.tree.try_read(|snapshot| {
-                let inline = Allowance::INLINE;
-                read::rows(&core, snapshot, &table, rows, &view, skip_damaged, inline)
-            });
-            // Isolating damage reads a whole file, and a row may have any number of cells: both run off the runtime.
-            if let Some(read) = read
-                && let Some(rows) = read.transpose()
-            {
-                return rows;
-            }
-        }
-        let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
-        off_runtime(move || {
-            let read = core.tree.read(|snapshot| {
-                let (skip_damaged, unbounded) = (skip_damaged.as_ref(), Allowance::UNBOUNDED);
-                read::rows(&core, snapshot, &table, &keys, &view, skip_damaged, unbounded)
-            });
-            read.map(Option::unwrap_or_default)
-        })
-        .await
-    }
-
     /// Validates conditions and a batch, and commits them.
     async fn commit(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
         let (_, table) = self.table(batch.table())?;
@@ -134,18 +98,35 @@ impl RowStore for CellStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
-        self.read_rows(table, rows, columns, None).await
-    }
-
-    async fn get_rows_skipping_damage(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        damage: &DamageLog,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        self.read_rows(table, rows, columns, Some(damage)).await
+        let (core, table) = self.table(table)?;
+        let columns = Columns::resolve(&table.def, columns)?;
+        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
+        let view = View::new(&core, &table, columns, 1);
+        if rows.len() <= READ_INLINE {
+            // Lets other tasks run if a caller reads in a loop.
+            tokio::task::consume_budget().await;
+            let read = core.tree.try_read(|snapshot| {
+                let inline = Allowance::INLINE;
+                read::rows(&core, snapshot, &table, rows, &view, skip_damaged, inline)
+            });
+            // Isolating damage reads a whole file, and a row may have any number of cells: both run off the runtime.
+            if let Some(read) = read
+                && let Some(rows) = read.transpose()
+            {
+                return rows;
+            }
+        }
+        let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
+        off_runtime(move || {
+            let read = core.tree.read(|snapshot| {
+                let (skip_damaged, unbounded) = (skip_damaged.as_ref(), Allowance::UNBOUNDED);
+                read::rows(&core, snapshot, &table, &keys, &view, skip_damaged, unbounded)
+            });
+            read.map(Option::unwrap_or_default)
+        })
+        .await
     }
 
     async fn get_in_parts(

@@ -285,7 +285,7 @@ mod tests {
     async fn rows(store: &CellStore) -> Vec<bool> {
         let (table, columns) = ("t".parse().unwrap(), ColumnSelection::default());
         let rows = [b"a".to_vec(), b"b".to_vec()];
-        let read = store.get_rows(&table, &rows, &columns).await.unwrap();
+        let read = store.get_rows(&table, &rows, &columns, None).await.unwrap();
         read.iter().map(Option::is_some).collect()
     }
 
