@@ -34,7 +34,7 @@ use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, Memo
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::{RowKeyLayout, data_table};
 use oxtsdb_server::settings::SettingError;
-use oxtsdb_server::store::{StorePart, StoreSettings, StoreTable};
+use oxtsdb_server::store::{StoreKind, StorePart, StoreSettings, StoreTable};
 use oxtsdb_server::{FrontEnd, GrpcServer, Host, Shutdown};
 use tracing::warn;
 
@@ -206,7 +206,7 @@ pub fn points_part(
 /// A setting breaks its rule, the UID service does not respond in time or has unexpected UID widths, the
 /// table of points was written with another salt, or the program drains.
 pub async fn assemble(
-    store: Arc<dyn RowStore>,
+    (store, kind): (Arc<dyn RowStore>, StoreKind),
     points: Option<PointsPart>,
     client: UidClient,
     settings: DataSettings,
@@ -249,6 +249,7 @@ pub async fn assemble(
     let columns = points.as_ref().map(|points| Arc::clone(&points.columns));
     let index = SeriesIndex::open(
         Arc::clone(&store),
+        kind.writers(),
         columns.clone(),
         &uids.layout().widths,
         &settings,
@@ -256,10 +257,16 @@ pub async fn assemble(
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let written = match columns {
         Some(columns) => columns,
-        None => points::in_rows(Arc::clone(&store), *uids.layout(), &settings, shutdown.clone())?,
+        None => points::in_rows(
+            (Arc::clone(&store), kind),
+            *uids.layout(),
+            &settings,
+            shutdown.clone(),
+        )?,
     };
     let writer = Writer::new(
         Arc::clone(&store),
+        kind.writers(),
         written,
         uids.clone(),
         &settings,

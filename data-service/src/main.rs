@@ -114,6 +114,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             let settings = cli.data.clone().with_fixed_share(&host.share);
             let points = points_part(&cli.server.store, &part, &settings, &host.memory, &host.share);
             let (memory, shutdown) = (&host.memory, host.shutdown.clone());
+            let store = (store, cli.server.store.store);
             let service = assemble(store, points, uids, settings.clone(), memory, shutdown).await;
             let service = service.map_err(|error| match error.is::<UidsError>() {
                 true => error.context(format!("--uid-endpoint {}", cli.uid_endpoint)),

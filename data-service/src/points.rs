@@ -19,7 +19,7 @@ use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
-use oxtsdb_server::store::open_folder;
+use oxtsdb_server::store::{StoreKind, open_folder};
 use oxtsdb_storage_file::disk::real::RealDisk;
 
 /// Files of parts that are kept open: of points, of all rollups, and of the rollups of a table at least.
@@ -187,27 +187,30 @@ impl Shares {
     }
 }
 
-/// The points in the rows of a store, in the form that `settings` select. Must be called within a Tokio runtime.
+/// The points in the rows of a store, in the form that `settings` select: in HBase each cell repeats its row key and is
+/// an object in three processes, so that the default there is one cell for the points of a row. Must be called within a
+/// Tokio runtime.
 ///
 /// # Errors
 ///
 /// If a setting is out of its range.
 pub fn in_rows(
-    store: Arc<dyn RowStore>,
+    (store, kind): (Arc<dyn RowStore>, StoreKind),
     layout: RowKeyLayout,
     settings: &DataSettings,
     shutdown: Shutdown,
 ) -> Result<Arc<dyn PointStore>, SettingError> {
-    let form = match settings.writing.write_form {
-        WriteForm::Auto => Form::of_store(&*store),
-        WriteForm::Cells => Form::Single,
-        WriteForm::Rows => Form::Compacted,
-        WriteForm::Appends => Form::Appended,
+    let form = match (settings.writing.write_form, kind) {
+        (WriteForm::Auto, StoreKind::Hbase) => Form::CompactedWhenOver,
+        (WriteForm::Auto, StoreKind::Embedded) | (WriteForm::Cells, _) => Form::Single,
+        (WriteForm::Rows, _) => Form::Compacted,
+        (WriteForm::Appends, _) => Form::Appended,
     };
     let config = RowsConfig {
         table: settings.tables.data_table_name()?,
         layout,
         form,
+        ordered_writes: kind == StoreKind::Embedded,
         linger: settings.writing.linger(),
         use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
         draining: async move { shutdown.draining().await }.boxed().shared(),

@@ -264,18 +264,6 @@ impl RowStore for LogicalTable {
         self.rows.append(table, cell, value).await
     }
 
-    fn keeps_write_order(&self) -> bool {
-        self.rows.keeps_write_order()
-    }
-
-    fn prefers_few_cells(&self) -> bool {
-        self.rows.prefers_few_cells()
-    }
-
-    fn has_other_writers(&self) -> bool {
-        self.rows.has_other_writers()
-    }
-
     fn max_row_key(&self, table: &TableName) -> usize {
         self.rows.max_row_key(table)
     }

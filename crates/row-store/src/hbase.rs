@@ -14,7 +14,7 @@
 //!
 //! The mutations of one row in one batch are applied in the order of the batch. Different rows of a batch, and
 //! concurrent batches, are applied concurrently and in any order; a caller that depends on the order awaits the
-//! first batch before it sends the second ([`RowStore::keeps_write_order`] is false).
+//! first batch before it sends the second.
 //!
 //! # Retries
 //!
@@ -261,10 +261,6 @@ impl RowStore for HbaseStore {
         };
         let appended = self.pool.call(Idempotency::NotIdempotent, request).await;
         appended.map_err(|error| error.into_store_error(RequestContext::not_idempotent(table)))
-    }
-
-    fn prefers_few_cells(&self) -> bool {
-        true
     }
 
     fn max_row_key(&self, table: &TableName) -> usize {

@@ -168,8 +168,7 @@ impl InterceptedStore {
         }
     }
 
-    /// Reports HBase's capabilities: no atomic commits, no order of concurrent writes, expensive cells, other
-    /// writers.
+    /// Has HBase's capabilities: no atomic commits, and no knowledge of ranges that it has not read.
     #[must_use]
     pub fn like_hbase(self) -> Self {
         Self {
@@ -294,18 +293,6 @@ impl RowStore for InterceptedStore {
             misplaced()
         };
         Ok(value)
-    }
-
-    fn keeps_write_order(&self) -> bool {
-        !self.like_hbase && self.inner.keeps_write_order()
-    }
-
-    fn prefers_few_cells(&self) -> bool {
-        self.like_hbase || self.inner.prefers_few_cells()
-    }
-
-    fn has_other_writers(&self) -> bool {
-        self.like_hbase || self.inner.has_other_writers()
     }
 
     fn max_row_key(&self, table: &TableName) -> usize {

@@ -47,6 +47,6 @@ pub use gateway_figures::GatewayFigures;
 pub use measure::RangeMeasure;
 pub use row::{CellRef, Row, RowBuilder};
 pub use scan::{ColumnSelection, FetchMemory, KeyPart, RowFilter, RowStream, Scan, prefix_end};
-pub use store::{AtomicCommit, CellAddress, Condition, RowStore};
+pub use store::{AtomicCommit, CellAddress, Condition, RowStore, Writers};
 pub use table::{FamilyDef, TableDef};
 pub use table_name::{TableName, TableNameError};

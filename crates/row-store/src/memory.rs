@@ -217,14 +217,6 @@ impl RowStore for MemoryStore {
         Ok(appended)
     }
 
-    fn keeps_write_order(&self) -> bool {
-        true
-    }
-
-    fn has_other_writers(&self) -> bool {
-        false
-    }
-
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }

@@ -44,6 +44,16 @@ pub struct Condition {
     pub expected: Option<Vec<u8>>,
 }
 
+/// The processes that write to the tables of a store while it is open. Assembly knows them, since it chooses the
+/// backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Only this process: it may cache what it writes.
+    Single,
+    /// Other processes too, as on HBase.
+    Multiple,
+}
+
 /// A store with HBase's data model, see the crate's documentation.
 ///
 /// Guarantees of every backend:
@@ -162,8 +172,10 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         Ok(None)
     }
 
-    /// Applies a batch. Each row is atomic, and the mutations of a row are applied in the order of the batch. A
-    /// store that does not keep the order of writes applies different rows concurrently and in any order.
+    /// Applies a batch. Each row is atomic, and the mutations of a row are applied in the order of the batch.
+    /// Different rows, and concurrent batches, are applied in any order: a caller that depends on their order awaits
+    /// the first batch before it sends the second. The stores in memory and on disk are stricter: concurrent batches
+    /// of one task take effect in the order in which the task first polled them.
     ///
     /// Idempotent: the same put twice results in one cell.
     ///
@@ -209,24 +221,6 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         cell: &CellAddress,
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError>;
-
-    /// Whether concurrent writes of one task to one row take effect in the order in which the task first polled
-    /// them. If not, a caller that depends on the order must await each write before it starts the next.
-    fn keeps_write_order(&self) -> bool {
-        false
-    }
-
-    /// Whether a cell has a high fixed cost, so that a hundred points are better written as one cell than as a
-    /// hundred. In HBase every cell repeats its row key and is an object in three processes.
-    fn prefers_few_cells(&self) -> bool {
-        false
-    }
-
-    /// Whether other processes may write to the tables while this store is open. The only writer may cache its
-    /// writes.
-    fn has_other_writers(&self) -> bool {
-        true
-    }
 
     /// The maximum length of a row key of a table, in bytes.
     fn max_row_key(&self, table: &TableName) -> usize {

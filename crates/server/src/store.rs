@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore, TableDef};
+use oxtsdb_row_store::{RowStore, TableDef, Writers};
 use tracing::info;
 
 pub use generation::Generation;
@@ -37,6 +37,16 @@ pub enum StoreKind {
     Embedded,
     /// In HBase, through its Thrift server at --hbase-thrift; in tables that OpenTSDB can share
     Hbase,
+}
+
+impl StoreKind {
+    /// The processes that write to the tables.
+    pub const fn writers(self) -> Writers {
+        match self {
+            Self::Embedded => Writers::Single,
+            Self::Hbase => Writers::Multiple,
+        }
+    }
 }
 
 /// Settings of the store.

@@ -123,16 +123,18 @@ pub(crate) async fn run(
                 &host.share,
             );
             let points = points.map(|points| points.with_names(Arc::clone(&uid_store)));
-            let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
+            let (kind, shutdown) = (args.server.store.store, host.shutdown.clone());
+            let uid_service =
+                uid_service::assemble(uid_store, kind.writers(), &uid_settings, shutdown.clone()).await?;
             uid_service.report_to(&host.admin);
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
-                data_store,
+                (data_store, kind),
                 points,
                 uids,
                 data_settings.clone(),
                 &host.memory,
-                host.shutdown.clone(),
+                shutdown,
             )
             .await?;
             data_service.report_to(&host.admin);

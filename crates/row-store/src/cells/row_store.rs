@@ -286,14 +286,6 @@ impl RowStore for CellStore {
         }
     }
 
-    fn keeps_write_order(&self) -> bool {
-        true
-    }
-
-    fn has_other_writers(&self) -> bool {
-        false
-    }
-
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }

@@ -9,7 +9,7 @@ use oxtsdb_row_store::{ColumnSelection, RowStore as _, TableDef, WriteBatch, con
 async fn conforms() {
     let folder = tempfile::tempdir().unwrap();
     let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
-    conformance::suite(&store).await;
+    conformance::ordered_suite(&store).await;
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn conforms_with_frequent_flushes() {
     let mut config = CellConfig::new(folder.path());
     config.memory_bytes = 256 << 10;
     let store = CellStore::open(config).unwrap();
-    conformance::suite(&store).await;
+    conformance::ordered_suite(&store).await;
 }
 
 /// A row may have 100,000 leaves of a tree: only a narrow one is read on the caller's thread.

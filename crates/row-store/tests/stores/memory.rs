@@ -5,7 +5,7 @@ use oxtsdb_row_store::{RowStore, StoreError, conformance};
 
 #[tokio::test]
 async fn conforms() {
-    conformance::suite(&MemoryStore::new()).await;
+    conformance::ordered_suite(&MemoryStore::new()).await;
 }
 
 #[tokio::test]
