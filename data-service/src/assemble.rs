@@ -31,6 +31,7 @@ use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
 use oxtsdb_query::{Engine, QueryResources};
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
+use oxtsdb_row_store::cells::CellStore;
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::{RowKeyLayout, data_table};
 use oxtsdb_server::settings::SettingError;
@@ -178,20 +179,25 @@ pub fn store_part(settings: &DataSettings, memory_limit_bytes: u64) -> Result<St
     })
 }
 
-/// Where the points of an embedded store are, with their share of the memory; `None` on HBase.
+/// Where the points of an embedded store are, with their share of the memory; `None` on HBase. `embedded` are the stores
+/// of the process by their folders.
 pub fn points_part(
     store: &StoreSettings,
+    embedded: &[(&'static str, Arc<CellStore>)],
     part: &StorePart,
     settings: &DataSettings,
     memory: &MemoryAccount,
     share: &FixedShare,
 ) -> Option<PointsPart> {
     let limit_bytes = memory.limit_bytes();
+    let mut cells = embedded.to_vec();
+    // Names last, so that all series of a snapshot have theirs.
+    cells.sort_by_key(|(folder, _)| *folder != part.folder);
     Some(PointsPart {
         data_dir: store.embedded_dir()?.to_owned(),
         part: part.folder,
         snapshot_dir: settings.point_store.snapshot_dir(&store.data_dir),
-        names: None,
+        cells,
         head_bytes: share.of(settings.point_store.head_bytes(limit_bytes)),
         cache_bytes: share.of(settings.point_store.cache_bytes(limit_bytes)),
     })

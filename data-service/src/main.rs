@@ -112,7 +112,14 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     program
         .run(async |host, [store]| {
             let settings = cli.data.clone().with_fixed_share(&host.share);
-            let points = points_part(&cli.server.store, &part, &settings, &host.memory, &host.share);
+            let points = points_part(
+                &cli.server.store,
+                &host.embedded,
+                &part,
+                &settings,
+                &host.memory,
+                &host.share,
+            );
             let (memory, shutdown) = (&host.memory, host.shutdown.clone());
             let store = (store, cli.server.store.store);
             let service = assemble(store, points, uids, settings.clone(), memory, shutdown).await;

@@ -15,6 +15,7 @@ use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::rows::{Form, RowPoints, RowsConfig};
 use oxtsdb_query::{PointStorage, Rollups};
+use oxtsdb_row_store::cells::CellStore;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::Shutdown;
@@ -31,10 +32,6 @@ const MIN_ROLLUP_FILES: usize = 8;
 /// that a read of a few decodes all of a series there.
 const MAX_ROLLUP_HEAD: u64 = 32 << 20;
 
-/// The folders of stores in a data folder.
-const DATA: &str = "data";
-const UID: &str = "uid";
-
 /// Where points are stored, if not in rows, and how much memory they take.
 #[derive(Clone, Debug)]
 pub struct PointsPart {
@@ -48,20 +45,11 @@ pub struct PointsPart {
     pub cache_bytes: u64,
     /// The only folder of snapshots.
     pub snapshot_dir: PathBuf,
-    /// The store of names, if it is in this process.
-    pub names: Option<Arc<dyn RowStore>>,
+    /// The other stores of the process by their folders, in the order in which a snapshot copies them.
+    pub cells: Vec<(&'static str, Arc<CellStore>)>,
 }
 
 impl PointsPart {
-    /// The same part; snapshots have the names of this store.
-    #[must_use]
-    pub fn with_names(self, names: Arc<dyn RowStore>) -> Self {
-        Self {
-            names: Some(names),
-            ..self
-        }
-    }
-
     /// The folder that has the stores of points and of rollups.
     pub(crate) fn folder(&self) -> PathBuf {
         self.data_dir.join(self.part)
@@ -112,12 +100,10 @@ impl PointsPart {
             rollups.push((table, store));
         }
         let snapshot_dir = std::path::absolute(&self.snapshot_dir)?;
-        // Names last, so that all series of the snapshot have theirs.
-        let stores = std::iter::once((DATA, Arc::clone(&rows))).chain(self.names.map(|names| (UID, names)));
         let admin = StoreAdmin::new(
             Arc::clone(&points),
             rollups.clone(),
-            stores.collect(),
+            self.cells,
             snapshot_dir,
             settings.retention()?,
             settings.merge_bytes_per_second(),

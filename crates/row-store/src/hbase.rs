@@ -150,6 +150,11 @@ impl HbaseStore {
         tables::create(&self.pool, table, compression).await
     }
 
+    /// The gateways that it is reached through.
+    pub fn gateways(&self) -> Vec<GatewayFigures> {
+        self.pool.gateways()
+    }
+
     fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
         raw::check_row_key(table, &cell.row)?;
         rules::check_qualifier(&cell.qualifier)
@@ -190,10 +195,6 @@ impl RowStore for HbaseStore {
         rules::check_scan(&scan)?;
         raw::check_bounds(table, &scan)?;
         scan::open(self.pool.clone(), table.clone(), scan).await
-    }
-
-    fn gateways(&self) -> Vec<GatewayFigures> {
-        self.pool.gateways()
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {

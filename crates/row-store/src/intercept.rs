@@ -307,10 +307,6 @@ impl RowStore for InterceptedStore {
         self.inner.check_health().await
     }
 
-    fn gateways(&self) -> Vec<crate::GatewayFigures> {
-        self.inner.gateways()
-    }
-
     fn damage(&self) -> Vec<crate::DamagedRange> {
         self.inner.damage()
     }

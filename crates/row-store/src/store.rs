@@ -1,14 +1,12 @@
 //! The operations of a store.
 
-use std::path::Path;
-
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _};
 
 use crate::limits::MAX_ROW_KEY;
 use crate::{
-    ColumnSelection, DamageLog, DamagedRange, GatewayFigures, RangeMeasure, Row, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch,
+    ColumnSelection, DamageLog, DamagedRange, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef,
+    TableName, WriteBatch,
 };
 
 /// The address of a cell within a table.
@@ -241,28 +239,9 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// The reason why it cannot.
     async fn check_health(&self) -> Result<(), StoreError>;
 
-    /// The gateways that it is reached through; none of an embedded store.
-    fn gateways(&self) -> Vec<GatewayFigures> {
-        Vec::new()
-    }
-
     /// Rows that were lost to damage. All other rows are served.
     fn damage(&self) -> Vec<DamagedRange> {
         Vec::new()
-    }
-
-    /// Makes a durable copy of all tables in a folder, which is empty or absent, that can be opened as a store of the
-    /// same kind. It has everything that was written before this call, and may have later writes.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Invalid`] if the folder is not empty or the store cannot be copied; errors of the disk, after
-    /// which the folder is not complete.
-    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
-        let _ = folder;
-        Err(StoreError::Invalid {
-            detail: "this store cannot be copied to a folder".to_owned(),
-        })
     }
 
     /// Makes everything durable and releases files and connections; later calls fail with

@@ -22,6 +22,7 @@ use futures::future::{BoxFuture, FutureExt as _, try_join_all};
 use oxtsdb_access::AccessControl;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::cells::CellStore;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -32,7 +33,7 @@ use crate::admin::{self, Admin, AdminListen};
 use crate::args::ServerArgs;
 use crate::connections::Connections;
 use crate::listen::{BoundAddress, ListenError, bind, start_error};
-use crate::store::StorePart;
+use crate::store::{OpenStores, StorePart};
 use crate::{GrpcOptions, GrpcServer, Shutdown};
 
 /// A program that [`Program::run`] runs, with `S` stores and `L` listeners.
@@ -82,6 +83,8 @@ pub struct Host {
     pub access: AccessControl,
     /// How long requests in progress may take after stopping has begun.
     pub drain_limit: Duration,
+    /// The embedded stores by their folders; none on HBase.
+    pub embedded: Vec<(&'static str, Arc<CellStore>)>,
     grpc: GrpcOptions,
     /// Stores that services opened, closed when they have ended.
     stores: Mutex<Vec<Arc<dyn RowStore>>>,
@@ -159,7 +162,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let tls = args.tls.open()?;
         admin.metrics.collect_tls(tls.clone());
         let connections = Connections::of_process(tls);
-        let host = Host {
+        let mut host = Host {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,
                 memory: memory.clone(),
@@ -175,10 +178,18 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             admin,
             access,
             drain_limit: args.program.drain_limit(),
+            embedded: Vec::new(),
             stores: Mutex::default(),
         };
-        let stores = args.store.open(self.stores, &host.share).await?;
-        host.admin.metrics.collect_gateways(stores.to_vec());
+        let OpenStores {
+            stores,
+            embedded,
+            hbase,
+        } = args.store.open(self.stores, &host.share).await?;
+        host.embedded = embedded;
+        if let Some(hbase) = hbase {
+            host.admin.metrics.collect_gateways(hbase);
+        }
         host.admin.metrics.collect_refusals(host.access.refusals());
         let served = self
             .serve(&host, stores.clone(), admin_listener.address, assemble)

@@ -74,7 +74,7 @@ impl TestStack {
             head_bytes: 8 << 20,
             cache_bytes: 8 << 20,
             snapshot_dir: std::env::temp_dir(),
-            names: None,
+            cells: Vec::new(),
         };
         let store = MemoryStore::new();
         let same: Arc<dyn RowStore> = Arc::new(store.clone());

@@ -117,12 +117,12 @@ pub(crate) async fn run(
             let uid_probe = uid_part.probe(&uid_store);
             let points = data_service::points_part(
                 &args.server.store,
+                &host.embedded,
                 &data_part,
                 &data_settings,
                 &host.memory,
                 &host.share,
             );
-            let points = points.map(|points| points.with_names(Arc::clone(&uid_store)));
             let (kind, shutdown) = (args.server.store.store, host.shutdown.clone());
             let uid_service =
                 uid_service::assemble(uid_store, kind.writers(), &uid_settings, shutdown.clone()).await?;

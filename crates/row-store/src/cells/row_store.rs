@@ -24,6 +24,19 @@ use crate::{
 const READ_INLINE: usize = 4;
 
 impl CellStore {
+    /// Makes a durable copy of all tables in a folder, which is empty or absent, that can be opened as a store. It has
+    /// everything that was written before this call, and may have later writes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] if the folder is not empty; errors of the disk, after which the folder is not complete.
+    pub async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
+        self.flush().await?;
+        let (core, _) = self.opened()?;
+        let folder = folder.to_owned();
+        off_runtime(move || snapshot::copy(&core, &folder)).await
+    }
+
     fn table(&self, table: &TableName) -> Result<(Arc<Core>, Arc<Table>), StoreError> {
         let (core, _) = self.opened()?;
         let table = core.catalog.table(table)?;
@@ -300,13 +313,6 @@ impl RowStore for CellStore {
         self.opened()
             .map(|(core, _)| core.tree.set_aside.ranges())
             .unwrap_or_default()
-    }
-
-    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
-        self.flush().await?;
-        let (core, _) = self.opened()?;
-        let folder = folder.to_owned();
-        off_runtime(move || snapshot::copy(&core, &folder)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

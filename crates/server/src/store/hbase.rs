@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use oxtsdb_row_store::StoreError;
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{RowStore, StoreError};
 
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};
@@ -154,7 +154,7 @@ impl HbaseSettings {
     }
 
     /// Connects with HBase and checks that it has these tables.
-    pub(super) async fn open(&self, tables: &[&StoreTable]) -> anyhow::Result<Arc<dyn RowStore>> {
+    pub(super) async fn open(&self, tables: &[&StoreTable]) -> anyhow::Result<Arc<HbaseStore>> {
         let store = self.connect().await?;
         tables::check(tables, &store, &self.to_string(), &self.flags()).await?;
         Ok(Arc::new(store))
