@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -131,7 +130,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .add_to(GrpcServer::new())
                 .depends_on(part.probe(&service.store));
             service.report_to(&host.admin);
-            host.close_at_end(Arc::clone(&service.store));
+            host.close_at_end(service.store.clone());
             Ok([service.http_and_telnet(&settings, host), host.grpc("data", grpc)])
         })
         .await

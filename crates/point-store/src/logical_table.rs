@@ -49,7 +49,7 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_row_store::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
-    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    RowStore, RowStream, Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 use oxtsdb_schema::RowKeyLayout;
 
@@ -271,7 +271,10 @@ impl RowStore for LogicalTable {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         self.rows.atomic().is_some().then_some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for LogicalTable {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.points.check_health().await.map_err(StoreError::from)?;
         self.rows.check_health().await

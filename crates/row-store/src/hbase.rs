@@ -90,7 +90,7 @@ use self::fetched::Memory;
 use self::pool::Pool;
 use crate::{
     CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
-    StoreError, TableDef, TableName, WriteBatch, rules,
+    StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
 };
 
 /// A [`RowStore`] on HBase.
@@ -267,7 +267,10 @@ impl RowStore for HbaseStore {
     fn max_row_key(&self, table: &TableName) -> usize {
         raw::max_row_key(table)
     }
+}
 
+#[async_trait]
+impl StoreControl for HbaseStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         health::check(&self.pool).await
     }

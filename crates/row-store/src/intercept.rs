@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, RangeMeasure, Row, RowStore, RowStream,
-    Scan, StoreError, TableDef, TableName, WriteBatch,
+    Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// An operation on rows, with all of its parameters.
@@ -302,7 +302,10 @@ impl RowStore for InterceptedStore {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         (self.atomic && self.inner.atomic().is_some()).then_some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for InterceptedStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.inner.check_health().await
     }

@@ -18,7 +18,7 @@ use self::state::{Cells, State, Table};
 use crate::rules::{self, Columns};
 use crate::{
     AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, DamageLog, RangeMeasure, Row, RowStore,
-    RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    RowStream, Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// A [`RowStore`] in memory. Clones share the data.
@@ -220,7 +220,10 @@ impl RowStore for MemoryStore {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for MemoryStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.state().await.map(drop)
     }

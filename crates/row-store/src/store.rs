@@ -52,6 +52,31 @@ pub enum Writers {
     Multiple,
 }
 
+/// The control of a store, for its server and its operator. Readers and writers of rows need none of it.
+#[async_trait]
+pub trait StoreControl: Send + Sync + std::fmt::Debug {
+    /// Checks whether the store can serve requests. Isolated damage does not make a store unhealthy; see
+    /// [`StoreControl::damage`].
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot.
+    async fn check_health(&self) -> Result<(), StoreError>;
+
+    /// Rows that were lost to damage. All other rows are served.
+    fn damage(&self) -> Vec<DamagedRange> {
+        Vec::new()
+    }
+
+    /// Makes everything durable and releases files and connections; later calls fail with
+    /// [`StoreError::Unavailable`]. Dropping the store without closing it loses no acknowledged write.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be written.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
 /// A store with HBase's data model, see the crate's documentation.
 ///
 /// Guarantees of every backend:
@@ -69,7 +94,7 @@ pub enum Writers {
 ///
 /// Futures may be dropped at any time. After its future is dropped, a write may still take effect.
 #[async_trait]
-pub trait RowStore: Send + Sync + std::fmt::Debug {
+pub trait RowStore: StoreControl {
     /// Creates a table; `false` if it already exists with the same families.
     ///
     /// # Errors
@@ -230,27 +255,6 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         None
     }
-
-    /// Checks whether the store can serve requests. Isolated damage does not make a store unhealthy; see
-    /// [`RowStore::damage`].
-    ///
-    /// # Errors
-    ///
-    /// The reason why it cannot.
-    async fn check_health(&self) -> Result<(), StoreError>;
-
-    /// Rows that were lost to damage. All other rows are served.
-    fn damage(&self) -> Vec<DamagedRange> {
-        Vec::new()
-    }
-
-    /// Makes everything durable and releases files and connections; later calls fail with
-    /// [`StoreError::Unavailable`]. Dropping the store without closing it loses no acknowledged write.
-    ///
-    /// # Errors
-    ///
-    /// If something could not be written.
-    async fn close(&self) -> Result<(), StoreError>;
 }
 
 /// Atomic writes over several rows of one table.

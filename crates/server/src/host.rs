@@ -21,8 +21,8 @@ use anyhow::Context as _;
 use futures::future::{BoxFuture, FutureExt as _, try_join_all};
 use oxtsdb_access::AccessControl;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
-use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::cells::CellStore;
+use oxtsdb_row_store::{RowStore, StoreControl};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -87,7 +87,7 @@ pub struct Host {
     pub embedded: Vec<(&'static str, Arc<CellStore>)>,
     grpc: GrpcOptions,
     /// Stores that services opened, closed when they have ended.
-    stores: Mutex<Vec<Arc<dyn RowStore>>>,
+    stores: Mutex<Vec<Arc<dyn StoreControl>>>,
 }
 
 /// Serves the connections of one listener until shutdown.
@@ -111,7 +111,7 @@ impl FrontEnd {
 
 impl Host {
     /// Has a store closed when the program ends, before the stores that it is made of.
-    pub fn close_at_end(&self, store: Arc<dyn RowStore>) {
+    pub fn close_at_end(&self, store: Arc<dyn StoreControl>) {
         self.stores.lock().push(store);
     }
 
@@ -198,7 +198,8 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         watch.abort();
         let mut closed = Ok(());
         let opened = std::mem::take(&mut *host.stores.lock());
-        for store in stores.iter().chain(&opened).rev() {
+        let stores = stores.into_iter().map(|store| store as Arc<dyn StoreControl>);
+        for store in stores.chain(opened).rev() {
             closed = closed.and(store.close().await);
         }
         served?;

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 use data_service::DataSettings;
@@ -138,7 +137,7 @@ pub(crate) async fn run(
             )
             .await?;
             data_service.report_to(&host.admin);
-            host.close_at_end(Arc::clone(&data_service.store));
+            host.close_at_end(data_service.store.clone());
             let data_probe = data_part.probe(&data_service.store);
             let data = data_service.add_to(GrpcServer::new());
             let uid = uid_service.add_to(GrpcServer::new());

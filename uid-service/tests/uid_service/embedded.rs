@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore as _, Writers};
+use oxtsdb_row_store::{StoreControl as _, Writers};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use tempfile::TempDir;
 use uid_service::UidSettings;

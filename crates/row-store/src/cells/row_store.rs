@@ -16,7 +16,7 @@ use super::store::CellStore;
 use crate::rules::{self, Columns};
 use crate::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
-    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    RowStore, RowStream, Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// Up to this many rows are read on the caller's thread, unless they have many cells: handing them to another thread
@@ -302,7 +302,10 @@ impl RowStore for CellStore {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for CellStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         let (core, queue) = self.opened()?;
         queue.check()?;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{ColumnSelection, RowStore as _, TableDef, WriteBatch, conformance};
+use oxtsdb_row_store::{
+    ColumnSelection, RowStore as _, StoreControl as _, TableDef, WriteBatch, conformance,
+};
 
 #[tokio::test]
 async fn conforms() {

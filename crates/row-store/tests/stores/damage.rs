@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{
-    ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch,
+    ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreControl as _, StoreError, TableDef,
+    TableName, WriteBatch,
 };
 
 use crate::support::files::{copy_folder, flip, noise};

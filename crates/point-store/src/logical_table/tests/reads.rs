@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::{ColumnSelection, DamageLog, RowFilter, RowStore as _, Scan, StoreError};
+use oxtsdb_row_store::{
+    ColumnSelection, DamageLog, RowFilter, RowStore as _, Scan, StoreControl as _, StoreError,
+};
 
 use super::fixture::{FIRST_HOUR, Fixture, int, scan_of};
 use crate::{DamagedPart, TimeRange};
