@@ -14,7 +14,7 @@
 //!
 //! The mutations of one row in one batch are applied in the order of the batch. Different rows of a batch, and
 //! concurrent batches, are applied concurrently and in any order; a caller that depends on the order awaits the
-//! first batch before it sends the second ([`RowStore::keeps_write_order`] is false).
+//! first batch before it sends the second.
 //!
 //! # Retries
 //!
@@ -90,8 +90,8 @@ use self::error::{CallError, Idempotency, RequestContext};
 use self::fetched::Memory;
 use self::pool::Pool;
 use crate::{
-    CellAddress, ColumnSelection, Condition, GatewayFigures, Row, RowStore, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch, rules,
+    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
+    StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
 };
 
 /// A store on HBase, by Thrift or natively: what only HBase has.
@@ -117,6 +117,9 @@ pub trait Hbase: RowStore {
         compression: Compression,
         split_keys: &[Vec<u8>],
     ) -> Result<bool, StoreError>;
+
+    /// The servers that it is reached through: Thrift gateways, or region servers.
+    fn gateways(&self) -> Vec<GatewayFigures>;
 }
 
 /// A [`RowStore`] on HBase, through its Thrift gateways.
@@ -178,6 +181,10 @@ impl Hbase for HbaseStore {
         }
         tables::create(&self.pool, table, compression).await
     }
+
+    fn gateways(&self) -> Vec<GatewayFigures> {
+        self.pool.gateways()
+    }
 }
 
 #[async_trait]
@@ -195,6 +202,7 @@ impl RowStore for HbaseStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        _skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         for row in rows {
             raw::check_row_key(table, row)?;
@@ -213,10 +221,6 @@ impl RowStore for HbaseStore {
         rules::check_scan(&scan)?;
         raw::check_bounds(table, &scan)?;
         scan::open(self.pool.clone(), table.clone(), scan).await
-    }
-
-    fn gateways(&self) -> Vec<GatewayFigures> {
-        self.pool.gateways()
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
@@ -286,14 +290,13 @@ impl RowStore for HbaseStore {
         appended.map_err(|error| error.into_store_error(RequestContext::not_idempotent(table)))
     }
 
-    fn prefers_few_cells(&self) -> bool {
-        true
-    }
-
     fn max_row_key(&self, table: &TableName) -> usize {
         raw::max_row_key(table)
     }
+}
 
+#[async_trait]
+impl StoreControl for HbaseStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         health::check(&self.pool).await
     }

@@ -16,7 +16,8 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore, TableDef};
+use oxtsdb_row_store::hbase::Hbase;
+use oxtsdb_row_store::{RowStore, TableDef, Writers};
 use tracing::info;
 
 pub use generation::Generation;
@@ -37,6 +38,16 @@ pub enum StoreKind {
     Embedded,
     /// In HBase, at --hbase-quorum, --hbase-masters or --hbase-thrift; in tables that OpenTSDB can share
     Hbase,
+}
+
+impl StoreKind {
+    /// The processes that write to the tables.
+    pub const fn writers(self) -> Writers {
+        match self {
+            Self::Embedded => Writers::Single,
+            Self::Hbase => Writers::Multiple,
+        }
+    }
 }
 
 /// Settings of the store.
@@ -60,6 +71,17 @@ pub struct StoreSettings {
     /// Connections with HBase.
     #[command(flatten)]
     pub hbase: HbaseSettings,
+}
+
+/// The open stores of services that run in one process.
+#[derive(Debug)]
+pub struct OpenStores<const N: usize> {
+    /// One for each service.
+    pub stores: [Arc<dyn RowStore>; N],
+    /// The same by their folders, if they are embedded.
+    pub embedded: Vec<(&'static str, Arc<CellStore>)>,
+    /// HBase, if all of them are on it.
+    pub hbase: Option<Arc<dyn Hbase>>,
 }
 
 /// The tables and the resources of a service's store.
@@ -146,27 +168,32 @@ impl StoreSettings {
         &self,
         parts: [&StorePart; N],
         memory: &FixedShare,
-    ) -> anyhow::Result<[Arc<dyn RowStore>; N]> {
+    ) -> anyhow::Result<OpenStores<N>> {
         self.check()?;
-        let mut stores = Vec::with_capacity(N);
-        match self.store {
-            StoreKind::Embedded => {
-                for part in parts {
-                    stores.push(open_embedded(&self.data_dir, part, memory).await?);
-                }
+        if self.store == StoreKind::Hbase {
+            let tables: Vec<&StoreTable> = parts.iter().flat_map(|part| part.tables()).collect();
+            let store = self.hbase.open(&tables).await?;
+            for def in parts.iter().flat_map(|part| &part.own) {
+                create(store.as_ref(), def).await?;
             }
-            StoreKind::Hbase => {
-                let tables: Vec<&StoreTable> = parts.iter().flat_map(|part| part.tables()).collect();
-                let store = self.hbase.open(&tables).await?;
-                for def in parts.iter().flat_map(|part| &part.own) {
-                    create(store.as_ref(), def).await?;
-                }
-                stores = vec![store; N];
-            }
+            return Ok(OpenStores {
+                stores: std::array::from_fn(|_| Arc::clone(&store) as Arc<dyn RowStore>),
+                embedded: Vec::new(),
+                hbase: Some(store),
+            });
         }
-        stores
-            .try_into()
-            .map_err(|_| anyhow::anyhow!("one store for each service"))
+        let (mut stores, mut embedded) = (Vec::with_capacity(N), Vec::with_capacity(N));
+        for part in parts {
+            let store = open_embedded(&self.data_dir, part, memory).await?;
+            stores.push(Arc::clone(&store) as Arc<dyn RowStore>);
+            embedded.push((part.folder, store));
+        }
+        let stores = stores.try_into();
+        Ok(OpenStores {
+            stores: stores.map_err(|_| anyhow::anyhow!("one store for each service"))?,
+            embedded,
+            hbase: None,
+        })
     }
 }
 
@@ -220,7 +247,7 @@ async fn open_embedded(
     data_dir: &Path,
     part: &StorePart,
     memory: &FixedShare,
-) -> anyhow::Result<Arc<dyn RowStore>> {
+) -> anyhow::Result<Arc<CellStore>> {
     let memory_bytes = memory.of(part.memory_bytes);
     let store = open_folder(data_dir, part.folder, |folder| {
         CellStore::open(CellConfig::new(folder).with_memory(memory_bytes))

@@ -27,7 +27,7 @@ use futures::TryStreamExt as _;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_point_store::PointStore;
 use oxtsdb_query::{NotListed, SeriesList};
-use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch};
+use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch, Writers};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, UidWidths};
 use tokio::sync::watch;
@@ -55,6 +55,7 @@ pub struct SeriesIndex(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
+    writers: Writers,
     /// The catalogue, where points are in columns.
     points: Option<Arc<dyn PointStore>>,
     meta_table: TableName,
@@ -71,21 +72,21 @@ impl SeriesIndex {
     /// A setting breaks its rule.
     pub fn open(
         store: Arc<dyn RowStore>,
+        writers: Writers,
         points: Option<Arc<dyn PointStore>>,
         widths: &UidWidths,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
         let meta_table = settings.tables.meta_table_name()?;
         let age = settings.series_index.max_age();
-        let max_age = if points.is_some() || !store.has_other_writers() {
-            None
-        } else if settings.series_index.trust_tsuid_tracking {
-            Some(age)
-        } else {
-            return Ok(None);
+        let max_age = match writers {
+            Writers::Single => None,
+            Writers::Multiple if settings.series_index.trust_tsuid_tracking => Some(age),
+            Writers::Multiple => return Ok(None),
         };
         Ok(Some(Self(Arc::new(Inner {
             store,
+            writers,
             points,
             meta_table,
             metric_width: widths.metric.bytes(),
@@ -151,7 +152,7 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Where other writers are, annotations do not track series: OpenTSDB's do not.
     async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError> {
         let inner = &self.0;
-        if inner.store.has_other_writers() && inner.points.is_none() {
+        if inner.writers == Writers::Multiple {
             return Ok(());
         }
         let found = inner

@@ -74,7 +74,7 @@ pub async fn of_series(
         let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
         let rows = storage
             .store
-            .get_rows(&storage.table, &keys, &point_columns())
+            .get_rows(&storage.table, &keys, &point_columns(), None)
             .await?;
         for row in rows.into_iter().flatten() {
             if let Some((time_ms, value)) = last_of_row(storage, &row, look_back)? {

@@ -63,7 +63,7 @@ use self::regions::Region;
 use super::{Compression, Hbase};
 use crate::limits::MAX_ROW_KEY;
 use crate::{
-    CellAddress, ColumnSelection, Condition, GatewayFigures, Row, RowStore, RowStream, Scan, StoreError,
+    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan, StoreControl, StoreError,
     TableDef, TableName, WriteBatch, rules,
 };
 
@@ -191,6 +191,23 @@ impl Hbase for NativeStore {
     ) -> Result<bool, StoreError> {
         tables::create(&self.cluster, table, compression, split_keys).await
     }
+
+    fn gateways(&self) -> Vec<GatewayFigures> {
+        self.cluster.figures()
+    }
+}
+
+#[async_trait]
+impl StoreControl for NativeStore {
+    async fn check_health(&self) -> Result<(), StoreError> {
+        let health = self.cluster.check_health().await;
+        health.map_err(|error| error.into_store_error(None))
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.cluster.close();
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -208,6 +225,7 @@ impl RowStore for NativeStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        _: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         for row in rows {
             check_row_key(table, row)?;
@@ -234,10 +252,6 @@ impl RowStore for NativeStore {
             }
         }
         scan::open(&self.cluster, table, scan).await
-    }
-
-    fn gateways(&self) -> Vec<GatewayFigures> {
-        self.cluster.figures()
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
@@ -292,21 +306,7 @@ impl RowStore for NativeStore {
         self.mutate_value((table, cell), mutate_type::APPEND, value).await
     }
 
-    fn prefers_few_cells(&self) -> bool {
-        true
-    }
-
     fn max_row_key(&self, table: &TableName) -> usize {
         max_row_key(table)
-    }
-
-    async fn check_health(&self) -> Result<(), StoreError> {
-        let health = self.cluster.check_health().await;
-        health.map_err(|error| error.into_store_error(None))
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.cluster.close();
-        Ok(())
     }
 }

@@ -11,8 +11,8 @@ use futures::{StreamExt, TryStreamExt};
 use oxtsdb_row_store::hbase::{Compression, Hbase as _, HbaseConfig, HbaseStore};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreError, TableDef,
-    TableName, WriteBatch, conformance,
+    CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreControl as _,
+    StoreError, TableDef, TableName, WriteBatch, conformance,
 };
 
 async fn connect(gateways: &[String]) -> HbaseStore {

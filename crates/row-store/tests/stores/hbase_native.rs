@@ -10,7 +10,7 @@ use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
 use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, KeyPart, Row, RowFilter, RowStore, Scan, StoreError, TableDef, TableName,
+    CellAddress, ColumnSelection, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError, TableDef, TableName,
     WriteBatch, conformance,
 };
 
@@ -231,7 +231,7 @@ async fn many_rows_and_long_rows_are_read_in_several_fetches() {
         .map(|row| row.to_be_bytes().to_vec())
         .collect();
     let read = store
-        .get_rows(&table, &keys, &ColumnSelection::All)
+        .get_rows(&table, &keys, &ColumnSelection::All, None)
         .await
         .unwrap();
     assert!(
