@@ -21,12 +21,13 @@ use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_service_server::{UidService, UidServiceServer};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use oxtsdb_server::Shutdown;
+use oxtsdb_uids::assign::Purpose;
+use oxtsdb_uids::error::UidServiceError;
+use oxtsdb_uids::table::KindName;
+use oxtsdb_uids::uids::{Freshness, Uids};
 use tonic::{Request, Response, Status};
 
 use self::convert::PageToken;
-use crate::assign::Purpose;
-use crate::error::UidServiceError;
-use crate::uids::{Freshness, Uids};
 
 /// Maximum bytes of a request: 4096 names of nearly 4 KiB each, repairs of long names, and documents.
 pub(crate) const MAX_REQUEST_BYTES: usize = 16 << 20;
@@ -306,11 +307,7 @@ impl UidService for UidServiceHandler {
 type Partition<T> = (Vec<T>, Vec<Option<ItemError>>);
 
 impl UidServiceHandler {
-    fn names(
-        &self,
-        names: &[pb::UidName],
-        rules: &NameRules,
-    ) -> Result<Partition<crate::table::KindName>, Status> {
+    fn names(&self, names: &[pb::UidName], rules: &NameRules) -> Result<Partition<KindName>, Status> {
         convert::check_batch("names", names.len())?;
         Ok(partition(names, |index, name| convert::name(index, name, rules)))
     }

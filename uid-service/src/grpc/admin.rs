@@ -12,13 +12,13 @@ use oxtsdb_proto::uid::v1::uid_admin_service_server::{UidAdminService, UidAdminS
 use oxtsdb_row_store::CellAddress;
 use oxtsdb_schema::UidKind;
 use oxtsdb_server::code_of_store_error;
+use oxtsdb_uids::error::UidServiceError;
+use oxtsdb_uids::fsck::repair::{Applied, RepairError};
+use oxtsdb_uids::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
+use oxtsdb_uids::table::{ID, NAME};
 use tonic::{Code, Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, status};
-use crate::error::UidServiceError;
-use crate::fsck::repair::{Applied, RepairError};
-use crate::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
-use crate::table::{ID, NAME};
 
 /// Maximum count of repairs of a request.
 const MAX_REPAIRS: usize = 1024;

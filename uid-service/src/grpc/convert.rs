@@ -9,10 +9,9 @@ use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid_kind;
 use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
+use oxtsdb_uids::suggest::Mapping;
+use oxtsdb_uids::table::{KindName, KindUid};
 use tonic::{Code, Status};
-
-use crate::suggest::Mapping;
-use crate::table::{KindName, KindUid};
 
 /// Maximum count of items of a batch.
 const MAX_BATCH: usize = 4096;

@@ -10,12 +10,12 @@ use oxtsdb_proto::update_mask;
 use oxtsdb_schema::Uid;
 use oxtsdb_schema::document::CustomFields;
 use oxtsdb_schema::uid_meta::UidDocument;
+use oxtsdb_uids::meta::{Described, Metadata};
+use oxtsdb_uids::table::KindUid;
 use prost_types::Timestamp;
 use tonic::{Code, Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, fail_if_unavailable, in_order, partition, status};
-use crate::meta::{Described, Metadata};
-use crate::table::KindUid;
 
 /// The most items of BatchGetUidMeta.
 const MAX_GET: usize = 1000;
