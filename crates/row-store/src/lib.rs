@@ -9,7 +9,8 @@
 //!
 //! [`RowStore`] has the operations that OpenTSDB's four tables need, with HBase's names and guarantees.
 //! `conformance` states the same guarantees as executable checks, which every backend passes. `intercept` lets
-//! tests delay, fail or replace the operations of a store. Both need the feature `testing`.
+//! tests delay, fail or replace the operations of a store. Both need the feature `testing`. [`repair`] changes cells together
+//! on every store.
 //!
 //! | Backend | Purpose |
 //! |---|---|
@@ -32,6 +33,7 @@ pub mod intercept;
 mod limits;
 mod measure;
 pub mod memory;
+pub mod repair;
 mod row;
 mod rules;
 mod scan;

@@ -1,6 +1,7 @@
 //! Findings and their repairs.
 
 use oxtsdb_row_store::CellAddress;
+pub use oxtsdb_row_store::repair::CellChange;
 use oxtsdb_schema::UidKind;
 
 /// What is wrong.
@@ -127,50 +128,14 @@ pub enum Severity {
     Note,
 }
 
-/// A conditional change of one cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellChange {
-    /// The cell.
-    pub cell: CellAddress,
-    /// The value that it must have; `None`: absent.
-    pub old: Option<Vec<u8>>,
-    /// The value that it gets; `None`: it is deleted.
-    pub new: Option<Vec<u8>>,
-}
-
-impl CellChange {
-    /// A condition without a change.
-    pub fn guard(cell: CellAddress, value: Option<Vec<u8>>) -> Self {
-        Self {
-            cell,
-            old: value.clone(),
-            new: value,
-        }
-    }
-
-    /// Whether the cell is only compared.
-    pub fn is_guard(&self) -> bool {
-        self.old == self.new
-    }
-
-    /// The change back.
-    #[must_use]
-    pub fn inverse(self) -> Self {
-        Self {
-            cell: self.cell,
-            old: self.new,
-            new: self.old,
-        }
-    }
-
-    fn byte_len(&self) -> usize {
-        let value = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
-        CHANGE_BYTES + self.cell.row.len() + self.cell.qualifier.len() + value(&self.old) + value(&self.new)
-    }
-}
-
 /// Memory of a [`CellChange`] without its texts.
 const CHANGE_BYTES: usize = 160;
+
+fn byte_len(change: &CellChange) -> usize {
+    let value = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
+    let cell = &change.cell;
+    CHANGE_BYTES + cell.row.len() + cell.qualifier.len() + value(&change.old) + value(&change.new)
+}
 
 /// A way to repair a finding: changes that are made together, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,10 +205,7 @@ impl Finding {
     /// An estimate of its memory.
     pub(crate) fn byte_len(&self) -> usize {
         let repairs = self.repair.iter().chain(&self.alternatives);
-        let changes: usize = repairs
-            .flat_map(|repair| &repair.changes)
-            .map(CellChange::byte_len)
-            .sum();
+        let changes: usize = repairs.flat_map(|repair| &repair.changes).map(byte_len).sum();
         let evidence = self.evidence.iter();
         let evidence: usize = evidence
             .map(|(cell, value)| CHANGE_BYTES + cell.row.len() + value.as_ref().map_or(0, Vec::len))

@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
-use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{Scan, TableDef};
 
 use super::*;
+use crate::intercept::{Intercept, InterceptedStore, Operation, Response};
+use crate::memory::MemoryStore;
+use crate::{Row, Scan, TableDef};
 
 const KEY: &[u8] = b"row";
+const FAMILY: &str = "t";
 
 /// Fails one operation, before or after it was performed.
 #[derive(Debug)]
@@ -64,24 +65,23 @@ async fn store(cells: &[(&[u8], &[u8])]) -> MemoryStore {
 
 async fn cells(store: &MemoryStore) -> Vec<(Vec<u8>, Vec<u8>)> {
     let rows = store.scan(&table(), Scan::range([], [])).await.unwrap();
-    let rows: Vec<Vec<oxtsdb_row_store::Row>> = rows.try_collect().await.unwrap();
-    let cells = rows.iter().flatten().flat_map(oxtsdb_row_store::Row::cells);
+    let rows: Vec<Vec<Row>> = rows.try_collect().await.unwrap();
+    let cells = rows.iter().flatten().flat_map(Row::cells);
     cells
         .map(|cell| (cell.qualifier.to_vec(), cell.value.to_vec()))
         .collect()
 }
 
-fn change(qualifier: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) -> RowChange {
-    let cell = |value: &[u8]| (value.to_vec(), 5);
-    RowChange {
-        qualifier: qualifier.to_vec(),
-        old: old.map(cell),
-        new: new.map(cell),
+fn change(qualifier: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) -> CellChange {
+    CellChange {
+        cell: CellAddress::new(KEY, FAMILY, qualifier),
+        old: old.map(<[u8]>::to_vec),
+        new: new.map(<[u8]>::to_vec),
     }
 }
 
 /// A comparison, a replaced, a new and two removed cells.
-fn changes() -> Vec<RowChange> {
+fn changes() -> Vec<CellChange> {
     vec![
         change(b"k", Some(b"kept"), Some(b"kept")),
         change(b"a", Some(b"1"), Some(b"2")),
@@ -91,21 +91,16 @@ fn changes() -> Vec<RowChange> {
     ]
 }
 
-fn inverse(changes: &[RowChange]) -> Vec<RowChange> {
-    let inverse = changes.iter().rev().map(|change| RowChange {
-        qualifier: change.qualifier.clone(),
-        old: change.new.clone(),
-        new: change.old.clone(),
-    });
-    inverse.collect()
+fn inverse(changes: &[CellChange]) -> Vec<CellChange> {
+    changes.iter().rev().cloned().map(CellChange::inverse).collect()
 }
 
-async fn apply(store: &dyn RowStore, changes: &[RowChange]) -> Result<Applied, RepairError> {
-    let repair = RowRepair {
+async fn apply(store: &dyn RowStore, changes: &[CellChange]) -> Result<Applied, RepairFailure> {
+    let repair = CellRepair {
         store,
         table: &table(),
-        row_key: KEY,
         changes,
+        timestamps_ms: &[Some(5); 5],
     };
     repair.apply().await
 }
@@ -148,7 +143,9 @@ async fn a_changed_cell_prevents_the_repair() {
         let changed = &changes()[place];
         let mut batch = WriteBatch::new(table());
         let family = batch.family(FAMILY);
-        batch.row(KEY).put_at(family, &changed.qualifier, 6, b"other");
+        batch
+            .row(KEY)
+            .put_at(family, &changed.cell.qualifier, 6, b"other");
         memory.write(batch).await.unwrap();
         let before = cells(&memory).await;
         let like_hbase = like_hbase(&memory, usize::MAX, false);
@@ -157,10 +154,10 @@ async fn a_changed_cell_prevents_the_repair() {
             assert!(
                 matches!(
                     &error,
-                    RepairError::StateChanged { qualifier, is_partly_applied: false, .. }
-                        if *qualifier == changed.qualifier
+                    RepairFailure::StateChanged { cell, is_partly_applied: false }
+                        if *cell == changed.cell
                 ),
-                "{error}"
+                "{error:?}"
             );
             assert_eq!(cells(&memory).await, before);
         }
@@ -174,22 +171,40 @@ async fn a_part_that_was_not_made_back_is_reported() {
         let memory = store(AFTER).await;
         let mut batch = WriteBatch::new(table());
         let family = batch.family(FAMILY);
-        batch.row(KEY).put_at(family, &changed.qualifier, 6, b"other");
+        batch
+            .row(KEY)
+            .put_at(family, &changed.cell.qualifier, 6, b"other");
         memory.write(batch).await.unwrap();
         let error = apply(&memory, &changes()).await.unwrap_err();
         assert!(
             matches!(
                 &error,
-                RepairError::StateChanged {
+                RepairFailure::StateChanged {
                     is_partly_applied: true,
                     ..
                 }
             ),
-            "{error}"
-        );
-        assert!(
-            error.to_string().contains("others have their new values"),
-            "{error}"
+            "{error:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn new_values_have_their_timestamps_unless_the_cell_is_younger() {
+    let memory = store(&[(b"a", b"1")]).await;
+    let changes = [
+        change(b"a", Some(b"1"), Some(b"2")),
+        change(b"b", None, Some(b"3")),
+    ];
+    let repair = CellRepair {
+        store: &memory,
+        table: &table(),
+        changes: &changes,
+        timestamps_ms: &[Some(4), Some(3)],
+    };
+    assert_eq!(repair.apply().await.unwrap(), Applied::Changed);
+    let row = memory.get(&table(), KEY, &ColumnSelection::All).await.unwrap();
+    let row = row.unwrap();
+    let cells = row.cells().map(|cell| (cell.value, cell.timestamp_ms));
+    assert_eq!(cells.collect::<Vec<_>>(), [(&b"2"[..], 5), (b"3", 3)]);
 }
