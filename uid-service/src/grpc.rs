@@ -69,7 +69,7 @@ impl UidService for UidServiceHandler {
         } else {
             Purpose::Write
         };
-        convert::check_batch("names", request.names.len())?;
+        convert::check_batch("names", request.names.len(), convert::MAX_BATCH)?;
         in_use::note(&self.uids, request.in_use.as_ref()).await?;
         let rules = &self.uids.layout().name_rules;
         let (names, invalid) = partition(&request.names, |index, name| {
@@ -129,7 +129,7 @@ impl UidService for UidServiceHandler {
         use pb::lookup_names_response::{Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
-        convert::check_batch("uids", request.uids.len())?;
+        convert::check_batch("uids", request.uids.len(), convert::MAX_BATCH)?;
         in_use::check_table(&self.uids, request.table_id).await?;
         let width = |kind| self.uids.layout().width(kind);
         let (uids, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
@@ -308,7 +308,7 @@ type Partition<T> = (Vec<T>, Vec<Option<ItemError>>);
 
 impl UidServiceHandler {
     fn names(&self, names: &[pb::UidName], rules: &NameRules) -> Result<Partition<KindName>, Status> {
-        convert::check_batch("names", names.len())?;
+        convert::check_batch("names", names.len(), convert::MAX_BATCH)?;
         Ok(partition(names, |index, name| convert::name(index, name, rules)))
     }
 }

@@ -104,7 +104,7 @@ impl UidReclaimService for UidReclaimServiceHandler {
 
 impl UidReclaimServiceHandler {
     async fn step(&self, step: Step, mappings: &[pb::UidMapping]) -> Result<Vec<pb::ReclaimResult>, Status> {
-        convert::check_batch("mappings", mappings.len())?;
+        convert::check_batch("mappings", mappings.len(), convert::MAX_BATCH)?;
         let width = |kind| self.uids.layout().width(kind);
         let (valid, invalid) = super::partition(mappings, |index, mapping| {
             convert::stored_mapping(index, mapping, width)
