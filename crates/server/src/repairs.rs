@@ -130,3 +130,47 @@ pub async fn apply_each<R, A: Future<Output = Result<Applied, Failure>>>(
         _ => Ok(results),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn apply(_index: usize, outcome: Option<Applied>) -> Result<Applied, Failure> {
+        outcome.ok_or_else(|| {
+            let detail = "lost".to_owned();
+            Failure::Store(StoreError::Unavailable { detail })
+        })
+    }
+
+    #[tokio::test]
+    async fn a_call_fails_if_the_store_failed_and_nothing_was_applied() {
+        let results = apply_each(vec![None, Some(Applied::Changed)], apply)
+            .await
+            .unwrap();
+        let error = results[0].as_ref().unwrap_err();
+        assert!(error.message.starts_with("repairs[0]: "), "{error:?}");
+        assert_eq!(results[1], Ok(Applied::Changed));
+        let status = apply_each(vec![None, None], apply).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+    }
+
+    #[test]
+    fn sizes_and_grace_periods_have_limits() {
+        let check = |changes: &[usize]| check_size(changes.iter().copied(), 3);
+        let rejected = |changes: &[usize]| check(changes).unwrap_err().message().to_owned();
+        assert!(check(&[1, 2]).is_ok());
+        assert_eq!(rejected(&[]), "repairs: has 0 items, 1 to 1024 are allowed");
+        assert_eq!(
+            rejected(&[0; 1025]),
+            "repairs: has 1025 items, 1 to 1024 are allowed"
+        );
+        assert_eq!(rejected(&[2, 2]), "repairs: has 4 changes, at most 3 are allowed");
+        let grace = |seconds| grace_period(Some(prost_types::Duration { seconds, nanos: 0 }));
+        assert_eq!(grace_period(None).unwrap(), GRACE_DEFAULT);
+        assert_eq!(grace(604_800).unwrap(), GRACE_MAX);
+        for seconds in [-1, 604_801] {
+            let message = grace(seconds).unwrap_err().message().to_owned();
+            assert_eq!(message, "grace_period: is not 0 to 7 days");
+        }
+    }
+}
