@@ -43,6 +43,11 @@ pub fn uid_kind(number: i32) -> Option<UidKind> {
     }
 }
 
+/// The contract's name of a kind, for metadata of errors.
+pub fn uid_kind_name(kind: UidKind) -> &'static str {
+    common::UidKind::from(kind).as_str_name()
+}
+
 impl From<UidKind> for common::UidKind {
     fn from(kind: UidKind) -> Self {
         match kind {

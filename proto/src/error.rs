@@ -114,6 +114,16 @@ pub fn item_error(
     }
 }
 
+/// INVALID_ARGUMENT for one field of one item of a batch.
+pub fn invalid_item(field: &str, description: impl std::fmt::Display) -> ItemError {
+    item_error(
+        Code::InvalidArgument,
+        ErrorReason::InvalidField,
+        format!("{field}: {description}"),
+        &[("field", field)],
+    )
+}
+
 /// The reason that our services gave; `None` for errors of others, such as a proxy.
 pub fn reason_of(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info()?;

@@ -17,7 +17,7 @@ pub mod update_mask;
 pub mod write_view;
 
 pub use bounded_codec::{EncodedCodec, EncodedDecoder, EncodedEncoder, decode_request};
-pub use conversions::uid_kind;
+pub use conversions::{uid_kind, uid_kind_name};
 pub use rpc::Rpc;
 
 #[allow(

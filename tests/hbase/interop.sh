@@ -15,7 +15,7 @@ source .ci/tools.sh
 
 # The stores and the UID service on HBase, then OxTSDB beside OpenTSDB. `--workspace` for the features of all other builds.
 cargo=(cargo test --workspace --locked)
-stores=(--test stores --test uid_service)
+stores=(--test stores --test uids)
 opentsdb=(--test beside_opentsdb)
 
 if [ "${1:-}" = run ]; then

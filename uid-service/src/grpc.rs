@@ -21,12 +21,13 @@ use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_service_server::{UidService, UidServiceServer};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use oxtsdb_server::Shutdown;
+use oxtsdb_uids::assign::Purpose;
+use oxtsdb_uids::error::UidServiceError;
+use oxtsdb_uids::table::KindName;
+use oxtsdb_uids::uids::{Freshness, Uids};
 use tonic::{Request, Response, Status};
 
 use self::convert::PageToken;
-use crate::assign::Purpose;
-use crate::error::UidServiceError;
-use crate::uids::{Freshness, Uids};
 
 /// Maximum bytes of a request: 4096 names of nearly 4 KiB each, repairs of long names, and documents.
 pub(crate) const MAX_REQUEST_BYTES: usize = 16 << 20;
@@ -68,7 +69,7 @@ impl UidService for UidServiceHandler {
         } else {
             Purpose::Write
         };
-        convert::check_batch("names", request.names.len())?;
+        convert::check_batch("names", request.names.len(), convert::MAX_BATCH)?;
         in_use::note(&self.uids, request.in_use.as_ref()).await?;
         let rules = &self.uids.layout().name_rules;
         let (names, invalid) = partition(&request.names, |index, name| {
@@ -128,7 +129,7 @@ impl UidService for UidServiceHandler {
         use pb::lookup_names_response::{Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
-        convert::check_batch("uids", request.uids.len())?;
+        convert::check_batch("uids", request.uids.len(), convert::MAX_BATCH)?;
         in_use::check_table(&self.uids, request.table_id).await?;
         let width = |kind| self.uids.layout().width(kind);
         let (uids, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
@@ -306,12 +307,8 @@ impl UidService for UidServiceHandler {
 type Partition<T> = (Vec<T>, Vec<Option<ItemError>>);
 
 impl UidServiceHandler {
-    fn names(
-        &self,
-        names: &[pb::UidName],
-        rules: &NameRules,
-    ) -> Result<Partition<crate::table::KindName>, Status> {
-        convert::check_batch("names", names.len())?;
+    fn names(&self, names: &[pb::UidName], rules: &NameRules) -> Result<Partition<KindName>, Status> {
+        convert::check_batch("names", names.len(), convert::MAX_BATCH)?;
         Ok(partition(names, |index, name| convert::name(index, name, rules)))
     }
 }

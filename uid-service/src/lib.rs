@@ -1,45 +1,8 @@
-//! The UID service: maps names of metrics, tag keys and tag values to the UIDs that represent them in row
-//! keys. It owns table `tsdb-uid`.
-//!
-//! ```text
-//!   grpc ─► uids ─┬─► lookup ──┬─► cache
-//!                 ├─► policy   │
-//!                 ├─► assign ──┤
-//!                 ├─► change ──┼─► table ─► row store
-//!                 ├─► suggest  │
-//!                 ├─► watch ───┤
-//!                 ├─► usage ───┤
-//!                 └─► fsck ────┘
-//! ```
-//!
-//! Invariants, under all races and crashes: a name has one UID, a UID has one name, and a name that has a
-//! UID can be read back from it. [`assign`] describes how they are kept.
+//! The UID service: `oxtsdb.uid.v1` over gRPC, and the start of its program. The UIDs themselves are in `oxtsdb-uids`.
 
-pub mod assign;
-pub mod cache;
-pub mod change;
-mod coherence;
-mod deleted;
-pub mod error;
-mod flight;
-pub mod fsck;
 pub mod grpc;
-pub mod in_use;
-pub mod layout;
-mod lookup;
-mod meta;
 mod metrics;
-pub mod policy;
-pub mod reclaim;
 pub mod settings;
-pub mod state;
-pub mod suggest;
-pub mod table;
-pub mod uids;
-mod upkeep;
-pub mod usage;
-pub mod watch;
-pub mod widths;
 
 use std::sync::Arc;
 
@@ -54,17 +17,18 @@ use oxtsdb_server::admin::deployment::WidthFacts;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
 use oxtsdb_server::{Admin, GrpcServer, Shutdown};
+use oxtsdb_uids::config::UidConfig;
+use oxtsdb_uids::meta::Metadata;
+use oxtsdb_uids::policy::watch::LivePolicy;
+use oxtsdb_uids::state::StateTable;
+use oxtsdb_uids::table::UidTable;
+use oxtsdb_uids::uids::Uids;
+use oxtsdb_uids::{in_use, upkeep, widths};
 use tonic::service::Routes;
 
 pub use crate::grpc::reclaim::UidReclaimServiceHandler;
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
-use crate::meta::Metadata;
-use crate::policy::watch::LivePolicy;
-use crate::settings::UidConfig;
 pub use crate::settings::UidSettings;
-use crate::state::StateTable;
-use crate::table::UidTable;
-use crate::uids::Uids;
 
 /// The table and the resources that the service needs of its store.
 ///
@@ -103,7 +67,7 @@ pub struct UidService {
     pub meta: UidMetaServiceServer<UidMetaHandler>,
     /// `oxtsdb.uid.v1.UidAdminService`.
     pub admin: UidAdminServiceServer<UidAdminHandler>,
-    domain: Arc<uids::Uids>,
+    domain: Arc<Uids>,
 }
 
 impl UidService {

@@ -35,7 +35,7 @@ struct Cli {
         help_heading = "Listeners"
     )]
     admin_listen: AdminListen,
-    /// What to log to standard error, for example `info` or `warn,uid_service=debug`
+    /// What to log to standard error, for example `info` or `warn,oxtsdb_uids=debug`
     #[arg(
         long,
         env = "OXTSDB_LOG",

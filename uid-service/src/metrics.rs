@@ -4,9 +4,8 @@ use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use oxtsdb_server::metrics::Metrics;
-
-use crate::uids::Uids;
-use crate::usage::KindUsage;
+use oxtsdb_uids::uids::Uids;
+use oxtsdb_uids::usage::KindUsage;
 
 /// Adds the metrics of `uids`, as long as it is used.
 pub(crate) fn report(metrics: &Metrics, uids: &Arc<Uids>) {

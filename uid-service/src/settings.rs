@@ -11,16 +11,15 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use oxtsdb_resources::FixedShare;
-use oxtsdb_row_store::{TableName, TableNameError};
 use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
 use oxtsdb_schema::{NameRules, PerKind, UidKind, UidWidth, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
+use oxtsdb_uids::cache::CacheLimits;
+use oxtsdb_uids::config::UidConfig;
+use oxtsdb_uids::layout::{KindLayout, UidLayout};
+use oxtsdb_uids::policy::watch::PolicySource;
 
 pub use self::changes::UidChangeSettings;
-use crate::cache::CacheLimits;
-use crate::change::LogRetention;
-use crate::layout::{KindLayout, UidLayout};
-use crate::policy::watch::PolicySource;
 
 /// Settings of the UID service.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -179,29 +178,6 @@ impl Default for UidMemorySettings {
     }
 }
 
-/// Checked settings.
-#[derive(Clone, Debug)]
-pub struct UidConfig {
-    /// Table of the UIDs.
-    pub table: TableName,
-    /// The service's own state: the name of the table of UIDs and `-state`.
-    pub state_table: TableName,
-    /// Widths of UIDs, and the rules of names.
-    pub layout: UidLayout,
-    /// Size and expiry of the cache.
-    pub cache: CacheLimits,
-    /// How long a UID is in quarantine.
-    pub quarantine: Duration,
-    /// Where the rules of new names are.
-    pub policy: PolicySource,
-    /// Which renames and deletes the log keeps.
-    pub log_retention: LogRetention,
-    /// Open watches at most.
-    pub max_watches: usize,
-    /// The pause between two scans for changes by other programs; `None`: no scans.
-    pub scan_interval: Option<Duration>,
-}
-
 const MIB: u64 = 1 << 20;
 
 /// Ten years.
@@ -233,12 +209,11 @@ impl UidSettings {
             memory,
             changes,
         } = self;
-        let table: TableName = tables.uid_table.parse().map_err(|error: TableNameError| {
-            SettingError::new("--uid-table", format_args!("`{}`", tables.uid_table), error)
-        })?;
-        let state_table = format!("{table}-state")
+        let of_table = tables
+            .uid_table
             .parse()
-            .map_err(|error: TableNameError| {
+            .and_then(UidConfig::new)
+            .map_err(|error| {
                 SettingError::new("--uid-table", format_args!("`{}`", tables.uid_table), error)
             })?;
         let metric = width("--uid-width-metric", tables.uid_width_metric)?;
@@ -270,8 +245,6 @@ impl UidSettings {
         let ttl_seconds = naming.uid_cache_ttl_seconds;
         in_range("--uid-cache-ttl-seconds", ttl_seconds, 0, MAX_TTL_SECONDS)?;
         Ok(UidConfig {
-            table,
-            state_table,
             layout: UidLayout {
                 kinds,
                 name_rules,
@@ -286,6 +259,7 @@ impl UidSettings {
             log_retention: changes.log_retention()?,
             max_watches: changes.max_watches()?,
             scan_interval: changes.scan_interval()?,
+            ..of_table
         })
     }
 }
@@ -355,6 +329,14 @@ mod tests {
     fn defaults_are_opentsdb_s_except_for_auto_create() {
         let config = UidSettings::default().check().unwrap();
         assert_eq!(config.table.to_string(), "tsdb-uid");
+        let of_table = UidConfig::new(config.table.clone()).unwrap();
+        assert_eq!(
+            config,
+            UidConfig {
+                policy: config.policy.clone(),
+                ..of_table
+            }
+        );
         let usual = KindLayout {
             width: UidWidth::DEFAULT,
             random: false,

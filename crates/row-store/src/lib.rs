@@ -11,7 +11,7 @@
 //! watches and closes a store through [`StoreControl`]. No method returns the kind of the backend: assembly chooses it,
 //! and passes the properties that matter elsewhere as values, such as [`Writers`]. `conformance` states the same
 //! guarantees as executable checks, which every backend passes. `intercept` lets tests delay, fail or replace the
-//! operations of a store. Both need the feature `testing`.
+//! operations of a store. Both need the feature `testing`. [`repair`] changes cells together on every store.
 //!
 //! | Backend | Purpose |
 //! |---|---|
@@ -34,6 +34,7 @@ pub mod intercept;
 mod limits;
 mod measure;
 pub mod memory;
+pub mod repair;
 mod row;
 mod rules;
 mod scan;

@@ -1,8 +1,15 @@
 //! The gRPC error of a store that failed, the same from both services.
 
 use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::error::status;
 use oxtsdb_row_store::StoreError;
-use tonic::Code;
+use tonic::{Code, Status};
+
+/// The status of a store error.
+pub fn status_of_store_error(error: &StoreError) -> Status {
+    let (code, reason) = code_of_store_error(error);
+    status(code, reason, error.to_string(), &[])
+}
 
 /// The code and the reason of a store error.
 pub fn code_of_store_error(error: &StoreError) -> (Code, ErrorReason) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _};
+use futures::StreamExt as _;
 use oxtsdb_maintenance::compaction::{
     CompactionError, Compactor, Courtesy, Figures, Finding, LEAST_MIN_AGE, NotCompactable, Pass, Problem,
     Rate, Step,
@@ -19,6 +19,7 @@ use oxtsdb_schema::{MetricUid, UidKind};
 use oxtsdb_server::Shutdown;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::DataServiceHandler;
@@ -93,10 +94,7 @@ pub(super) async fn compact_rows(
     };
     let (sender, receiver) = mpsc::channel(QUEUED);
     tokio::spawn(run(compactor, pass, sender, admitted, handler.shutdown.clone()));
-    let messages = stream::unfold(receiver, |mut receiver| async move {
-        Some((receiver.recv().await?, receiver))
-    });
-    Ok(Response::new(messages.boxed()))
+    Ok(Response::new(ReceiverStream::new(receiver).boxed()))
 }
 
 async fn metric(engine: &Engine, name: &str, admitted: &Admitted) -> Result<MetricUid, QueryError> {

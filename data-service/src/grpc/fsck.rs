@@ -6,7 +6,7 @@ mod repair;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{BoxStream, StreamExt as _};
 use oxtsdb_maintenance::fsck::{CheckError, CheckOptions, CheckedBatch};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::fsck_rows_response::{Event, Findings, Progress, Summary, summary};
@@ -19,8 +19,10 @@ use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError, ResolvedNames
 use oxtsdb_schema::row::{CheckRules, RowFindingType};
 use oxtsdb_schema::{MetricUid, UidKind};
 use oxtsdb_server::Shutdown;
+use oxtsdb_server::repairs::grace_period;
 use prost::Message as _;
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::DataServiceHandler;
@@ -29,12 +31,6 @@ use super::query::of_query;
 use super::results::context_of;
 use super::status::of_store;
 pub(super) use repair::repair_rows;
-
-/// Default of the grace period.
-const GRACE_DEFAULT: Duration = Duration::from_secs(60);
-
-/// Longest grace period.
-const GRACE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -111,10 +107,7 @@ pub(super) async fn fsck_rows(
             drop(sender.send(Err(error)).await);
         }
     });
-    let messages = stream::unfold(receiver, |mut receiver| async move {
-        Some((receiver.recv().await?, receiver))
-    });
-    Ok(Response::new(messages.boxed()))
+    Ok(Response::new(ReceiverStream::new(receiver).boxed()))
 }
 
 /// The options of a check, except for its metric.
@@ -154,20 +147,13 @@ fn options(handler: &DataServiceHandler, request: &FsckRowsRequest) -> Result<Ch
     if !keys.1.is_empty() && keys.1 <= keys.0 {
         return Err(invalid_field("stop_row_key", "is not after start_row_key"));
     }
-    let grace = match request.grace_period {
-        None => GRACE_DEFAULT,
-        Some(grace) => Duration::try_from(grace)
-            .ok()
-            .filter(|grace| *grace <= GRACE_MAX)
-            .ok_or_else(|| invalid_field("grace_period", "is not 0 to 7 days"))?,
-    };
     Ok(CheckOptions {
         rules,
         metric: None,
         range: keys,
         hours,
         start_after: request.start_after_row_key.to_vec(),
-        grace,
+        grace: grace_period(request.grace_period)?,
     })
 }
 

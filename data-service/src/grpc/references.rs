@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::{self, StreamExt as _};
+use futures::StreamExt as _;
 use oxtsdb_metadata::references::{Found, Search, SearchError, Tables};
 use oxtsdb_proto::common::v1::{self as common, ErrorReason};
 use oxtsdb_proto::data::v1::list_referenced_uids_response::{Event, Progress, Summary, Uids};
@@ -16,6 +16,7 @@ use oxtsdb_row_store::TableNameError;
 use oxtsdb_schema::{RowKeyLayout, UidKind};
 use oxtsdb_server::code_of_store_error;
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
@@ -70,10 +71,7 @@ impl ReferenceService for ReferenceServiceHandler {
         let search = Search::of(storage, memory);
         let (sender, receiver) = mpsc::channel(QUEUED);
         tokio::spawn(run(search, tables, storage.layout, sender, admitted));
-        let messages = stream::unfold(receiver, |mut receiver| async move {
-            Some((receiver.recv().await?, receiver))
-        });
-        Ok(Response::new(messages.boxed()))
+        Ok(Response::new(ReceiverStream::new(receiver).boxed()))
     }
 }
 

@@ -10,6 +10,7 @@ use oxtsdb_proto::error::{invalid_field, status as error_status};
 use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::language::time::now_ms;
 use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::range;
@@ -75,10 +76,7 @@ pub(super) fn build_rollups(
         let _ = result_sender.send(last);
     });
     let shown = intervals.clone();
-    let progress = stream::unfold(receiver, |mut receiver| async move {
-        Some((receiver.recv().await?, receiver))
-    });
-    let progress = progress.map(move |progress| Ok(message(progress, &shown)));
+    let progress = ReceiverStream::new(receiver).map(move |progress| Ok(message(progress, &shown)));
     let last = stream::once(async move {
         let stopped = || Status::internal("the build of rollups stopped");
         let last = result.await.map_err(|_| stopped())??;

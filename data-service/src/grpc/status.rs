@@ -4,18 +4,11 @@
 use oxtsdb_ingest::columns::{ProtocolViolation, SymbolUse};
 use oxtsdb_ingest::{PointErrorReason, WriteError};
 use oxtsdb_metadata::uids::{UidRejection, UidsError};
-use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field_because, invalid_field_with, item_error, status};
-use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::UidKind;
-use oxtsdb_server::code_of_store_error;
+pub(crate) use oxtsdb_proto::uid_kind_name as kind_name;
+pub(crate) use oxtsdb_server::status_of_store_error as of_store;
 use tonic::{Code, Status};
-
-/// An error of the store.
-pub(crate) fn of_store(error: &StoreError) -> Status {
-    let (code, reason) = code_of_store_error(error);
-    status(code, reason, error.to_string(), &[])
-}
 
 /// An error of the UID service.
 pub(crate) fn of_uids(error: &UidsError) -> Status {
@@ -108,11 +101,6 @@ fn out_of_sequence(field: &str, expected: usize, violation: &ProtocolViolation) 
     let reason = ErrorReason::DeclarationOutOfSequence;
     let metadata = [("expected", &*expected.to_string())];
     invalid_field_with(field, reason, violation.to_string(), &metadata)
-}
-
-/// The contract's name of a kind, for metadata.
-pub(crate) fn kind_name(kind: UidKind) -> &'static str {
-    common::UidKind::from(kind).as_str_name()
 }
 
 /// A point that was not stored.

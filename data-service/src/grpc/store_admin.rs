@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _};
+use futures::StreamExt as _;
 use oxtsdb_ingest::Writer;
 use oxtsdb_maintenance::store_admin::{SnapshotError, StoreAdmin};
 use oxtsdb_point_store::parts::days::check::{Checked, DayStats};
@@ -27,6 +27,7 @@ use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{Uid, UidKind};
 use oxtsdb_server::deadline_of;
 use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::status::of_store;
@@ -75,7 +76,7 @@ impl StoreAdminService for StoreAdminHandler {
         let folder = request.into_inner().folder;
         let (sender, receiver) = mpsc::channel(QUEUED);
         tokio::spawn(create(admin, folder, sender));
-        Ok(Response::new(messages(receiver)))
+        Ok(Response::new(ReceiverStream::new(receiver).boxed()))
     }
 
     async fn check_store(
@@ -87,7 +88,7 @@ impl StoreAdminService for StoreAdminHandler {
         let rate = rate.unwrap_or_else(|| admin.check_bytes_per_second());
         let (sender, receiver) = mpsc::channel(QUEUED);
         tokio::spawn(check(admin, rate, sender));
-        Ok(Response::new(messages(receiver)))
+        Ok(Response::new(ReceiverStream::new(receiver).boxed()))
     }
 
     async fn get_store_stats(
@@ -127,13 +128,6 @@ impl StoreAdminService for StoreAdminHandler {
             .collect();
         Ok(Response::new(response))
     }
-}
-
-fn messages<M: Send + 'static>(receiver: mpsc::Receiver<Result<M, Status>>) -> MessageStream<M> {
-    stream::unfold(receiver, |mut receiver| async move {
-        Some((receiver.recv().await?, receiver))
-    })
-    .boxed()
 }
 
 /// Makes a snapshot, also if the client goes.

@@ -1,39 +1,28 @@
 //! The gRPC adapter of checks and repairs: `UidAdminService`.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
-use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::error::{invalid_field, invalid_item, item_error};
 use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_admin_service_server::{UidAdminService, UidAdminServiceServer};
 use oxtsdb_row_store::CellAddress;
-use oxtsdb_schema::UidKind;
-use oxtsdb_server::code_of_store_error;
+use oxtsdb_server::repairs::{self, Failure};
+use oxtsdb_uids::error::UidServiceError;
+use oxtsdb_uids::fsck::repair::{Applied, RepairError};
+use oxtsdb_uids::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
+use oxtsdb_uids::table::{ID, NAME};
 use tonic::{Code, Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, status};
-use crate::error::UidServiceError;
-use crate::fsck::repair::{Applied, RepairError};
-use crate::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
-use crate::table::{ID, NAME};
-
-/// Maximum count of repairs of a request.
-const MAX_REPAIRS: usize = 1024;
 
 /// Maximum count of changes of a request.
 const MAX_CHANGES: usize = 16_384;
 
 /// Maximum count of changes of a repair.
 const MAX_CHANGES_OF_REPAIR: usize = 256;
-
-/// Default of the grace period.
-const GRACE_DEFAULT: Duration = Duration::from_secs(60);
-
-/// Longest grace period.
-const GRACE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// `UidAdminService` over [`Fsck`]. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -54,13 +43,7 @@ impl UidAdminService for UidAdminHandler {
     ) -> Result<Response<MessageStream<pb::FsckUidsResponse>>, Status> {
         let request = request.into_inner();
         let kinds = convert::kinds("kinds", &request.kinds)?;
-        let grace = match request.grace_period {
-            None => GRACE_DEFAULT,
-            Some(grace) => Duration::try_from(grace)
-                .ok()
-                .filter(|grace| *grace <= GRACE_MAX)
-                .ok_or_else(|| invalid_field("grace_period", "is not 0 to 7 days"))?,
-        };
+        let grace = repairs::grace_period(request.grace_period)?;
         let events = self
             .fsck
             .check(kinds, grace)
@@ -79,34 +62,17 @@ impl UidAdminService for UidAdminHandler {
         use pb::repair_uids_response::{Effect, Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
-        check_size(&request.repairs)?;
-        let mut results = Vec::with_capacity(request.repairs.len());
-        let mut unavailable = None;
-        for (index, repair) in request.repairs.into_iter().enumerate() {
-            let outcome = match changes(index, repair) {
-                Ok(changes) => match in_task(&self.fsck, changes).await? {
-                    Ok(Applied::Changed) => Outcome::Effect(Effect::Changed.into()),
-                    Ok(Applied::Already) => Outcome::Effect(Effect::Unchanged.into()),
-                    Err(error) => {
-                        if let RepairError::Store(error) = &error {
-                            unavailable.get_or_insert(error.clone());
-                        }
-                        Outcome::Error(repair_error(index, &error))
-                    }
-                },
-                Err(error) => Outcome::Error(*error),
-            };
-            results.push(outcome);
-        }
-        // When nothing was done, the call may as well be repeated as a whole.
-        let is_error = |outcome: &Outcome| matches!(outcome, Outcome::Error(_));
-        if let Some(error) = unavailable
-            && results.iter().all(is_error)
-        {
-            return Err(status::status(&error.into()));
-        }
-        let results = results.into_iter().map(|outcome| ItemResult {
-            outcome: Some(outcome),
+        let counts = request.repairs.iter().map(|repair| repair.changes.len());
+        repairs::check_size(counts, MAX_CHANGES)?;
+        let results = repairs::apply_each(request.repairs, |index, repair| {
+            apply(self.fsck.clone(), index, repair)
+        });
+        let results = results.await?.into_iter().map(|result| ItemResult {
+            outcome: Some(match result {
+                Ok(Applied::Changed) => Outcome::Effect(Effect::Changed.into()),
+                Ok(Applied::Already) => Outcome::Effect(Effect::Unchanged.into()),
+                Err(error) => Outcome::Error(error),
+            }),
         });
         Ok(Response::new(pb::RepairUidsResponse {
             results: results.collect(),
@@ -130,36 +96,19 @@ impl UidAdminService for UidAdminHandler {
     }
 }
 
-/// Makes a repair in a task of its own: if the call is cancelled, caches follow what was changed nevertheless.
-async fn in_task(fsck: &Fsck, changes: Vec<CellChange>) -> Result<Result<Applied, RepairError>, Status> {
-    let fsck = fsck.clone();
+/// Applies a repair in a task of its own: if the call is cancelled, caches follow what was changed nevertheless.
+async fn apply(fsck: Fsck, index: usize, repair: pb::UidRepair) -> Result<Applied, Failure> {
+    let changes = changes(index, repair)?;
     let task = tokio::spawn(async move { fsck.repair(&changes).await });
-    task.await
-        .map_err(|_panicked| status::status(&UidServiceError::Interrupted))
-}
-
-fn check_size(repairs: &[pb::UidRepair]) -> Result<(), Status> {
-    let changes: usize = repairs.iter().map(|repair| repair.changes.len()).sum();
-    let rule = if !(1..=MAX_REPAIRS).contains(&repairs.len()) {
-        format!("has {} items, 1 to {MAX_REPAIRS} are allowed", repairs.len())
-    } else if changes > MAX_CHANGES {
-        format!("has {changes} changes, at most {MAX_CHANGES} are allowed")
-    } else {
-        return Ok(());
-    };
-    Err(invalid_field_because("repairs", ErrorReason::BatchTooLarge, rule))
+    let applied = task
+        .await
+        .map_err(|_panicked| status::status(&UidServiceError::Interrupted))?;
+    applied.map_err(|error| failure(index, error))
 }
 
 /// The changes of a repair, checked against the rules of the table.
 fn changes(index: usize, repair: pb::UidRepair) -> Result<Vec<CellChange>, Box<ItemError>> {
-    let invalid = |field: String, rule: String| {
-        Box::new(item_error(
-            Code::InvalidArgument,
-            ErrorReason::InvalidField,
-            format!("{field}: {rule}"),
-            &[("field", &field)],
-        ))
-    };
+    let invalid = |field: String, rule: String| Box::new(invalid_item(&field, rule));
     let count = repair.changes.len();
     if !(1..=MAX_CHANGES_OF_REPAIR).contains(&count) {
         let rule = format!("has {count} changes, 1 to {MAX_CHANGES_OF_REPAIR} are allowed");
@@ -192,35 +141,22 @@ fn changes(index: usize, repair: pb::UidRepair) -> Result<Vec<CellChange>, Box<I
     Ok(changes)
 }
 
-fn repair_error(index: usize, error: &RepairError) -> ItemError {
-    let message = format!("repairs[{index}]: {error}");
-    match error {
+fn failure(index: usize, error: RepairError) -> Failure {
+    match &error {
         RepairError::StateChanged {
             cell,
             is_partly_applied,
         } => {
             let qualifier = String::from_utf8_lossy(&cell.qualifier);
-            let metadata = [
-                ("row_key", &*hex::encode(&cell.row)),
-                ("qualifier", &*qualifier),
-                (
-                    "partly_applied",
-                    if *is_partly_applied { "true" } else { "false" },
-                ),
-            ];
-            let error = item_error(Code::Aborted, ErrorReason::StateChanged, message, &metadata);
-            // The same repair fails again.
-            ItemError {
-                retryable: false,
-                retry_delay: None,
-                ..error
-            }
+            let cell = (&*hex::encode(&cell.row), &*qualifier);
+            Failure::state_changed(index, &error, cell, *is_partly_applied)
         }
-        RepairError::InProgress => item_error(Code::Aborted, ErrorReason::OperationInProgress, message, &[]),
-        RepairError::Store(error) => {
-            let (code, reason) = code_of_store_error(error);
-            item_error(code, reason, message, &[])
+        RepairError::InProgress => {
+            let message = format!("repairs[{index}]: {error}");
+            let reason = ErrorReason::OperationInProgress;
+            Failure::Item(Box::new(item_error(Code::Aborted, reason, message, &[])))
         }
+        RepairError::Store(error) => Failure::Store(error.clone()),
     }
 }
 
@@ -267,17 +203,13 @@ fn finding_message(finding: Finding) -> pb::UidFinding {
     pb::UidFinding {
         r#type: type_message(finding.finding).into(),
         severity: severity_message(finding.finding.severity()).into(),
-        kind: finding.kind.map(kind_number),
+        kind: finding.kind.map(convert::kind_number),
         names: finding.names.iter().map(text).collect(),
         uid: finding.uid.unwrap_or_default().into(),
         message: finding.message,
         repair: finding.repair.map(repair_message),
         alternatives: finding.alternatives.into_iter().map(repair_message).collect(),
     }
-}
-
-fn kind_number(kind: UidKind) -> i32 {
-    convert::kind_number(kind)
 }
 
 fn repair_message(repair: Repair) -> pb::UidRepair {

@@ -7,13 +7,13 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
+use oxtsdb_uids::change::ChangeRequest;
+use oxtsdb_uids::error::UidServiceError;
+use oxtsdb_uids::suggest::Mapping;
+use oxtsdb_uids::uids::Uids;
 use tonic::{Response, Status};
 
 use super::{convert, status};
-use crate::change::ChangeRequest;
-use crate::error::UidServiceError;
-use crate::suggest::Mapping;
-use crate::uids::Uids;
 
 pub(super) async fn rename(
     uids: &Arc<Uids>,

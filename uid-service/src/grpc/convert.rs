@@ -4,18 +4,18 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
-use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, invalid_item, item_error};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid_kind;
+pub(super) use oxtsdb_proto::uid_kind_name as kind_name;
 use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
+use oxtsdb_uids::suggest::Mapping;
+use oxtsdb_uids::table::{KindName, KindUid};
 use tonic::{Code, Status};
 
-use crate::suggest::Mapping;
-use crate::table::{KindName, KindUid};
-
-/// Maximum count of items of a batch.
-const MAX_BATCH: usize = 4096;
+/// Maximum count of names, UIDs or mappings of a batch.
+pub(super) const MAX_BATCH: usize = 4096;
 
 /// The rules of names in look-ups: the table may hold names that today's rules reject. Names that it cannot
 /// hold are rejected.
@@ -29,11 +29,11 @@ pub(super) fn any_stored() -> &'static NameRules {
 }
 
 /// Rejects an empty or too large batch.
-pub(super) fn check_batch(field: &str, items: usize) -> Result<(), Status> {
-    if (1..=MAX_BATCH).contains(&items) {
+pub(super) fn check_batch(field: &str, items: usize, limit: usize) -> Result<(), Status> {
+    if (1..=limit).contains(&items) {
         return Ok(());
     }
-    let description = format!("has {items} items, 1 to {MAX_BATCH} are allowed");
+    let description = format!("has {items} items, 1 to {limit} are allowed");
     Err(invalid_field_because(
         field,
         ErrorReason::BatchTooLarge,
@@ -67,11 +67,6 @@ fn no_kind(number: i32) -> String {
 
 pub(super) fn kind_number(kind: UidKind) -> i32 {
     common::UidKind::from(kind).into()
-}
-
-/// The contract's name of a kind, for metadata.
-pub(super) fn kind_name(kind: UidKind) -> &'static str {
-    common::UidKind::from(kind).as_str_name()
 }
 
 pub(super) fn name(index: usize, name: &pb::UidName, rules: &NameRules) -> Result<KindName, Box<ItemError>> {
@@ -145,14 +140,7 @@ pub(super) fn stored_mapping(
 fn item_kind(field: &str, index: usize, number: i32) -> Result<UidKind, Box<ItemError>> {
     uid_kind(number).ok_or_else(|| {
         let field = format!("{field}[{index}].kind");
-        let message = format!("{field}: {}", no_kind(number));
-        item_error(
-            Code::InvalidArgument,
-            ErrorReason::InvalidField,
-            message,
-            &[("field", &field)],
-        )
-        .into()
+        invalid_item(&field, no_kind(number)).into()
     })
 }
 

@@ -4,12 +4,12 @@ use oxtsdb_proto::error::invalid_field;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::report_uids_in_use_response::KindState as StateMessage;
 use oxtsdb_schema::Uid;
+use oxtsdb_uids::in_use::KindInUse;
+use oxtsdb_uids::layout::UidLayout;
+use oxtsdb_uids::uids::Uids;
 use tonic::{Response, Status};
 
 use super::{convert, status};
-use crate::in_use::KindInUse;
-use crate::layout::UidLayout;
-use crate::uids::Uids;
 
 pub(super) async fn report(
     uids: &Uids,

@@ -2,7 +2,7 @@
 
 use futures::StreamExt as _;
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
-use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, invalid_item};
 use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::{UidMetaService, UidMetaServiceServer};
@@ -10,12 +10,12 @@ use oxtsdb_proto::update_mask;
 use oxtsdb_schema::Uid;
 use oxtsdb_schema::document::CustomFields;
 use oxtsdb_schema::uid_meta::UidDocument;
+use oxtsdb_uids::meta::{Described, Metadata};
+use oxtsdb_uids::table::KindUid;
 use prost_types::Timestamp;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::{MAX_REQUEST_BYTES, convert, fail_if_unavailable, in_order, partition, status};
-use crate::meta::{Described, Metadata};
-use crate::table::KindUid;
 
 /// The most items of BatchGetUidMeta.
 const MAX_GET: usize = 1000;
@@ -63,7 +63,7 @@ impl UidMetaService for UidMetaHandler {
         use pb::batch_get_uid_meta_response::{Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
-        check_batch("uids", request.uids.len(), MAX_GET)?;
+        convert::check_batch("uids", request.uids.len(), MAX_GET)?;
         let width = |kind| self.metadata.table().layout().width(kind);
         let (keys, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
         let found = self.metadata.get(&keys, MAX_GET_BYTES).await;
@@ -134,7 +134,7 @@ impl UidMetaService for UidMetaHandler {
         use pb::sync_uid_meta_response::{Action as Done, Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
-        check_batch("items", request.items.len(), MAX_SYNC)?;
+        convert::check_batch("items", request.items.len(), MAX_SYNC)?;
         let width = |kind| self.metadata.table().layout().width(kind);
         let (items, invalid) = partition(&request.items, |index, item| {
             let uid = pb::UidValue {
@@ -196,28 +196,9 @@ impl UidMetaHandler {
     }
 }
 
-fn check_batch(field: &str, items: usize, limit: usize) -> Result<(), Status> {
-    if (1..=limit).contains(&items) {
-        return Ok(());
-    }
-    let description = format!("has {items} items, 1 to {limit} are allowed");
-    Err(invalid_field_because(
-        field,
-        ErrorReason::BatchTooLarge,
-        description,
-    ))
-}
-
 fn no_first_point(index: usize) -> Box<ItemError> {
     let field = format!("items[{index}].first_point");
-    let message = format!("{field}: is missing or before 1970");
-    item_error(
-        Code::InvalidArgument,
-        ErrorReason::InvalidField,
-        message,
-        &[("field", &field)],
-    )
-    .into()
+    invalid_item(&field, "is missing or before 1970").into()
 }
 
 fn seconds(field: &str, time: Option<&Timestamp>) -> Result<i64, Status> {

@@ -9,14 +9,14 @@ use oxtsdb_proto::error::{invalid_field, item_error};
 use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_reclaim_service_server::{UidReclaimService, UidReclaimServiceServer};
+use oxtsdb_uids::reclaim::{ReclaimError, Record, State, Step};
+use oxtsdb_uids::suggest::Mapping;
+use oxtsdb_uids::uids::Uids;
 use prost_types::Timestamp;
 use tonic::{Code, Request, Response, Status};
 use tracing::warn;
 
 use super::{MAX_REQUEST_BYTES, convert, status, usage};
-use crate::reclaim::{ReclaimError, Record, State, Step};
-use crate::suggest::Mapping;
-use crate::uids::Uids;
 
 /// `UidReclaimService` over [`Uids`]. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl UidReclaimService for UidReclaimServiceHandler {
 
 impl UidReclaimServiceHandler {
     async fn step(&self, step: Step, mappings: &[pb::UidMapping]) -> Result<Vec<pb::ReclaimResult>, Status> {
-        convert::check_batch("mappings", mappings.len())?;
+        convert::check_batch("mappings", mappings.len(), convert::MAX_BATCH)?;
         let width = |kind| self.uids.layout().width(kind);
         let (valid, invalid) = super::partition(mappings, |index, mapping| {
             convert::stored_mapping(index, mapping, width)

@@ -6,10 +6,10 @@ use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::uid_table::{COUNTER_ROW, meta_qualifier};
 use oxtsdb_schema::{Uid, UidKind};
 use oxtsdb_server::code_of_store_error;
+use oxtsdb_uids::error::UidServiceError;
 use tonic::{Code, Status};
 
 use super::convert;
-use crate::error::UidServiceError;
 
 type Described = (Code, ErrorReason, Vec<(&'static str, String)>);
 

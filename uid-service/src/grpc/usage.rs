@@ -2,11 +2,11 @@
 
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::get_uid_usage_response::KindUsage as KindMessage;
+use oxtsdb_uids::policy::quota::QuotaUse;
+use oxtsdb_uids::uids::Uids;
+use oxtsdb_uids::usage::KindUsage;
 
 use super::convert;
-use crate::policy::quota::QuotaUse;
-use crate::uids::Uids;
-use crate::usage::KindUsage;
 
 pub(super) fn kind(uids: &Uids, usage: &KindUsage, quotas: &[QuotaUse]) -> KindMessage {
     let layout = uids.layout();

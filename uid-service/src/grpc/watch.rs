@@ -10,11 +10,11 @@ use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::watch_uids_response::{self as response, event::Event as Message};
 use oxtsdb_schema::{Name, UidKind};
 use oxtsdb_server::Shutdown;
+use oxtsdb_uids::uids::Uids;
+use oxtsdb_uids::watch::{Event, WatchRequest, WatchUpdate};
 use tonic::{Code, Status};
 
 use super::{convert, in_use, status};
-use crate::uids::Uids;
-use crate::watch::{Event, WatchRequest, WatchUpdate};
 
 /// The limits of the interval of heartbeats; the longest one is the default.
 const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use oxtsdb_server::settings::{SettingError, in_range};
-
-use crate::change::LogRetention;
+use oxtsdb_uids::change::LogRetention;
 
 /// Renames and deletes, and how others learn of them.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

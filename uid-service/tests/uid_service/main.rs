@@ -1,19 +1,10 @@
-//! The UID service on each store: assignment, changes, watches, repairs.
+//! The UID service through its client and as a program, on each store.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod changes;
-mod claims;
-mod crashes;
-mod embedded;
-mod fsck;
-mod hbase;
 mod meta;
 mod policy;
 mod program;
-mod races;
-mod reclaim;
 mod service;
 mod support;
 mod vectors;
-mod watches;

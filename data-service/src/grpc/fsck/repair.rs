@@ -2,22 +2,19 @@
 
 use std::collections::HashSet;
 
-use oxtsdb_maintenance::fsck::repair::{Applied, RepairError, STORE_TIME};
+use oxtsdb_maintenance::fsck::Fsck;
+use oxtsdb_maintenance::fsck::repair::{RepairError, STORE_TIME};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::data::v1::repair_rows_response::result::Outcome;
 use oxtsdb_proto::data::v1::repair_rows_response::{Effect, Result as ItemResult};
 use oxtsdb_proto::data::v1::{RepairRowsRequest, RepairRowsResponse, RowRepair};
-use oxtsdb_proto::error::{invalid_field_because, item_error, status};
-use oxtsdb_row_store::StoreError;
+use oxtsdb_proto::error::{invalid_item, status};
+use oxtsdb_row_store::repair::Applied;
 use oxtsdb_schema::row::RowChange;
-use oxtsdb_server::code_of_store_error;
+use oxtsdb_server::repairs::{self, Failure};
 use tonic::{Code, Request, Response, Status};
 
 use super::super::DataServiceHandler;
-use super::super::status::of_store;
-
-/// Maximum count of repairs of a request.
-const MAX_REPAIRS: usize = 1024;
 
 /// Maximum count of changes of a request, and so of a repair.
 pub(super) const MAX_CHANGES: usize = 65_536;
@@ -28,84 +25,42 @@ pub(in crate::grpc) async fn repair_rows(
     request: Request<RepairRowsRequest>,
 ) -> Result<Response<RepairRowsResponse>, Status> {
     let request = request.into_inner();
-    check_size(&request.repairs)?;
-    let mut results = Vec::with_capacity(request.repairs.len());
-    let mut unavailable: Option<StoreError> = None;
-    for (index, repair) in request.repairs.into_iter().enumerate() {
-        let outcome = match changes(index, repair) {
-            Ok((row_key, changes)) => match in_task(handler, row_key, changes).await? {
-                Ok(Applied::Changed) => Outcome::Effect(Effect::Changed.into()),
-                Ok(Applied::Already) => Outcome::Effect(Effect::Unchanged.into()),
-                Err(error) => {
-                    if let RepairError::Store(error) = &error {
-                        unavailable.get_or_insert(error.clone());
-                    }
-                    Outcome::Error(repair_error(index, &error))
-                }
-            },
-            Err(error) => Outcome::Error(*error),
-        };
-        results.push(outcome);
-    }
-    // When nothing was done, the call may as well be repeated as a whole.
-    let is_error = |outcome: &Outcome| matches!(outcome, Outcome::Error(_));
-    if let Some(error) = unavailable
-        && results.iter().all(is_error)
-    {
-        return Err(of_store(&error));
-    }
-    let results = results.into_iter().map(|outcome| ItemResult {
-        outcome: Some(outcome),
+    let counts = request.repairs.iter().map(|repair| repair.changes.len());
+    repairs::check_size(counts, MAX_CHANGES)?;
+    let results = repairs::apply_each(request.repairs, |index, repair| {
+        apply(handler.fsck.clone(), index, repair)
+    });
+    let results = results.await?.into_iter().map(|result| ItemResult {
+        outcome: Some(match result {
+            Ok(Applied::Changed) => Outcome::Effect(Effect::Changed.into()),
+            Ok(Applied::Already) => Outcome::Effect(Effect::Unchanged.into()),
+            Err(error) => Outcome::Error(error),
+        }),
     });
     Ok(Response::new(RepairRowsResponse {
         results: results.collect(),
     }))
 }
 
-/// Makes a repair in a task of its own: it is not interrupted when the call is cancelled.
-async fn in_task(
-    handler: &DataServiceHandler,
-    row_key: Vec<u8>,
-    changes: Vec<RowChange>,
-) -> Result<Result<Applied, RepairError>, Status> {
-    let fsck = handler.fsck.clone();
+/// Applies a repair in a task of its own: it is not interrupted when the call is cancelled.
+async fn apply(fsck: Fsck, index: usize, repair: RowRepair) -> Result<Applied, Failure> {
+    let (row_key, changes) = changes(index, repair)?;
     let task = tokio::spawn(async move { fsck.repair(&row_key, &changes).await });
-    task.await.map_err(|error| {
+    let applied = task.await.map_err(|error| {
         let message = format!("the repair was interrupted: {error}");
         status(Code::Internal, ErrorReason::Internal, message, &[])
-    })
-}
-
-fn check_size(repairs: &[RowRepair]) -> Result<(), Status> {
-    let changes: usize = repairs.iter().map(|repair| repair.changes.len()).sum();
-    let rule = if !(1..=MAX_REPAIRS).contains(&repairs.len()) {
-        format!("has {} items, 1 to {MAX_REPAIRS} are allowed", repairs.len())
-    } else if changes > MAX_CHANGES {
-        format!("has {changes} changes, at most {MAX_CHANGES} are allowed")
-    } else {
-        return Ok(());
-    };
-    Err(invalid_field_because("repairs", ErrorReason::BatchTooLarge, rule))
+    })?;
+    applied.map_err(|error| failure(index, error))
 }
 
 /// The row and the changes of a repair, checked.
 fn changes(index: usize, repair: RowRepair) -> Result<(Vec<u8>, Vec<RowChange>), Box<ItemError>> {
-    let invalid = |field: String, rule: String| {
-        Box::new(item_error(
-            Code::InvalidArgument,
-            ErrorReason::InvalidField,
-            format!("{field}: {rule}"),
-            &[("field", &field)],
-        ))
-    };
+    let invalid = |field: String, rule: &str| Box::new(invalid_item(&field, rule));
     if repair.row_key.is_empty() {
-        return Err(invalid(
-            format!("repairs[{index}].row_key"),
-            "is empty".to_owned(),
-        ));
+        return Err(invalid(format!("repairs[{index}].row_key"), "is empty"));
     }
     if repair.changes.is_empty() {
-        let rule = "has no items, at least 1 is needed".to_owned();
+        let rule = "has no items, at least 1 is needed";
         return Err(invalid(format!("repairs[{index}].changes"), rule));
     }
     let mut seen = HashSet::new();
@@ -113,7 +68,7 @@ fn changes(index: usize, repair: RowRepair) -> Result<(Vec<u8>, Vec<RowChange>),
     for (number, change) in repair.changes.into_iter().enumerate() {
         if !seen.insert(change.qualifier.clone()) {
             let field = format!("repairs[{index}].changes[{number}]");
-            return Err(invalid(field, "is a cell that another change has".to_owned()));
+            return Err(invalid(field, "is a cell that another change has"));
         }
         let cell = |value: Option<bytes::Bytes>, timestamp_ms: Option<i64>| {
             value.map(|value| (value.to_vec(), timestamp_ms.unwrap_or(STORE_TIME)))
@@ -127,34 +82,16 @@ fn changes(index: usize, repair: RowRepair) -> Result<(Vec<u8>, Vec<RowChange>),
     Ok((repair.row_key.to_vec(), changes))
 }
 
-fn repair_error(index: usize, error: &RepairError) -> ItemError {
-    let message = format!("repairs[{index}]: {error}");
-    match error {
+fn failure(index: usize, error: RepairError) -> Failure {
+    match &error {
         RepairError::StateChanged {
             row_key,
             qualifier,
             is_partly_applied,
         } => {
             let (row_key, qualifier) = (hex::encode_upper(row_key), hex::encode_upper(qualifier));
-            let metadata = [
-                ("row_key", &*row_key),
-                ("qualifier", &*qualifier),
-                (
-                    "partly_applied",
-                    if *is_partly_applied { "true" } else { "false" },
-                ),
-            ];
-            let error = item_error(Code::Aborted, ErrorReason::StateChanged, message, &metadata);
-            // The same repair fails again.
-            ItemError {
-                retryable: false,
-                retry_delay: None,
-                ..error
-            }
+            Failure::state_changed(index, &error, (&row_key, &qualifier), *is_partly_applied)
         }
-        RepairError::Store(error) => {
-            let (code, reason) = code_of_store_error(error);
-            item_error(code, reason, message, &[])
-        }
+        RepairError::Store(error) => Failure::Store(error.clone()),
     }
 }
