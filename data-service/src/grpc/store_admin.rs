@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_ingest::Writer;
 use oxtsdb_maintenance::store_admin::{SnapshotError, StoreAdmin};
+use oxtsdb_point_store::parts::PartsStats;
 use oxtsdb_point_store::parts::days::check::{Checked, DayStats};
 use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
 use oxtsdb_proto::common::v1::time_range::{End, Start};
@@ -271,38 +272,37 @@ fn message(event: check::Event) -> CheckStoreResponse {
     CheckStoreResponse { event: Some(event) }
 }
 
-/// All figures but those of metrics.
+/// All figures but the numbers of series of metrics.
 fn stats(admin: &StoreAdmin, points_before_retention: u64) -> GetStoreStatsResponse {
-    let stats = admin.points().stats();
-    let days = &stats.days;
-    let sum = |of: fn(&DayStats) -> u64| days.days.iter().map(of).sum::<u64>();
-    let held_back = u64::try_from(stats.clock.held_back_ms).unwrap_or(0);
+    let PartsStats { figures, days } = admin.points().stats();
+    let (counters, merges) = (&figures.counters, &figures.merges);
+    let held_back = u64::try_from(figures.clock.held_back_ms).unwrap_or(0);
     let held_back = (held_back > 0).then(|| Duration::from_millis(held_back));
     let duration = |duration: Duration| prost_types::Duration::try_from(duration).ok();
     GetStoreStatsResponse {
-        series: stats.series,
-        points: sum(|day| day.points),
-        points_written: stats.points,
-        parts: sum(|day| day.parts as u64),
-        bytes: sum(|day| day.bytes),
-        journal_bytes: stats.journal_bytes,
-        journal_bytes_written: stats.journal_bytes_written,
-        head_memory_bytes: stats.head_bytes,
-        series_memory_bytes: stats.series_bytes,
-        index_memory_bytes: sum(|day| day.memory_bytes as u64),
-        flushes: stats.flushes,
-        merges: days.merges,
-        failed_merges: days.failed_merges,
-        merged_bytes: days.written_bytes,
-        merge_debt_bytes: sum(|day| day.merge_debt_bytes),
+        series: figures.series,
+        points: figures.points,
+        points_written: counters.points.get(),
+        parts: figures.parts,
+        bytes: figures.part_bytes,
+        journal_bytes: figures.journal_bytes,
+        journal_bytes_written: counters.journal_bytes.get(),
+        head_memory_bytes: figures.head_bytes,
+        series_memory_bytes: figures.series_bytes,
+        index_memory_bytes: figures.index_bytes,
+        flushes: counters.flushes.get(),
+        merges: merges.completed.get(),
+        failed_merges: merges.failed.get(),
+        merged_bytes: merges.bytes_written.get(),
+        merge_debt_bytes: figures.merge_debt_bytes,
         retention: admin.retention().and_then(duration),
         retention_edge_ms: admin.points().retention_edge_ms(),
-        dropped_days: stats.dropped_days,
-        dropped_bytes: stats.dropped_bytes,
+        dropped_days: counters.dropped_days.get(),
+        dropped_bytes: counters.dropped_bytes.get(),
         points_before_retention,
-        clock_jumps: stats.clock.jumps,
+        clock_jumps: figures.clock.jumps,
         clock_held_back: held_back.and_then(duration),
-        days: days.days.iter().map(day).collect(),
+        days: days.iter().map(day).collect(),
         metrics: Vec::new(),
         damage: admin.damage().iter().map(damage).collect(),
     }
