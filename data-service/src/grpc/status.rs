@@ -12,13 +12,13 @@ use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
 /// An error of the store.
-pub(crate) fn of_store(error: &StoreError) -> Status {
+pub(crate) fn store_status(error: &StoreError) -> Status {
     let (code, reason) = code_of_store_error(error);
     status(code, reason, error.to_string(), &[])
 }
 
 /// An error of the UID service.
-pub(crate) fn of_uids(error: &UidsError) -> Status {
+pub(crate) fn uids_status(error: &UidsError) -> Status {
     let (code, reason) = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => {
             (Code::Unavailable, ErrorReason::UidServiceUnavailable)
@@ -43,10 +43,10 @@ pub(crate) fn overloaded(message: String, setting: &str) -> Status {
 }
 
 /// A write that failed as a whole.
-pub(crate) fn of_write(error: &WriteError) -> Status {
+pub(crate) fn write_status(error: &WriteError) -> Status {
     match error {
-        WriteError::Store(error) => of_store(error),
-        WriteError::Uids(error) => of_uids(error),
+        WriteError::Store(error) => store_status(error),
+        WriteError::Uids(error) => uids_status(error),
         WriteError::Overloaded { limit_bytes, .. } => status(
             Code::Unavailable,
             ErrorReason::Overloaded,
@@ -66,7 +66,7 @@ pub(crate) fn of_write(error: &WriteError) -> Status {
 }
 
 /// Columns that break the protocol. `within` is the path of the columns, with its dot.
-pub(crate) fn of_violation(within: &str, violation: &ProtocolViolation) -> Status {
+pub(crate) fn violation_status(within: &str, violation: &ProtocolViolation) -> Status {
     use ProtocolViolation as V;
 
     let (reason, field) = match violation {
@@ -116,7 +116,7 @@ pub(crate) fn kind_name(kind: UidKind) -> &'static str {
 }
 
 /// A point that was not stored.
-pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
+pub(crate) fn point_item_error(error: &PointErrorReason) -> ItemError {
     use PointErrorReason as E;
 
     let message = error.to_string();
@@ -155,7 +155,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             name,
             rejection,
         } => {
-            let (code, reason) = of_rejection(rejection);
+            let (code, reason) = rejection_code(rejection);
             let mut metadata = vec![("kind", kind_name(place.kind())), ("name", name)];
             match rejection {
                 UidRejection::Denied { rule } => metadata.push(("rule", rule)),
@@ -194,7 +194,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
     }
 }
 
-fn of_rejection(rejection: &UidRejection) -> (Code, ErrorReason) {
+fn rejection_code(rejection: &UidRejection) -> (Code, ErrorReason) {
     match rejection {
         UidRejection::AutoCreateDisabled => (Code::FailedPrecondition, ErrorReason::AutoCreateDisabled),
         UidRejection::Denied { .. } => (Code::FailedPrecondition, ErrorReason::AssignmentRejected),

@@ -30,7 +30,7 @@ use oxtsdb_server::deadline_of;
 use tokio::sync::{mpsc, watch};
 use tonic::{Code, Request, Response, Status};
 
-use super::status::of_store;
+use super::status::store_status;
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -160,7 +160,7 @@ async fn create(
         // A client that does not read has enough of them.
         drop(sender.try_send(Ok(CreateSnapshotResponse { event: Some(event) })));
     };
-    let response = made.map_err(|error| of_snapshot(&error)).map(|made| {
+    let response = made.map_err(|error| snapshot_status(&error)).map(|made| {
         let snapshot = Snapshot {
             folder: made.folder.display().to_string(),
             files: made.files,
@@ -176,11 +176,11 @@ async fn create(
     drop(sender.send(response).await);
 }
 
-fn of_snapshot(error: &SnapshotError) -> Status {
+fn snapshot_status(error: &SnapshotError) -> Status {
     match error {
         SnapshotError::Folder { .. } => invalid_field("folder", error.to_string()),
         SnapshotError::Busy => busy(error.to_string()),
-        SnapshotError::Store(error) => of_store(error),
+        SnapshotError::Store(error) => store_status(error),
     }
 }
 
@@ -226,7 +226,7 @@ async fn check(admin: StoreAdmin, rate: u64, sender: mpsc::Sender<Result<CheckSt
     });
     match checked {
         Ok(checked) => drop(report(&sender, &known, checked).await),
-        Err(error) => drop(sender.send(Err(of_store(&StoreError::from(error)))).await),
+        Err(error) => drop(sender.send(Err(store_status(&StoreError::from(error)))).await),
     }
 }
 

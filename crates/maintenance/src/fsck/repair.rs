@@ -212,7 +212,7 @@ impl RowRepair<'_> {
             }
             done.push((*change).clone());
         }
-        // What replaces the removed cells must be there: the new cells, and those that are only compared.
+        // The replacements of the removed cells must be there: the new cells, and the cells that are only compared.
         let stored = self.read(self.changes).await?;
         let mut pairs = self.changes.iter().zip(&stored);
         if pairs.any(|(change, stored)| change.new.is_some() && differs(stored, change.new.as_ref())) {

@@ -98,7 +98,7 @@ impl SeriesIndex {
         self.0.lists.clear();
     }
 
-    /// Adds a series whose row is stored. Call this before its points are acknowledged.
+    /// Adds a series; its row is stored. Call this before its points are acknowledged.
     pub fn add(&self, tsuid: &[u8]) {
         if self.0.points.is_some() {
             return;
@@ -154,11 +154,11 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
         if inner.store.has_other_writers() && inner.points.is_none() {
             return Ok(());
         }
-        let found = inner
+        let row = inner
             .store
             .get(&inner.meta_table, tsuid, &ColumnSelection::All)
             .await?;
-        if found.is_none() {
+        if row.is_none() {
             let mut batch = WriteBatch::new(inner.meta_table.clone());
             let family = batch.family(META_FAMILY);
             // Older than the counter of any point, so that it hides none that is stored meanwhile.

@@ -14,7 +14,7 @@ use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Request, Response, Status};
 
 use super::super::DataServiceHandler;
-use super::super::status::of_store;
+use super::super::status::store_status;
 
 /// Maximum count of repairs of a request.
 const MAX_REPAIRS: usize = 1024;
@@ -52,7 +52,7 @@ pub(in crate::grpc) async fn repair_rows(
     if let Some(error) = unavailable
         && results.iter().all(is_error)
     {
-        return Err(of_store(&error));
+        return Err(store_status(&error));
     }
     let results = results.into_iter().map(|outcome| ItemResult {
         outcome: Some(outcome),
