@@ -1,5 +1,5 @@
 //! Measures the cost of telnet `put` and HTTP `/api/put` above the store: a client sends prepared requests over a
-//! socket to the server, whose store acknowledges every write and drops it. Each point is of the next series.
+//! socket to a server with a store that acknowledges every write and drops it. Each point is of the next series.
 //!
 //! Prints processor time of the server's thread, which other programs on the machine influence little.
 //!

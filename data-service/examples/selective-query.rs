@@ -1,4 +1,4 @@
-//! Measures a query whose filter selects few of many series, with and without the series index, on an embedded
+//! Measures a query with a filter that selects few of many series, with and without the series index, on an embedded
 //! store in a temporary folder.
 //!
 //! `cargo run --release -p data-service --example selective-query`

@@ -107,7 +107,7 @@ async fn main() -> anyhow::Result<()> {
     write_stream(service.server()).await
 }
 
-/// Sends encoded requests to the server, in process: what the server does, from the bytes of a call to its response.
+/// Sends encoded requests to the server, in process: its work from the bytes of a call to its response.
 async fn encoded_writes(server: Routes) -> anyhow::Result<()> {
     let requests: Vec<Bytes> = (0..MANY_SERIES / SERIES)
         .map(|request| WriteRequest {
@@ -134,7 +134,7 @@ async fn encoded_writes(server: Routes) -> anyhow::Result<()> {
     .await
 }
 
-/// A codec whose requests are encoded already.
+/// A codec of requests that are encoded already.
 struct EncodedRequest;
 
 impl Codec for EncodedRequest {

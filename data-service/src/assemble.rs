@@ -116,7 +116,7 @@ impl DataService {
             .service(TreeServiceServer::new(trees, MAX_LOOKUP_BYTES))
     }
 
-    /// HTTP and telnet on one port, with their connections among those of the process.
+    /// HTTP and telnet on one port, with their connections among the process's.
     pub fn http_and_telnet(&self, settings: &DataSettings, host: &Host) -> FrontEnd {
         let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
         let search = self.text_search.clone();
@@ -370,9 +370,9 @@ fn start_compaction(engine: &Engine, settings: &DataSettings, shutdown: &Shutdow
     if settings.compaction.after().is_none() {
         return Ok(());
     }
-    let compactor = Compactor::of(engine, settings.writing.use_otsdb_timestamp);
+    let compactor = Compactor::from_engine(engine, settings.writing.use_otsdb_timestamp);
     let compactor = compactor.context("--compact-rows-after")?;
-    if let Some(job) = Background::of(compactor, engine, &settings.compaction) {
+    if let Some(job) = Background::from_settings(compactor, engine, &settings.compaction) {
         tokio::spawn(job.run(shutdown.clone()));
     }
     Ok(())
@@ -403,7 +403,7 @@ pub async fn open_tables(
     Ok(store)
 }
 
-/// What queries share, with their part of the memory account.
+/// The resources that queries share, with their part of the memory account.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
 use crate::assemble::DataService;
 
 impl DataService {
-    /// Adds the metrics of the service to those of the process, and the pages of running queries and of rejected
+    /// Adds the metrics of the service to the process's, and the pages of running queries and of rejected
     /// points.
     pub fn report_to(&self, admin: &Admin) {
         let metrics = &admin.metrics;

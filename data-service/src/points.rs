@@ -55,7 +55,7 @@ impl PointsPart {
         self.data_dir.join(self.part)
     }
 
-    /// Opens the points as rows of `table`, and those of rollups as rows of their tables; other cells and tables are in
+    /// Opens the points as rows of `table`, and points of rollups as rows of their tables; other cells and tables are in
     /// `rows`.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl PointsPart {
         let rollup_folder = format!("{}/{ROLLUPS}", self.part);
         let tables = rollups::tables(&self.data_dir, &rollup_folder, rollups, &table)
             .with_context(|| format!("list the rollups in {}", parent.join(ROLLUPS).display()))?;
-        let shares = Shares::of((self.head_bytes, self.cache_bytes), tables.len());
+        let shares = Shares::new((self.head_bytes, self.cache_bytes), tables.len());
         let config = |share: &Share| PartsConfig {
             widths: layout.widths,
             open_files: share.open_files,
@@ -134,7 +134,7 @@ impl PointsPart {
     }
 }
 
-/// What the stores of points and of rollups may take.
+/// The limits of the stores of points and of rollups.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     head_bytes: u64,
@@ -150,7 +150,7 @@ struct Shares {
 
 impl Shares {
     /// A quarter of the memory is for rollups, if there are any: they have few points.
-    fn of((head_bytes, cache_bytes): (u64, u64), rollups: usize) -> Self {
+    fn new((head_bytes, cache_bytes): (u64, u64), rollups: usize) -> Self {
         let all = Share {
             head_bytes,
             cache_bytes,

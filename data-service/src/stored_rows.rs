@@ -62,7 +62,7 @@ struct Tsdb {
 }
 
 impl Tsdb {
-    /// A service whose names have the UIDs 1, 2, ... of their kind, in the order given.
+    /// A service with names that have the UIDs 1, 2, ... of their kind, in the order given.
     async fn start(
         settings: DataSettings,
         uid_settings: UidSettings,

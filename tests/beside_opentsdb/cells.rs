@@ -88,7 +88,7 @@ fn shapes() -> Vec<Shape> {
                 ints([2_000 + 60_000]),
             ],
         ),
-        // OpenTSDB makes one cell of them, whose qualifier has 68,000 bytes.
+        // OpenTSDB makes one cell of them, with a qualifier of 68,000 bytes.
         Shape {
             cells: 5,
             ..shape("long", vec![ints((0..17_000).map(|n| n * 200))])
@@ -171,8 +171,8 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
         let metric = format!("last.{form}");
         let before = (1..LAST_POINTS).map(|n| i64::try_from(n).map(|n| (now_ms - n * 1000, Number::Int(n))));
         let mut before = before.collect::<Result<Vec<_>, _>>()?;
-        // A compacted cell whose first point is 80 to 95 s after the hour has a qualifier that begins with 05, which
-        // `/api/query/last` of OpenTSDB takes for an append column: the first point is that of the hour.
+        // A compacted cell with a first point 80 to 95 s after the hour has a qualifier that begins with 05, which
+        // `/api/query/last` of OpenTSDB takes for an append column: the first point is set to the hour.
         if let Some((first_ms, _)) = before.last_mut() {
             *first_ms = (*first_ms).min(now_ms - now_ms % 3_600_000);
         }

@@ -20,7 +20,7 @@ const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
 /// The least age of cells that the service compacts.
 const MIN_AGE: Duration = Duration::from_secs(5);
 
-/// Points of which some are stored twice, in seconds and in milliseconds; without those of several values.
+/// Points, some stored twice, in seconds and in milliseconds; without instants of several values.
 fn points(random: &mut StdRng, count: usize) -> anyhow::Result<(RandomPoints, Vec<Sent>)> {
     let mut points = RandomPoints::new(random, "compact", count, i64::try_from(now()?.as_millis())?);
     points.points.shuffle(random);
@@ -80,7 +80,7 @@ async fn compact(oxtsdb: &Tsdb) -> anyhow::Result<CompactRowsResponse> {
     Ok(sum)
 }
 
-/// Rows with several cells whose hour is over, by the place of the base time in their keys; but for first points that a
+/// Rows of past hours with several cells, by the place of the base time in their keys; but for first points that a
 /// compacted cell must not begin with.
 fn not_compacted(cells: &BTreeMap<Column, Vec<u8>>, base_time_at: usize) -> anyhow::Result<usize> {
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
@@ -102,7 +102,7 @@ fn number_of_points(expected: &Expected) -> u64 {
     expected.values().map(|points| points.len() as u64).sum()
 }
 
-/// Both write single cells; OxTSDB compacts them; the results and OpenTSDB's fsck are those of before.
+/// Both write single cells; OxTSDB compacts them; the results and OpenTSDB's fsck stay the same.
 async fn results_stay(
     test: &str,
     count: usize,
@@ -186,7 +186,7 @@ async fn results_stay_when_salted_rows_are_compacted() -> anyhow::Result<()> {
     results_stay("compact_salted", count, &settings, &flags, 5).await
 }
 
-/// OpenTSDB compacts the rows that it reads, OxTSDB twice at once those of the table, and both write late points to
+/// OpenTSDB compacts the rows that it reads, OxTSDB twice at once all rows of the table, and both write late points to
 /// the same rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_beside_opentsdbs_compaction() -> anyhow::Result<()> {

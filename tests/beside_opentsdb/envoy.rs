@@ -192,7 +192,7 @@ async fn envoy_serves_json_and_needs_certificates() -> anyhow::Result<()> {
     check_serving(data.clone(), DATA_SERVICE).await?;
     check_serving(mesh.channel(uid_port, Some(&mesh.client)).await?, UID_SERVICE).await?;
 
-    // A client without a certificate, or with that of another authority, reaches neither Envoy nor a server; a client with a
+    // A client without a certificate, or with one of another authority, reaches neither Envoy nor a server; a client with a
     // certificate has no right at a server.
     let request = write_request(&samples("json.m", "b", 0..1));
     let direct = mesh.data[0].data_address().port();

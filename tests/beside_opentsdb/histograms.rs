@@ -129,7 +129,7 @@ fn query(random: &mut StdRng) -> Value {
     })
 }
 
-/// The groups of a response, with those of different tags in one order.
+/// The groups of a response, sorted where they differ in tags.
 async fn groups(http: &Http, query: &Value, metric: &str) -> anyhow::Result<Vec<Value>> {
     let mut query = query.clone();
     query["queries"][0]["metric"] = json!(metric);
@@ -149,7 +149,7 @@ async fn groups(http: &Http, query: &Value, metric: &str) -> anyhow::Result<Vec<
     Ok(groups)
 }
 
-/// The qualifiers and values of cells, row by row. The order of rows is that of salts, which the metric is part of.
+/// The qualifiers and values of cells, row by row. Rows are in the order of salts, which the metric is part of.
 async fn cells(oxtsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<Vec<(Vec<u8>, Vec<u8>)>>> {
     let rows = read_back::rows_of(&mut oxtsdb.data(), metric).await?;
     let cells = rows.into_iter().map(|row| {

@@ -67,7 +67,7 @@ impl Replica {
         tokio::time::sleep(time).await;
         self.proxy.set(direction, Flow::Pass);
         if flow == Flow::Lose {
-            // What follows a lost byte would be read as something else.
+            // The bytes after a lost one would be read as something else.
             self.proxy.cut();
         }
     }

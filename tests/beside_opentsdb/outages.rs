@@ -264,7 +264,7 @@ async fn writes_beyond_the_permits_fail_in_time_while_a_gateway_stalls() -> anyh
         traffic::check_failure(&status)?;
         reasons.push(reason_of(&status));
     }
-    // Of those that had a permit, and of those whose own deadline ended the wait for one.
+    // Of calls that had a permit, and of calls that waited for one until their own deadline.
     for reason in [ErrorReason::StoreUnavailable, ErrorReason::DeadlineExceeded] {
         ensure!(
             reasons.contains(&Some(reason)),

@@ -302,7 +302,7 @@ fn decoded(cells: &BTreeMap<Column, Vec<u8>>) -> anyhow::Result<Rows> {
     rows.into_iter().map(decode).collect()
 }
 
-/// Counts rows with more than one cell whose hour ended at least an hour ago: OpenTSDB does not compact later ones.
+/// Counts rows with more than one cell, of hours that ended at least an hour ago: OpenTSDB does not compact later ones.
 fn not_compacted(cells: &BTreeMap<Column, Vec<u8>>) -> anyhow::Result<usize> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
@@ -347,7 +347,7 @@ async fn rows_hold_the_same_points_once_they_are_compacted() -> anyhow::Result<(
     check_oxtsdb(&alone.oxtsdb, &expected, &all).await
 }
 
-/// The cells of rows whose hour is over.
+/// The cells of rows of past hours.
 fn of_ended_hours(cells: BTreeMap<Column, Vec<u8>>) -> anyhow::Result<BTreeMap<Column, Vec<u8>>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut ended = BTreeMap::new();

@@ -19,7 +19,7 @@ const DAYS: i64 = 3;
 /// The metrics, by the server that writes them.
 const BY_OPENTSDB: &str = "by.opentsdb";
 const BY_OXTSDB: &str = "by.oxtsdb";
-/// A metric with points of which OxTSDB builds rollups.
+/// A metric with points that OxTSDB builds rollups from.
 const BUILT: &str = "built";
 /// A metric with points alone.
 const POINTS: &str = "points";
@@ -56,7 +56,7 @@ fn rollup(random: &mut StdRng) -> Value {
     rollup
 }
 
-/// What makes two values one cell, as far as it matters: the last one of each is written.
+/// The key of a value's cell, as far as it matters: the last value of each cell is written.
 fn place(rollup: &Value) -> String {
     let fields = ["timestamp", "interval", "aggregator", "groupByAggregator", "tags"];
     fields.map(|field| rollup[field].to_string()).join(" ")
@@ -138,8 +138,8 @@ fn query(random: &mut StdRng, usages: &[&str], downsampling: &[&str]) -> Value {
     })
 }
 
-/// The groups of a response, those of different tags in one order, without those that have neither tags nor points; `None`: an
-/// error.
+/// The groups of a response, sorted where they differ in tags, without groups that have neither tags nor points; `None`:
+/// an error.
 async fn groups(http: &Http, query: &Value, metric: &str) -> anyhow::Result<Option<Vec<Value>>> {
     let mut query = query.clone();
     query["queries"][0]["metric"] = json!(metric);
@@ -334,7 +334,7 @@ async fn both_read_the_rollups_of_the_other() -> anyhow::Result<()> {
             }
         }
     }
-    // Without rollups both fall back alike where the windows are those of an interval.
+    // Without rollups both fall back alike where the windows equal an interval.
     let queries: Vec<Value> = (0..count / 4)
         .map(|_| {
             query(

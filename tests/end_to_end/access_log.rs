@@ -301,7 +301,7 @@ async fn a_log_that_is_not_read_holds_up_no_request() -> anyhow::Result<()> {
     .await
 }
 
-/// A process whose standard error is not read; dropping it kills it.
+/// A process with standard error that is not read; dropping it kills it.
 struct Unread(Child);
 
 impl Drop for Unread {

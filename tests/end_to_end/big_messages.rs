@@ -22,7 +22,7 @@ use tonic::Code;
 const T: i64 = 1_500_000_000_000;
 const MIB: usize = 1 << 20;
 
-/// What a server that was attacked with hundreds of megabytes may have used. Its caches and write
+/// The most memory of a server after hundreds of megabytes of messages. Its caches and write
 /// buffers are bounded far below that.
 const MEMORY: u64 = 800 << 20;
 
@@ -70,7 +70,7 @@ async fn rejects_grpc_messages_over_the_limit() -> anyhow::Result<()> {
     still_works(&mut tsdb).await
 }
 
-/// So many points of one series, a second apart.
+/// `count` points of one series, a second apart.
 fn columns(count: usize) -> anyhow::Result<WriteColumnsRequest> {
     let numbers = 0..i64::try_from(count)?;
     let timestamps: Vec<i64> = numbers.clone().map(|number| T + number * 1000).collect();

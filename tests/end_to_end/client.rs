@@ -1,4 +1,4 @@
-//! `oxtsdb-client` against real services: what it hides, and what it reports.
+//! `oxtsdb-client` against real services: failures that it hides, and failures that it reports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What meshes, balancers and tools rely on: health, reflection, deadlines, drain.
+//! Guarantees for meshes, balancers and tools: health, reflection, deadlines, drain.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -180,7 +180,7 @@ async fn rejects_a_small_message_with_millions_of_elements() -> anyhow::Result<(
     Ok(())
 }
 
-/// What has arrived of a message counts, long before it can be decoded.
+/// The bytes of a message count as they arrive, long before it can be decoded.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_have_not_arrived_as_a_whole_take_memory_from_the_account() -> anyhow::Result<()> {
     let options = Options::default().flag("--memory-limit-mib", "256");
@@ -256,7 +256,7 @@ async fn rejects_permanently_a_frame_that_exceeds_the_pool() -> anyhow::Result<(
     Ok(())
 }
 
-/// A request whose time is over when it arrives.
+/// A request with a deadline that is over when it arrives.
 fn expired<T>(message: T) -> anyhow::Result<Request<T>> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("grpc-timeout", "1n".parse()?);
@@ -293,7 +293,7 @@ async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
     let status = call_error(client.get_or_create_uids(expired(assign)?).await)?;
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
 
-    // What was given up harms nothing that comes after.
+    // A cancelled call harms no later one.
     let answer = tsdb.data().write(write).await?.into_inner();
     assert_eq!(answer.written, 1);
     Ok(())

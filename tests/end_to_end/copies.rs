@@ -109,7 +109,7 @@ async fn an_import_of_an_export_is_equal_and_serves_the_same_points() -> anyhow:
         "{compared}"
     );
     done(&["compare", &format!("export:{export}"), &b]).await?;
-    // Sums of one side are those of the other.
+    // Both sides have the same sums.
     let sums = done(&["compare", &a, "--ranges"]).await?;
     ensure!(sums == done(&["compare", &b, "--ranges"]).await?, "{sums}");
     ensure!(sums.contains("data 000001 2023-11-15: "), "{sums}");

@@ -14,7 +14,7 @@ use oxtsdb_tests::{Options, Tsdb, paths, program_path, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Labels that Prometheus adds, and that of buckets.
+/// Labels that Prometheus adds, and the label of buckets.
 const OF_SCRAPES: [&str; 3] = ["instance", "job", "le"];
 
 fn read(path: &str) -> anyhow::Result<String> {
@@ -250,7 +250,7 @@ fn values(manifest: &str, field: &str) -> anyhow::Result<Vec<String>> {
     Ok(found)
 }
 
-/// What a manifest starts, with the variables of the image.
+/// The command of a manifest, with the variables of the image.
 struct Pod {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -434,7 +434,7 @@ fn the_containerfile_copies_all_sources_of_the_programs() -> anyhow::Result<()> 
     for program in packages {
         let path = program_path(program)?;
         let target = target_folder(&path)?;
-        // What cargo compiled into it, included files and those of build scripts too.
+        // The files that cargo compiled into it, included ones and files of build scripts too.
         let list = fs::read_to_string(path.with_extension("d"))?;
         let (_, list) = list.split_once(": ").context("sources")?;
         for source in list.split_whitespace().map(Path::new) {

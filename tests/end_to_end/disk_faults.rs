@@ -164,7 +164,7 @@ struct Target {
 impl Target {
     /// Starts it on a healthy disk, with metrics and points.
     async fn start(data_dir: &Path, variables: Vec<(String, String)>) -> anyhow::Result<Self> {
-        // No space is reserved: the disk itself refuses, not a check before.
+        // No space is reserved: the disk itself rejects writes, not a check before.
         let options = Options::default()
             .flag("--disk-reserve-mib", "0")
             .variables(variables)
@@ -193,7 +193,7 @@ impl Target {
         Metric::new("metric.1", 1)
     }
 
-    /// Writes points of a metric; fails if they are refused.
+    /// Writes points of a metric; fails if they are rejected.
     async fn put(&mut self, metric: &Metric, points: &[i64]) -> anyhow::Result<()> {
         let put = ledger::put(&self.tsdb.http(), metric, points).await?;
         put.map_err(|response| anyhow::anyhow!("/api/put is refused: {response:?}"))?;
@@ -201,7 +201,7 @@ impl Target {
         Ok(())
     }
 
-    /// Assigns a new name; fails if that is refused.
+    /// Assigns a new name; fails if that is rejected.
     async fn assign(&mut self) -> anyhow::Result<()> {
         self.next += 1;
         let name = format!("name.{}", self.next);
@@ -385,7 +385,7 @@ impl Refusal {
     }
 }
 
-/// What is wrong in a run; a test reports all of it, not the first only.
+/// The faults of a run; a test reports all of them, not the first only.
 #[derive(Debug, Default)]
 struct Problems(Vec<String>);
 

@@ -73,8 +73,7 @@ async fn check(tsdb: &Tsdb, acknowledged: &[Sample]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The little room that is left is used up by smaller writes; then HTTP refuses, and says whose fault
-/// it is not.
+/// Smaller writes use up the rest of the disk; then HTTP rejects them with a status that does not blame the client.
 async fn http_says_so_too(tsdb: &Tsdb) -> anyhow::Result<()> {
     for number in 0..5000 {
         let points: Vec<Value> = (0..100)
@@ -102,7 +101,7 @@ async fn a_full_disk_stops_writes_and_keeps_reads() -> anyhow::Result<()> {
     let mut acknowledged = batch(0, &mut random);
     ensure!(write(&tsdb, &acknowledged).await? == BATCH as u64);
 
-    // All but a few megabytes are taken by somebody else, who can be sent away.
+    // A file takes all but a few megabytes; the test can remove it.
     let filler = disk.folder.join("filler");
     fill(&filler, 4 << 20)?;
     let mut full = None;
@@ -171,7 +170,7 @@ async fn a_crash_on_a_full_disk_loses_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leaves so many bytes free.
+/// Leaves `leave` bytes free.
 fn fill(path: &Path, leave: u64) -> anyhow::Result<()> {
     let folder = path.parent().context("a folder")?;
     let space = rustix::fs::statvfs(folder)?;

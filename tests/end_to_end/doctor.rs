@@ -1,4 +1,4 @@
-//! `tsdb doctor`: what it finds of servers that run, and of those that do not. Of HBase: `beside_opentsdb/start.rs`.
+//! `tsdb doctor`: findings of servers that run, and of servers that do not. Of HBase: `beside_opentsdb/start.rs`.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -87,7 +87,7 @@ async fn a_server_without_trouble_has_no_errors() -> anyhow::Result<()> {
     ] {
         let found = findings.iter().find(|finding| finding.check == check);
         let found = found.with_context(|| check.to_owned())?;
-        // The limit of descriptors and the disk are those of the machine that runs the test.
+        // The limit of descriptors and the disk belong to the machine that runs the test.
         ensure!(
             ["descriptors", "disk"].contains(&check) || found.level == "ok",
             "{found:?}"

@@ -52,7 +52,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// What the picture and the crates disagree on.
+/// Dependencies that differ between the picture and the crates.
 fn violations(layers: &Layers, dependencies: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut violations = Vec::new();
     for name in layers.keys().filter(|name| !dependencies.contains_key(*name)) {

@@ -1,5 +1,5 @@
-//! Each file and folder of the embedded store removed, emptied, cut, or replaced by an older copy: the start is refused, or the
-//! server serves and names the loss. After a start that was refused, `tsdb store salvage` accepts the loss, or says that it cannot;
+//! Each file and folder of the embedded store removed, emptied, cut, or replaced by an older copy: the start fails, or the
+//! server serves and names the loss. After a failed start, `tsdb store salvage` accepts the loss, or says that it cannot;
 //! then the server serves the rest. In no case does a name get the number of another, or a metric the points of another.
 //!
 //! The cases are the files that are there, whatever the layout of the stores is. `OXTSDB_LOST_FILES` sets how many
@@ -29,7 +29,7 @@ const CASES: usize = 24;
 /// Cases at the same time.
 const AT_ONCE: usize = 3;
 
-/// What happens to a file or folder.
+/// The damage of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     /// It is removed.
@@ -166,7 +166,7 @@ fn cases(whole: &Path, older: &Path) -> anyhow::Result<Vec<Case>> {
                 Damage::Removed => true,
                 Damage::Emptied => length > 0,
                 Damage::Cut => length > 1,
-                // What was not there is as if it was removed.
+                // A file that the older copy lacks is the case of a removed one.
                 Damage::Older => older.contains_key(path) && below(&whole, path) != below(&older, path),
             };
             if changes {
@@ -216,7 +216,7 @@ impl Folders {
         Ok(folders)
     }
 
-    /// Writes points of metrics, of which some are new, and assigns as many other names.
+    /// Writes points of metrics, some of them new, and assigns as many other names.
     async fn write(
         &mut self,
         tsdb: &Tsdb,
@@ -348,7 +348,7 @@ async fn salvage(data_dir: &Path) -> anyhow::Result<Result<Tsdb, String>> {
     })?))
 }
 
-/// Writes points and an annotation, and assigns a name. The server may refuse each; returns the first refusal.
+/// Writes points and an annotation, and assigns a name. The server may reject each; returns the first error.
 async fn add(
     http: &Http,
     ledger: &mut Ledger,

@@ -75,7 +75,7 @@ fn agreed(responses: &[(UidName, Vec<u8>)]) -> anyhow::Result<Mappings> {
     Ok(mappings)
 }
 
-/// What the store has, forwards; fails if two names share a UID, or a UID does not lead back.
+/// The forward mappings of the store; fails if two names share a UID, or a reverse mapping differs.
 async fn stored(tsdb: &Tsdb) -> anyhow::Result<Mappings> {
     let mut export = tsdb
         .uids()
@@ -186,7 +186,7 @@ async fn an_assigned_uid_survives_kill_9() -> anyhow::Result<()> {
             names.shuffle(&mut StdRng::seed_from_u64(caller));
             let call = assign(tsdb.uids(), names, answered.clone());
             callers.spawn(async move {
-                // The kill breaks it off; what counts is what was answered before.
+                // The kill breaks it off; the responses before it count.
                 let _broken_off = call.await;
             });
         }

@@ -116,7 +116,7 @@ async fn rejects_older_points_and_stores_the_others() -> anyhow::Result<()> {
     })
     .await?;
     let response = tsdb.data().write(write_request(&samples)).await?.into_inner();
-    // That of the edge itself is stored.
+    // The point at the edge itself is stored.
     assert_eq!(response.written, 8);
     let failures = response.failures.context("failures")?;
     let first = failures.errors.first().context("an error")?;

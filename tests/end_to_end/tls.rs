@@ -126,7 +126,7 @@ async fn get(mut stream: TlsStream<TcpStream>, path: &str) -> anyhow::Result<Str
     Ok(response)
 }
 
-/// What a server without TLS, or a client without it, receives.
+/// The bytes that a server without TLS, or a client without it, receives.
 async fn plain(address: SocketAddr, sent: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(sent).await?;
@@ -224,7 +224,7 @@ async fn clients_need_a_valid_certificate() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rights by the names of certificates: of a caller whose certificate the listener has verified.
+/// Rights by the names of certificates that the listener has verified.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_of_certificates_have_rights() -> anyhow::Result<()> {
     let clients = Authority::new("clients")?;
@@ -288,7 +288,7 @@ async fn files_are_read_again_and_connections_stay() -> anyhow::Result<()> {
     let mut byte = [0];
     before.read_exact(&mut byte).await?;
 
-    // The authority of the first client is removed, that of the second is added.
+    // The authority of the first client is removed, the second one's is added.
     let file = secured.folder.path().join("clients.pem");
     fs::write(&file, "no certificate")?;
     fs::write(&file, others.pem())?;

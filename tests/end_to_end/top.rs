@@ -37,7 +37,7 @@ fn url(tsdb: &Tsdb) -> String {
     format!("http://{}", tsdb.admin_address())
 }
 
-/// Puts points over HTTP, the first of which has a value that is no number.
+/// Puts points over HTTP; the first has a value that is no number.
 async fn put(tsdb: &Tsdb, count: i64) -> anyhow::Result<()> {
     let point = |n: i64| {
         let value = if n == 0 { json!("x") } else { json!(n) };

@@ -23,7 +23,7 @@ const T: i64 = 1_500_000_000_000;
 async fn requests_are_traced_through_both_services() -> anyhow::Result<()> {
     let (collector, address) = Collector::start().await?;
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
-    // What has no context is not sampled: every span here belongs to a caller.
+    // Requests without a context are not sampled: every span here belongs to a caller.
     let flags = [
         format!("--otlp-endpoint=http://{address}"),
         "--trace-sample-ratio=0".to_owned(),
@@ -81,7 +81,7 @@ async fn requests_are_traced_through_both_services() -> anyhow::Result<()> {
     let trace = collector.trace(over_http, &expected).await?;
     trace.check_connected(caller)?;
 
-    // What the caller says about its trace goes on to the next service.
+    // The state of the caller's trace is propagated to the next service.
     let state = 0xa5;
     let other = Sample::int("traced.other", &[("host", "a")], T, 1);
     let mut request = with_trace(write_request([&other]), &traceparent(state, caller, true))?;

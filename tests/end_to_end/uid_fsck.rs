@@ -166,7 +166,7 @@ async fn plans_repairs_and_makes_them_back() -> anyhow::Result<()> {
     assert!(status == Some(0) && clean.contains("0 errors"), "{clean}");
     assert!(!clean.contains("WARNING"), "{clean}");
 
-    // What has changed since the plan is left as it is.
+    // Cells that have changed since the plan are left as they are.
     let (status, undone) = fsck(&server, &["--apply", &undo])?;
     assert_eq!(
         (status, undone.as_str()),

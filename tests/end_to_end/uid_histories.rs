@@ -1,5 +1,5 @@
-//! Histories of 64 clients of 4 replicas of the UID service are accepted by the checker, and those of replicas with a
-//! planted bug are not.
+//! Histories of 64 clients of 4 replicas of the UID service are accepted by the checker, and histories of replicas
+//! with a planted bug are not.
 //!
 //! The replicas share one store in memory that looks like HBase's. Each has its own way to it, which delays
 //! operations, rejects them, and loses their responses.
@@ -43,7 +43,7 @@ struct Network {
     bug: Option<Bug>,
 }
 
-/// What happens to an operation.
+/// The fate of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Performed,
@@ -72,7 +72,7 @@ impl Network {
         (Duration::from_micros(delay), fate)
     }
 
-    /// The response of a replica with a bug; `None`: that of the store.
+    /// The response of a replica with a bug; `None`: the store's.
     async fn bug(
         &self,
         operation: &StoreOperation,

@@ -1,4 +1,4 @@
-//! A table of UIDs that is removed, set back, replaced by an older copy or by that of another deployment: no number is
+//! A table of UIDs that is removed, set back, replaced by an older copy or by another deployment's: no number is
 //! given twice, no point is served under another's name, and `tsdb uid recover` repairs it.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use tonic::transport::Channel;
 
 const T: i64 = 1_500_000_000_000;
 
-/// A point whose value tells which metric it was written to; at an instant of its own, so that it replaces none of
+/// A point with a value that identifies the metric it was written to; at an instant of its own, so that it replaces none of
 /// another metric with the same UID.
 fn sample(metric: &str, value: i64) -> Sample {
     Sample::int(metric, &[("host", "web01")], T + value * 1000, value)
@@ -293,7 +293,7 @@ async fn an_older_copy_of_the_folder_assigns_nothing_until_it_is_recovered() -> 
     fs::write(&names, names_text)?;
 
     is_protected(&server, "metrics").await?;
-    // What the copy has is written and read as before.
+    // Names of the copy are written and read as before.
     write_all(&mut server.data(), &["cpu"], 7).await?;
     assert_eq!(values(&mut server.data(), "cpu").await?, [1, 7]);
     let with_names = ["--names", names.to_str().context("a path of text")?];

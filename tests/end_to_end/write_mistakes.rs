@@ -224,7 +224,7 @@ async fn rejects_seconds_declared_as_milliseconds() -> anyhow::Result<()> {
         }
     }
 
-    // What the error advises: the right unit, or any time.
+    // The advice of the error: the right unit, or any time.
     let options = WriteOptions {
         time_unit: TimeUnit::Seconds.into(),
         ..WriteOptions::default()

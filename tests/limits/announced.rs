@@ -1,4 +1,4 @@
-//! gRPC messages that are announced with megabytes, of which the client sends 200 bytes.
+//! gRPC messages that are announced with megabytes; the client sends 200 bytes of them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn beginning(announced: u32) -> Bytes {
     bytes.freeze()
 }
 
-/// A call whose message never ends.
+/// A call with a message that never ends.
 fn call(path: &str, announced: u32) -> Request<Body> {
     let first = futures::stream::once(async move { Ok::<_, Status>(Frame::data(beginning(announced))) });
     let body = StreamBody::new(futures::StreamExt::chain(first, futures::stream::pending()));
@@ -185,7 +185,7 @@ async fn a_uid_assignment_takes_no_announced_memory() -> anyhow::Result<()> {
     announced_messages_of("/oxtsdb.uid.v1.UidService/GetOrCreateUids", true).await
 }
 
-/// 16 MiB to a service whose messages are small.
+/// 16 MiB to a service of small messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_length_above_the_limit_is_rejected_when_it_is_announced() -> anyhow::Result<()> {
     let mut target = Target::start().await?;

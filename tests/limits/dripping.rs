@@ -12,7 +12,7 @@ use crate::support::{BOUND, Target, limited};
 /// Duration of an attack: longer than the time in which others must be served.
 const ATTACK: Duration = Duration::from_secs(8);
 
-/// Heads of requests whose bodies drip.
+/// Heads of requests with bodies that drip.
 const CHUNKED: &str = "POST /api/put HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
 const GZIP: &str =
     "POST /api/put HTTP/1.1\r\nHost: test\r\nContent-Encoding: gzip\r\nContent-Length: 1000000\r\n\r\n";

@@ -14,7 +14,7 @@ use crate::support::{BOUND, Target};
 const BODY_BYTES: usize = 8 << 20;
 const CLIENTS: usize = 32;
 
-/// Sends all of a body but its end, again and again; each is refused, or waits for its end.
+/// Sends all of a body but its end, again and again; each is rejected, or waits for its end.
 async fn keep_sending(address: SocketAddr) -> anyhow::Result<()> {
     let piece = vec![b' '; 1 << 20];
     loop {
@@ -22,7 +22,7 @@ async fn keep_sending(address: SocketAddr) -> anyhow::Result<()> {
         let head = format!("POST /api/put HTTP/1.1\r\nHost: test\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
         socket.send(head.as_bytes()).await?;
         for _ in 1..BODY_BYTES / piece.len() {
-            // The server may have refused it.
+            // The server may have rejected it.
             if socket.send(&piece).await.is_err() {
                 break;
             }

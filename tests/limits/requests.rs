@@ -95,7 +95,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
     target.check_with(bystander).await
 }
 
-/// JSON whose last array is filled with elements.
+/// JSON with elements that fill its last array.
 fn filled(begin: &str, element: &str, end: &str) -> Vec<u8> {
     let mut body = Vec::with_capacity(BYTES);
     body.extend(begin.as_bytes());

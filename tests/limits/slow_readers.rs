@@ -112,7 +112,7 @@ async fn begin_streams<T>(
     Ok(streams)
 }
 
-/// Reads the rest of streams, none of which may be complete. Returns their count.
+/// Reads the rest of streams; none may be complete. Returns their count.
 async fn all_are_disconnected<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
     for mut stream in streams {
         let rest = async {
@@ -193,7 +193,7 @@ async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
     target.check_unharmed().await
 }
 
-/// Telnet commands whose responses stay unread.
+/// Telnet commands with responses that stay unread.
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnects_telnet_clients_that_read_nothing() -> anyhow::Result<()> {
     let mut target = Target::start_with(impatient()).await?;

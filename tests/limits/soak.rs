@@ -31,7 +31,7 @@ use oxtsdb_tests::write_requests::columns_request;
 const WRITE_POINTS: usize = 1000;
 /// Writers of their own connection each.
 const WRITERS: usize = 4;
-/// Concurrent queries whose throughput is the reference.
+/// Concurrent queries for the reference of the throughput.
 const FEW: usize = 8;
 /// Pause between two requests of an active connection.
 const ACTIVE_PAUSE: Duration = Duration::from_secs(2);
@@ -280,7 +280,7 @@ async fn keep_querying(clients: Clients, phase: Arc<Phase>, first: usize) {
         let is_refused = matches!(outcome, Ok(false));
         phase.queries.add(outcome).await;
         if is_refused {
-            // `Retry-After`, whose smallest value is a second.
+            // The smallest value of `Retry-After` is a second.
             sleep(Duration::from_secs(1)).await;
         }
         number += 7;

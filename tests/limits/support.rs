@@ -61,7 +61,7 @@ pub(crate) fn limited() -> Options {
     Options::default().flags(new_flag("--memory-limit-mib", LIMIT_MIB))
 }
 
-/// A server whose memory is watched.
+/// A server with watched memory.
 pub(crate) struct Target {
     // Dropped first, so that the process is there while it is sampled.
     pub(crate) memory: MemoryWatch,
@@ -105,7 +105,7 @@ impl Target {
             .with_context(|| format!("no response to {path} within {RESPONSE_TIMEOUT:?}"))?
     }
 
-    /// Stops the bystander, all of whose requests must have been served within [`BOUND`], then checks the server.
+    /// Stops the bystander and checks that all of its requests were served within [`BOUND`], then checks the server.
     pub(crate) async fn check_with(&mut self, bystander: Bystander) -> anyhow::Result<()> {
         bystander.finish(BOUND).await?;
         self.check_unharmed().await

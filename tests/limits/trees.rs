@@ -1,4 +1,4 @@
-//! Rules of trees whose expressions, names or messages are as large as they can be.
+//! Rules of trees with expressions, names or messages that are as large as they can be.
 
 use std::time::Instant;
 

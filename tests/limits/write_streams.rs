@@ -1,4 +1,4 @@
-//! Write streams whose clients read no acks, and writes while the UID service is away.
+//! Write streams of clients that read no acks, and writes while the UID service is away.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn message(message: Message) -> WriteStreamRequest {
     }
 }
 
-/// A frame of good points, and of bad ones, each of which is an error in the ack: a few acks fill the
+/// A frame of good points, and of bad ones. Each bad one is an error in the ack: a few acks fill the
 /// window of HTTP/2.
 fn frame(columns: &mut ColumnsBuilder, number: u64) -> Message {
     let host = format!("host{}", number % 7);
@@ -179,8 +179,7 @@ async fn stream_known_then_new(data: &DataProgram, number: i64) -> anyhow::Resul
     Ok(stream)
 }
 
-/// A UID service that hangs, then one that is gone: points of known series are stored, while those of
-/// new series wait.
+/// A UID service that hangs, then one that is gone: points of known series are stored, points of new series wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn known_series_are_written_without_the_uid_service() -> anyhow::Result<()> {
     let _turn = turn().await;

@@ -1,8 +1,8 @@
 //! A client that keeps sending small requests while a test does something large.
 //!
 //! It has a loopback address of its own, so that the server sees another client than the test. Each
-//! request opens a connection. A typed refusal that may be retried is retried; what counts is the time
-//! until the request is served.
+//! request opens a connection. A typed error that may be retried is retried; the time until the request is
+//! served counts.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -135,7 +135,7 @@ impl Bystander {
         Ok(Self { shared, clients })
     }
 
-    /// How often requests of a kind were refused and sent again so far.
+    /// How often requests of a kind were rejected and sent again so far.
     pub fn retries(&self, kind: Kind) -> usize {
         let figures = self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.get(&kind).map_or(0, |figures| figures.retried)

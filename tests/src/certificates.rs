@@ -80,7 +80,7 @@ impl Issued {
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn write(&self, folder: &Path, name: &str) -> anyhow::Result<()> {
         let write = |extension: &str, text: &str| {
             // As programs that renew certificates do: a reader sees the old file or the new one.

@@ -36,7 +36,7 @@ pub const HOUR: u32 = 1_356_998_400;
 /// The timestamp of their cells.
 pub const WRITTEN_MS: i64 = 1_357_100_000_000;
 
-/// Corruptions of a row that has a point at the start of its hour and an annotation: cells, as hex, of which later ones are newer.
+/// Corruptions of a row that has a point at the start of its hour and an annotation: cells, as hex; later ones are newer.
 const CELLS: &[(RowFindingType, &[(&str, &str)])] = &[
     (RowFindingType::UnknownCell, &[("00", "01")]),
     (RowFindingType::UnknownCell, &[("f000", "01")]),
@@ -75,7 +75,7 @@ pub const KEYS: &[RowFindingType] = &[
     RowFindingType::UnknownUid,
 ];
 
-/// What all rows have: a point, compacted ones, and an annotation.
+/// The cells that all rows have: a point, compacted ones, and an annotation.
 fn healthy() -> [(Vec<u8>, Vec<u8>); 3] {
     let annotation = br#"{"startTime":1356998400,"description":"d"}"#.to_vec();
     [
@@ -107,7 +107,7 @@ pub struct Planted {
     pub corrupted: BTreeMap<Vec<u8>, RowFindingType>,
 }
 
-/// Rows of which nearly as many as `corruptions`, half of them, are corrupted; of row keys by some of [`KEYS`].
+/// Rows; half of them, nearly as many as `corruptions`, are corrupted, in row keys by some of [`KEYS`].
 ///
 /// # Errors
 ///
@@ -126,7 +126,7 @@ pub fn planted(corruptions: usize, keys: &[RowFindingType], random: &mut StdRng)
         let mut key = row_key(metric, hour, &tags);
         let mut damage: &[(&str, &str)] = &[];
         let mut is_kept = true;
-        // A server does not start on a table whose metrics begin and end with keys of other widths.
+        // A server does not start on a table with metrics that begin and end with keys of other widths.
         if number % 2 == 0 && nth > 1 {
             let finding = if random.random_bool(0.2) {
                 let finding = *keys.choose(random).context("a type")?;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One seed determines a run: the seed itself the data and names, the seed and its number each request. A request
-//! whose responses differ can therefore be repeated alone.
+//! with differing responses can therefore be repeated alone.
 
 pub mod comparison;
 pub mod data;
@@ -71,7 +71,7 @@ impl Run {
 
     /// The random numbers of a request.
     pub fn random_of(&self, request: usize) -> StdRng {
-        // Neighbouring requests need different numbers; the constant is that of splitmix64.
+        // Neighbouring requests need different numbers; the constant is splitmix64's.
         let number = request as u64 + 1;
         StdRng::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }

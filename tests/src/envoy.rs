@@ -80,7 +80,7 @@ pub fn find() -> anyhow::Result<PathBuf> {
     Ok(program.into())
 }
 
-/// Has Envoy check the deployed files, whose folder alone differs.
+/// Has Envoy check the deployed files; only their folder differs.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ pub fn validate(program: &Path) -> anyhow::Result<()> {
 }
 
 impl Mesh {
-    /// Starts so many replicas of each service, with flags for their stores, and Envoy when they serve.
+    /// Starts `replicas` of each service, with flags for their stores, and Envoy when they serve.
     ///
     /// # Errors
     ///
@@ -198,11 +198,11 @@ impl Mesh {
             .await
     }
 
-    /// Gives Envoy a certificate of another authority, which becomes that of clients too; servers keep theirs.
+    /// Gives Envoy a certificate of another authority, which becomes the clients' too; servers keep theirs.
     ///
     /// # Errors
     ///
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn renew(&self, authorities: &str, certificate: &Issued) -> anyhow::Result<()> {
         write_secrets(&self.folder.path().join("envoy"), authorities, certificate)
     }

@@ -1,5 +1,5 @@
-//! Clients of each kind through Envoy, while servers are restarted. None but the typed writer retries by itself: what fails at
-//! a server and succeeds here was retried by Envoy.
+//! Clients of each kind through Envoy, while servers are restarted. None but the typed writer retries by itself: calls that
+//! fail at a server and succeed here were retried by Envoy.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -46,7 +46,7 @@ const BEGIN_MS: i64 = 1_500_000_000_000;
 /// Points of the metric that is queried.
 const QUERIED: i64 = 100;
 
-/// Kinds of calls whose response is one message, or whose client retries: the loss of a server fails none of them.
+/// Kinds of calls with a response of one message, or with a client that retries: the loss of a server fails none of them.
 pub const WITHOUT_STREAMS: [&str; 6] = [
     "HTTP put",
     "HTTP query",
@@ -59,7 +59,7 @@ pub const WITHOUT_STREAMS: [&str; 6] = [
 /// Acks of write streams.
 const WRITE_STREAM: &str = "WriteStream";
 
-/// Kinds of calls whose response may be cut off.
+/// Kinds of calls with a response that may be cut off.
 const WITH_STREAMS: [&str; 4] = ["Query", "Query as JSON", "QueryLast", WRITE_STREAM];
 
 /// The results of one kind of calls.

@@ -58,7 +58,7 @@ impl Faults {
         .into()
     }
 
-    /// From now on, one sync fails, after so many that succeed.
+    /// From now on, one sync fails, after some that succeed.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ impl Http {
         }
     }
 
-    /// A client over TLS, with a certificate of its own or without, of a server whose certificate is for `localhost`.
+    /// A client over TLS, with a certificate of its own or without, of a server with a certificate for `localhost`.
     ///
     /// # Errors
     ///

@@ -198,7 +198,7 @@ impl Ledger {
         self.points.values().map(BTreeSet::len).sum()
     }
 
-    /// Compares it with what the server stores. What the server refuses to read is a difference too.
+    /// Compares it with what the server stores. Series that the server does not read are a difference too.
     ///
     /// # Errors
     ///
@@ -399,7 +399,7 @@ pub struct Differences {
     pub foreign: Vec<String>,
     /// Names and points that are missing.
     pub lost: Vec<String>,
-    /// What the server refuses to read, with its error.
+    /// Series that the server does not read, with its error.
     pub unreadable: Vec<String>,
 }
 

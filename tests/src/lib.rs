@@ -15,7 +15,7 @@
 //! ```text
 //!   load                    millions of points of a metric
 //!   raw_http, raw_grpc      clients that send or read slowly, or not at all; crowd: thousands of idle ones
-//!   bystander               another client, whose small requests have to be served meanwhile
+//!   bystander               another client; its small requests have to be served meanwhile
 //!   memory                  the server's memory, sampled; a server that takes too much is killed
 //!   refusal                 what a typed refusal must have
 //! ```

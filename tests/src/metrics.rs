@@ -65,7 +65,7 @@ impl Metrics {
         self.samples.get(sample).copied().unwrap_or_default()
     }
 
-    /// The sum of all samples of a name whose labels contain `label`.
+    /// The sum of all samples of a name with labels that contain `label`.
     pub fn sum(&self, name: &str, label: &str) -> f64 {
         let of_name = self
             .samples
@@ -92,7 +92,7 @@ pub struct Documented {
     pub labels: Vec<String>,
     /// Which processes report it.
     pub when: String,
-    /// What it is, beginning with its type unless it is a gauge.
+    /// Its meaning, beginning with its type unless it is a gauge.
     pub meaning: String,
 }
 

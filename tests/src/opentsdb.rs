@@ -125,7 +125,7 @@ impl OpenTsdb {
         assign(&self.http(), kind, names).await
     }
 
-    /// Returns the UIDs that lost a race, each of which leaves an orphaned reverse mapping: OpenTSDB's word for
+    /// Returns the UIDs that lost a race; each one leaves an orphaned reverse mapping: OpenTSDB's word for
     /// the kind (`metrics`, `tagk`, `tagv`), and the UID.
     ///
     /// # Errors

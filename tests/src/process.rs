@@ -81,7 +81,7 @@ impl Process {
                 command.env_remove(variable);
             }
         }
-        // Programs run side by side; those whose admin listener is used have a flag for it.
+        // Programs run side by side; tests that use an admin listener have a flag for it.
         command.env("OXTSDB_ADMIN_LISTEN", "none");
         // No load balancer has to be waited for.
         command.env("OXTSDB_LAME_DUCK_SECONDS", "0");

@@ -136,7 +136,7 @@ fn build(name: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether cargo has set a variable for the test. Build scripts that read it, as that of `ring`, would run again, now and
+/// Whether cargo has set a variable for the test. Build scripts that read it, such as `ring`'s, would run again, now and
 /// after the next command, with all that depends on them.
 fn is_of_test(name: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::ports;
 
-/// What the proxy does with the bytes of one direction.
+/// The treatment of the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Forwards them.

@@ -3,7 +3,7 @@
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-/// A generator whose seed is printed; `OXTSDB_TEST_SEED` sets it, to repeat a failure.
+/// A generator with a printed seed; `OXTSDB_TEST_SEED` sets it, to repeat a failure.
 ///
 /// # Errors
 ///

@@ -105,8 +105,8 @@ enum Values {
 }
 
 impl RandomPoints {
-    /// About `count` points of metrics that begin with `prefix`; `now_ms` is some instant of today, whose hour is
-    /// one of those that have points.
+    /// About `count` points of metrics that begin with `prefix`; `now_ms` is some instant of today; its hour is
+    /// one of the hours with points.
     pub fn new(random: &mut StdRng, prefix: &str, count: usize, now_ms: i64) -> Self {
         let mut made = Self {
             points: Vec::new(),

@@ -35,7 +35,7 @@ impl fmt::Debug for RawResponse {
 }
 
 impl RawResponse {
-    /// The value of a header, whose name is in lower case.
+    /// The value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()

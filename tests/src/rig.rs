@@ -115,7 +115,7 @@ impl Rig {
         }
     }
 
-    /// Starts an OpenTSDB on some tables, with settings beside those of [`Tables::opentsdb_settings`].
+    /// Starts an OpenTSDB on some tables, with settings beside [`Tables::opentsdb_settings`].
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ pub struct Traffic {
 struct Shared {
     acknowledged: Mutex<Vec<Sample>>,
     failures: Mutex<Vec<Status>>,
-    /// Number of calls of which no point was written, but each may be retried.
+    /// Number of calls that wrote no point; each may be retried.
     unwritten: AtomicUsize,
     /// Why a writer gave up.
     broken: Mutex<Option<String>>,
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Traffic {
-    /// So many writers of one metric, until [`Traffic::end`].
+    /// `writers` of one metric, until [`Traffic::end`].
     pub fn start(address: SocketAddr, metric: &str, writers: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let mut traffic = Self {

@@ -117,7 +117,7 @@ impl Tsdb {
         self.restart().await
     }
 
-    /// Starts it on a folder that it may refuse: it serves, or exits with status 1. Returns the output of one that
+    /// Starts it on a folder that it may reject: it serves, or exits with status 1. Returns the output of one that
     /// exits.
     ///
     /// # Errors

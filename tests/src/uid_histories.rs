@@ -41,7 +41,7 @@ pub use watch::{Event, Watch, check_watch};
 /// Microseconds since the start of the recording.
 pub type Instant = u64;
 
-/// What a client did, and the response.
+/// An action of a client, and the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Requested the UID of a name, to be assigned if there is none.
@@ -103,7 +103,7 @@ pub struct Operation {
     pub start: Instant,
     /// When the client had the response.
     pub end: Instant,
-    /// What it was.
+    /// The action.
     pub action: Action,
 }
 
@@ -126,7 +126,7 @@ impl std::error::Error for Violation {}
 /// The first violation.
 pub fn check(history: &[Operation], staleness: Instant) -> Result<(), Violation> {
     let mut lives: BTreeMap<u64, Life> = BTreeMap::new();
-    // Requests of which the response was lost may have assigned any UID to their name.
+    // Requests with a lost response may have assigned any UID to their name.
     let mut lost: BTreeMap<&str, Instant> = BTreeMap::new();
     for operation in history {
         collect(operation, &mut lives, &mut lost);

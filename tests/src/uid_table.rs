@@ -77,7 +77,7 @@ impl UidTable {
         Ok(())
     }
 
-    /// Returns reverse mappings whose name has another UID or none: remains of lost races and crashes.
+    /// Returns reverse mappings of names that have another UID or none: remains of lost races and crashes.
     pub fn orphans(&self) -> BTreeSet<(String, u64)> {
         let is_orphan = |((kind, uid), name): &(&(String, u64), &String)| {
             self.forward.get(&((*kind).clone(), (*name).clone())) != Some(uid)

@@ -22,8 +22,8 @@ pub fn halves(random: &mut StdRng, points: Vec<Sent>) -> (Vec<Sent>, Vec<Sent>) 
     points.into_iter().partition(|_| random.random())
 }
 
-/// Through HTTP and telnet of OpenTSDB. What came by HTTP is stored then; what came by telnet is after
-/// about a second, without a notification.
+/// Through HTTP and telnet of OpenTSDB. Points over HTTP are stored when it responds; points over telnet about a second
+/// later, without a notification.
 ///
 /// # Errors
 ///

@@ -86,16 +86,16 @@ impl ClientBuilder {
         self
     }
 
-    /// The deadline of each call, its retries included, and of each stream of results. Default: that of the
-    /// contract's `service_config.json` for the method.
+    /// The deadline of each call, its retries included, and of each stream of results. Default: the
+    /// method's in the contract's `service_config.json`.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
         self
     }
 
-    /// Attempts of each call of an idempotent method at most, the first included; 1: no retries. Default: those of the
-    /// contract's `service_config.json` for the method. Other methods are never retried.
+    /// Attempts of each call of an idempotent method at most, the first included; 1: no retries. Default: the
+    /// method's in the contract's `service_config.json`. Other methods are never retried.
     #[must_use]
     pub fn max_attempts(mut self, attempts: usize) -> Self {
         self.call.max_attempts = Some(attempts);

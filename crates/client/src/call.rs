@@ -87,19 +87,19 @@ impl fmt::Debug for Connection {
 /// `with_connection`, which returns the same client with another one.
 macro_rules! deadline_methods {
     () => {
-        /// The same client, whose calls have to be complete at `deadline`.
+        /// The same client with a deadline for all calls.
         #[must_use]
         pub fn with_deadline(&self, deadline: std::time::Instant) -> Self {
             self.with_connection(self.connection.with_deadline(Some(deadline)))
         }
 
-        /// The same client, whose calls have no deadline.
+        /// The same client without deadlines.
         #[must_use]
         pub fn without_deadline(&self) -> Self {
             self.with_connection(self.connection.with_deadline(None))
         }
 
-        /// The same client, whose calls have to be complete within `timeout` from now.
+        /// The same client with a deadline for all calls, `timeout` from now.
         #[must_use]
         pub fn with_timeout(&self, timeout: std::time::Duration) -> Self {
             let deadline = std::time::Instant::now().checked_add(timeout);
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// The same connection, whose calls have to be complete at an instant; `None`: no deadline.
+    /// The same connection with a deadline for all calls; `None`: no deadline.
     pub(crate) fn with_deadline(&self, deadline: Option<Instant>) -> Self {
         Self {
             deadline: deadline.map_or(Deadline::Unlimited, Deadline::At),

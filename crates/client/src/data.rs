@@ -41,8 +41,7 @@ impl DataClient {
     deadline_methods!();
 
     /// Writes points, in as many requests as they need, one after the other. Returns how many are stored, and
-    /// each point that is not. Those of them that are [`retryable`](crate::FailedPoint::retryable) may be stored
-    /// later: write them again after a pause.
+    /// each point that is not. Write [`retryable`](crate::FailedPoint::retryable) ones again after a pause.
     ///
     /// For a steady flow, [`stream_writer`](Self::stream_writer) is cheaper.
     ///
@@ -88,7 +87,7 @@ impl DataClient {
             ..request.into()
         };
         let messages = self.connection.stream(&request).await?;
-        Ok(Results::of(messages, QueryFrame::of).ending_with(QueryFrame::is_last))
+        Ok(Results::from_messages(messages, QueryFrame::from_message).ending_with(QueryFrame::is_last))
     }
 
     /// Computes expressions over sub-queries and streams their results.
@@ -105,14 +104,15 @@ impl DataClient {
             ..request
         };
         let messages = self.connection.stream(&request).await?;
-        Ok(Results::of(messages, ExpressionFrame::of).ending_with(ExpressionFrame::is_last))
+        Ok(Results::from_messages(messages, ExpressionFrame::from_message)
+            .ending_with(ExpressionFrame::is_last))
     }
 
     /// Returns the plan of a query without running it.
     ///
     /// # Errors
     ///
-    /// Those of a query that arise before it reads rows.
+    /// As a query, as far as errors arise before it reads rows.
     pub async fn explain(&self, query: impl Into<QueryRequest>) -> Result<Vec<QueryPlan>, Error> {
         let request = ExplainRequest {
             query: Some(query.into()),
@@ -127,7 +127,7 @@ impl DataClient {
     /// If the service rejects the request before it runs; later errors come in the stream.
     pub async fn query_last(&self, request: QueryLastRequest) -> Result<Results<LastPointOutcome>, Error> {
         let messages = self.connection.stream(&request).await?;
-        Ok(Results::of(messages, LastPointOutcome::of))
+        Ok(Results::from_messages(messages, LastPointOutcome::from_message))
     }
 
     /// Streams the stored rows of some series in batches, in the order of the table. A stream that breaks is
@@ -167,7 +167,7 @@ impl DataClient {
         progress.ending_with(|progress| progress.done)
     }
 
-    /// Compacts rows of HBase, and streams progress, whose counts add up. A stream that breaks is resumed behind the
+    /// Compacts rows of HBase, and streams progress; its counts add up. A stream that breaks is resumed behind the
     /// last row that was reported.
     pub fn compact_rows(&self, request: CompactRowsRequest) -> Results<CompactRowsResponse> {
         let reports = Results::resumed(

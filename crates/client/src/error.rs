@@ -138,7 +138,7 @@ impl From<Rejection> for Error {
     }
 }
 
-/// The message of a status with those of its causes.
+/// The message of a status and the messages of its causes.
 fn with_causes(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut source = std::error::Error::source(status);

@@ -32,7 +32,7 @@ impl HealthClient {
         Self { connection }
     }
 
-    /// The same client, whose calls have to be complete within `timeout` from now.
+    /// The same client with a deadline for all calls, `timeout` from now.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self {

@@ -16,7 +16,7 @@ pub struct ReferencedUids {
     pub search_time: SystemTime,
     /// Rows read.
     pub rows: u64,
-    /// Rows and cells of unknown form; what they reference is not among the UIDs.
+    /// Rows and cells of unknown form; their references are not among the UIDs.
     pub unknown: u64,
     sets: PerKind<UidSet>,
 }
@@ -30,7 +30,7 @@ impl ReferencedUids {
 
 impl DataClient {
     /// Searches the tables for UIDs, and further `tables` with row keys of points. Calls `progress` with the rows
-    /// read so far. `layout` is that of the UID service.
+    /// read so far. `layout` is the UID service's.
     ///
     /// # Errors
     ///

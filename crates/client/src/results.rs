@@ -25,7 +25,7 @@ pub(crate) enum Progress {
 
 /// Results as they arrive. Dropping the stream cancels its call.
 ///
-/// An error ends the stream: what came before is not the whole result. [`Error::is_retry_safe`] says whether
+/// An error ends the stream: the items before it are not the whole result. [`Error::is_retry_safe`] says whether
 /// the call can be repeated, from its start.
 pub struct Results<T>(BoxStream<'static, Result<T, Error>>);
 
@@ -62,8 +62,8 @@ impl<T: Send + 'static> Results<T> {
         self.0.try_collect().await
     }
 
-    /// Messages, each of which `convert` turns into any number of results.
-    pub(crate) fn of<R, I>(
+    /// A stream of messages; `convert` turns each into any number of results.
+    pub(crate) fn from_messages<R, I>(
         messages: Messages<R>,
         mut convert: impl FnMut(R) -> Result<I, Error> + Send + 'static,
     ) -> Self

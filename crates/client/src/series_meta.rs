@@ -14,17 +14,17 @@ use crate::{DataClient, Error, Results};
 /// How far a sync of metadata with the points has come; counts are of the whole sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncedMeta {
-    /// Rows of points whose keys were read.
+    /// Rows of points that were read by key.
     pub rows: u64,
     /// Series among them.
     pub series: u64,
     /// Documents of series created.
     pub series_created: u64,
-    /// Documents of series whose time of creation was corrected.
+    /// Documents of series with a corrected time of creation.
     pub series_corrected: u64,
     /// Documents of UIDs created.
     pub uids_created: u64,
-    /// Documents of UIDs whose time of creation was corrected.
+    /// Documents of UIDs with a corrected time of creation.
     pub uids_corrected: u64,
     /// Series and UIDs that were left as they are, because something stored cannot be read.
     pub failed: u64,

@@ -50,7 +50,7 @@ impl DataClient {
     }
 
     /// Checks all files of points of the embedded store, at a rate of bytes per second: 0 for no limit, `None` for
-    /// the server's. Calls `progress` with the bytes read so far and those of all files. Large stores need
+    /// the server's. Calls `progress` with the bytes read so far and the bytes of all files. Large stores need
     /// [`DataClient::without_deadline`].
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl DataClient {
         Err(Error::protocol("the stream ended before its summary"))
     }
 
-    /// Returns figures of the embedded store, with so many metrics that have the most series, at most 1,000.
+    /// Returns figures of the embedded store, with the `top_metrics` that have the most series, at most 1,000.
     ///
     /// # Errors
     ///

@@ -128,8 +128,8 @@ impl TlsOptions {
                 }
             }
             _ => {
-                let found = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(found.certs);
+                let system = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(system.certs);
                 if roots.is_empty() {
                     return Err(
                         "the operating system has no root certificates, name those of the server".to_owned(),
@@ -183,7 +183,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// What clients and servers negotiate (ALPN).
+/// The protocol that clients and servers negotiate (ALPN).
 const HTTP2: &[u8] = b"h2";
 
 #[derive(PartialEq, Eq)]

@@ -29,12 +29,12 @@ pub(crate) fn over(urls: Vec<Replicas>) -> Transport {
     BoxCloneSyncService::new(Balanced::new(urls).map_err(|error: StdError| TransportError(error)))
 }
 
-/// The same transport, whose requests have the token of a file.
+/// The same transport with the token of a file in each request.
 pub(crate) fn with_token_file(transport: Transport, path: PathBuf) -> Transport {
     BoxCloneSyncService::new(authorized::Authorized::new(transport, path))
 }
 
-/// The same transport, whose requests have the headers that `add` adds.
+/// The same transport with the headers that `add` adds to each request.
 pub(crate) fn with_headers(transport: Transport, add: fn(&mut http::HeaderMap)) -> Transport {
     BoxCloneSyncService::new(transport.map_request(move |mut request: http::Request<Body>| {
         add(request.headers_mut());

@@ -88,7 +88,7 @@ impl DataClient {
     ) -> Result<Results<DeleteTreeResponse>, Error> {
         let request = DeleteTreeRequest { tree_id, definition };
         let messages = self.connection().stream(&request).await?;
-        Ok(Results::of(messages, |message| Ok([message])).ending_with(|message| message.done))
+        Ok(Results::from_messages(messages, |message| Ok([message])).ending_with(|message| message.done))
     }
 
     /// Stores rules in one atomic write; with `replace_all` it deletes all others.
@@ -136,7 +136,7 @@ impl DataClient {
     /// `NOT_FOUND`; later errors come in the stream.
     pub async fn get_branch(&self, request: GetBranchRequest) -> Result<Results<GetBranchResponse>, Error> {
         let messages = self.connection().stream(&request).await?;
-        Ok(Results::of(messages, |message| Ok([message])))
+        Ok(Results::from_messages(messages, |message| Ok([message])))
     }
 
     /// Returns where up to 100 series would be placed, in their order.
@@ -156,7 +156,7 @@ impl DataClient {
     /// If the service rejects the request; later errors come in the stream.
     pub async fn sync_trees(&self, request: SyncTreesRequest) -> Result<Results<SyncTreesResponse>, Error> {
         let messages = self.connection().stream(&request).await?;
-        Ok(Results::of(messages, |message| Ok([message])).ending_with(|message| message.done))
+        Ok(Results::from_messages(messages, |message| Ok([message])).ending_with(|message| message.done))
     }
 
     /// Streams the series that have no place in a tree.
@@ -169,7 +169,7 @@ impl DataClient {
         request: ListTreeProblemsRequest,
     ) -> Result<Results<Entry>, Error> {
         let messages = self.connection().stream(&request).await?;
-        Ok(Results::of(messages, |message| Ok(message.entries)))
+        Ok(Results::from_messages(messages, |message| Ok(message.entries)))
     }
 }
 

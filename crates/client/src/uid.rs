@@ -156,7 +156,7 @@ impl UidClient {
     ) -> Result<Vec<Result<Uid, Rejection>>, Error> {
         use lookup_uids_response::result::Outcome;
 
-        let mut found = Vec::with_capacity(names.len());
+        let mut uids = Vec::with_capacity(names.len());
         for names in names.chunks(MAX_BATCH) {
             let message = LookupUidsRequest {
                 names: names.iter().map(uid_name).collect(),
@@ -166,13 +166,13 @@ impl UidClient {
             let response = self.connection.call(&message).await?;
             same_length(response.results.len(), names.len())?;
             for result in response.results {
-                found.push(match result.outcome.ok_or_else(no_outcome)? {
+                uids.push(match result.outcome.ok_or_else(no_outcome)? {
                     Outcome::Uid(uid) => Ok(types::uid(&uid)?),
                     Outcome::Error(error) => Err(error.into()),
                 });
             }
         }
-        Ok(found)
+        Ok(uids)
     }
 
     /// Returns the name of each UID that has one, in the order of the UIDs.
@@ -186,7 +186,7 @@ impl UidClient {
     ) -> Result<Vec<Result<String, Rejection>>, Error> {
         use lookup_names_response::result::Outcome;
 
-        let mut found = Vec::with_capacity(uids.len());
+        let mut names = Vec::with_capacity(uids.len());
         for uids in uids.chunks(MAX_BATCH) {
             let message = LookupNamesRequest {
                 uids: uids.iter().map(uid_value).collect(),
@@ -196,13 +196,13 @@ impl UidClient {
             let response = self.connection.call(&message).await?;
             same_length(response.results.len(), uids.len())?;
             for result in response.results {
-                found.push(match result.outcome.ok_or_else(no_outcome)? {
+                names.push(match result.outcome.ok_or_else(no_outcome)? {
                     Outcome::Name(name) => Ok(name),
                     Outcome::Error(error) => Err(error.into()),
                 });
             }
         }
-        Ok(found)
+        Ok(names)
     }
 
     /// Returns the first `max` names of a kind that start with `prefix`, in byte order.
@@ -279,7 +279,7 @@ impl UidClient {
 
     /// Gives a UID another name, and returns the mapping as it is then. Points move to the new name.
     ///
-    /// With `expected`, the UID that `name` must have, a call whose outcome is unknown can be sent again. Not retried
+    /// With `expected`, the UID that `name` must have, a call with an unknown outcome can be sent again. Not retried
     /// by the client.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub(crate) async fn write(
         if chunk.is_empty() {
             return Ok(report);
         }
-        let request = request::of(&chunk, connection.options().allow_any_time);
+        let request = request::from_points(&chunk, connection.options().allow_any_time);
         let response = connection.call(&request).await?;
         report.written += response.written;
         report.failed += response.failed;

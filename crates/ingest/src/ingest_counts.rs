@@ -1,7 +1,6 @@
 //! Points that were received and stored, by protocol.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use oxtsdb_resources::{Counter, Figure};
 use oxtsdb_server::metrics::Protocol;
 use oxtsdb_server::telemetry::used;
 
@@ -19,11 +18,40 @@ pub struct IngestCounts {
 /// Counts of one protocol. Histograms and rollups are points too.
 #[derive(Debug, Default)]
 pub struct ProtocolCounts {
-    batches: AtomicU64,
-    stored: AtomicU64,
-    rejected: AtomicU64,
-    failed: AtomicU64,
+    batches: Counter,
+    stored: Counter,
+    rejected: Counter,
+    failed: Counter,
 }
+
+type Row = Figure<ProtocolCounts>;
+
+/// Metrics of a protocol's points and lines of `/api/stats`, in their order.
+pub static POINT_FIGURES: &[Row] = &[
+    Row::counter(
+        "points_added",
+        "Points stored, histograms and rollups included",
+        |counts| Some(counts.stored()),
+    )
+    .statistic("oxtsdb.points.added"),
+    Row::counter(
+        "points_rejected",
+        "Points that break a rule, or whose names could not be resolved",
+        |counts| Some(counts.rejected()),
+    )
+    .statistic("oxtsdb.points.rejected"),
+    Row::counter(
+        "points_failed",
+        "Points that are not known to be stored, because the store failed",
+        |counts| Some(counts.failed()),
+    )
+    .statistic("oxtsdb.points.failed"),
+    Row::counter(
+        "write_batches",
+        "Batches of points: of requests, of frames of streams, of lines that were read together",
+        |counts| Some(counts.batches()),
+    ),
+];
 
 impl IngestCounts {
     /// The counts of a protocol.
@@ -43,7 +71,7 @@ impl IngestCounts {
         points: u64,
         example: impl FnOnce() -> Example,
     ) {
-        add(&self.of(caller.protocol).rejected, points);
+        self.of(caller.protocol).rejected.add(points);
         self.rejections.add(caller, kind, points, example);
     }
 
@@ -70,39 +98,35 @@ impl ProtocolCounts {
     /// A batch was stored, except for points that were rejected before.
     pub fn add_batch(&self, stored: u64) {
         used(0, stored);
-        add(&self.batches, 1);
-        add(&self.stored, stored);
+        self.batches.add(1);
+        self.stored.add(stored);
     }
 
     /// A batch failed: its points are not known to be stored.
     pub fn add_failed(&self, points: u64) {
-        add(&self.batches, 1);
-        add(&self.failed, points);
+        self.batches.add(1);
+        self.failed.add(points);
     }
 
     /// Batches since the start: stored and failed ones.
     pub fn batches(&self) -> u64 {
-        self.batches.load(Ordering::Relaxed)
+        self.batches.get()
     }
 
     /// Points stored since the start.
     pub fn stored(&self) -> u64 {
-        self.stored.load(Ordering::Relaxed)
+        self.stored.get()
     }
 
     /// Points since the start that broke a rule or had names that could not be resolved.
     pub fn rejected(&self) -> u64 {
-        self.rejected.load(Ordering::Relaxed)
+        self.rejected.get()
     }
 
     /// Points of failed batches since the start; the store may have some of them.
     pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
+        self.failed.get()
     }
-}
-
-fn add(counter: &AtomicU64, number: u64) {
-    counter.fetch_add(number, Ordering::Relaxed);
 }
 
 #[cfg(test)]

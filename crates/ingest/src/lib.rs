@@ -34,7 +34,7 @@ mod writer;
 pub use error::date;
 pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
 pub use histogram::NewHistogram;
-pub use ingest_counts::{IngestCounts, ProtocolCounts};
+pub use ingest_counts::{IngestCounts, POINT_FIGURES, ProtocolCounts};
 pub use point::PointRef;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub use rejections::{Caller, Example, RejectionKind};

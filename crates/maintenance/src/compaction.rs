@@ -1,8 +1,8 @@
 //! Compaction of rows: all points of a row in one cell, as OpenTSDB's compaction leaves them.
 //!
 //! In HBase a cell repeats its row key and costs memory and time of its own, so that an hour of a series takes a
-//! fraction of both as one cell. OpenTSDB compacts the rows that its process wrote or read; this compaction reads the
-//! rows of a range of hours, whoever wrote them.
+//! fraction of both as one cell. OpenTSDB compacts the rows that its process wrote or read; this compaction reads all
+//! rows of a range of hours.
 //!
 //! ```text
 //!   ranges       hours of each metric and bucket, in the order of the table
@@ -41,7 +41,7 @@ use crate::row_rewrite::{FAMILY, rewrite};
 /// Rows of a batch.
 const BATCH_ROWS: usize = 128;
 
-/// New cells are written in portions of about so many bytes.
+/// The approximate size of a write of new cells, in bytes.
 const PORTION_BYTES: usize = 1 << 20;
 
 /// Compacts rows of a table in HBase.
@@ -112,7 +112,7 @@ impl Compactor {
     /// # Errors
     ///
     /// If they must not be compacted.
-    pub fn of(engine: &Engine, use_otsdb_timestamp: bool) -> Result<Self, NotCompactable> {
+    pub fn from_engine(engine: &Engine, use_otsdb_timestamp: bool) -> Result<Self, NotCompactable> {
         if engine.storage().points.is_some() {
             return Err(NotCompactable::Embedded);
         }
@@ -170,7 +170,7 @@ impl Compactor {
         settled_before_ms: i64,
     ) -> Result<(Figures, Vec<Finding>), CompactionError> {
         let bytes = rows.iter().map(|row| row.byte_len() as u64).sum::<u64>();
-        // The rows and the new cells, which exist before the memory could be refused.
+        // The rows and the new cells, which exist before the reservation could fail.
         let _held = self.memory.charge(bytes.saturating_mul(2));
         let layout = self.storage.layout;
         let planned = self

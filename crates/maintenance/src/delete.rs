@@ -1,11 +1,11 @@
-//! Deletes points: those of some series in a range of time, exactly, and nothing else.
+//! Deletes points: exactly the points of some series in a range of time, and nothing else.
 //!
 //! ```text
 //!   rows       scan ─► plan the changes of each row ─► remove cells; put, read back and remove what keeps points
 //!   columns    series of the catalogue ─► those with points in the range ─► one delete of all of them
 //! ```
 //!
-//! Points of HBase are in rows, those of the embedded store in columns; its rows have cells of unusual encodings.
+//! On HBase points are in rows. The embedded store has them in columns; its rows have cells of unusual encodings.
 //! A point of the range that is written during the delete may stay or not. Names, metadata, annotations and histograms stay. Repeating a delete
 //! that failed or was cancelled completes it.
 
@@ -35,7 +35,7 @@ pub struct Deletion {
     pub dry_run: bool,
 }
 
-/// What was found and deleted; in a dry run, what would be.
+/// Sums of a delete: rows, cells and points; in a dry run, the ones that it would delete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deleted {
     /// Series with points in the range.
@@ -53,12 +53,12 @@ pub struct Deleted {
 /// Memory of the hash of a series.
 const SERIES_BYTES: u64 = 16;
 
-/// Deletes points and returns the sums so far after each step; the last item has those of all. Dropping the stream
+/// Deletes points and returns the sums so far after each step; the last item has the sums of all. Dropping the stream
 /// ends the delete between two steps.
 ///
 /// # Errors
 ///
-/// For unknown names and invalid TSUIDs, before anything is deleted; those of admission and of the store.
+/// For unknown names and invalid TSUIDs, before anything is deleted; errors of admission and of the store.
 pub async fn delete(
     engine: &Engine,
     request: RequestContext,

@@ -47,9 +47,9 @@ pub(crate) enum LayoutError {
         width: usize,
         /// The widths of the UID service.
         widths: String,
-        /// What is wrong with one of its keys.
+        /// The fault of one of its keys.
         example: String,
-        /// What to change.
+        /// The advice to the operator.
         hint: String,
     },
     /// Series in other buckets.
@@ -63,7 +63,7 @@ pub(crate) enum LayoutError {
         buckets: u32,
         /// One of its keys.
         example: String,
-        /// What to change.
+        /// The advice to the operator.
         hint: String,
     },
 }
@@ -143,7 +143,7 @@ async fn first_keys(
     Ok(keys)
 }
 
-/// Whether a key is that of global annotations in some layout: zeros, and a base time.
+/// Whether a key belongs to global annotations in some layout: zeros, and a base time.
 fn is_global(key: &[u8]) -> bool {
     let before_base_time = key.len().saturating_sub(size_of::<u32>());
     key[..before_base_time].iter().all(|byte| *byte == 0)

@@ -9,7 +9,7 @@
 //! A crash after any step leaves the points of a row as they were, and repeating all steps completes them. Several
 //! processes may do so at once: a cell is removed only after the reader of step 2 has seen its replacement.
 //!
-//! HBase applies the deletes of one row and one timestamp atomically and in one call, and those of several timestamps
+//! HBase applies the deletes of one row and one timestamp atomically and in one call, and deletes of several timestamps
 //! one after the other. Callers with many cells to remove choose one timestamp for all of them.
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -77,7 +77,7 @@ pub(crate) struct Removal {
 ///
 /// # Errors
 ///
-/// Those of the store. Some of the rows may be rewritten, wholly or in part; all of them have their points.
+/// Errors of the store. Some of the rows may be rewritten, wholly or in part; all of them have their points.
 pub(crate) async fn rewrite(
     store: &dyn RowStore,
     table: &TableName,
@@ -128,13 +128,13 @@ async fn read_back(
     let reads = by_qualifier.into_iter().map(|(qualifier, cells)| async move {
         let keys: Vec<Vec<u8>> = cells.iter().map(|(_, row, _)| row.row_key.clone()).collect();
         let column = ColumnSelection::Columns(vec![(FAMILY.to_owned(), qualifier.to_vec())]);
-        let found = store.get_rows(table, &keys, &column, None).await?;
+        let rows = store.get_rows(table, &keys, &column, None).await?;
         let missing: Vec<usize> = cells
             .into_iter()
-            .zip(found)
-            .filter(|((_, _, cell), found)| {
-                let found = found.as_ref().and_then(|found| found.get(FAMILY, qualifier));
-                found.is_none_or(|found| found.value != cell.value)
+            .zip(rows)
+            .filter(|((_, _, cell), row)| {
+                let stored = row.as_ref().and_then(|row| row.get(FAMILY, qualifier));
+                stored.is_none_or(|stored| stored.value != cell.value)
             })
             .map(|((index, _, _), _)| index)
             .collect();

@@ -74,7 +74,7 @@ pub struct Snapshot {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What it has: `points`, `rollups` if there are any, and the folders of other stores.
+    /// Its content: `points`, `rollups` if there are any, and the folders of other stores.
     pub stores: Vec<&'static str>,
     /// Time that it took.
     pub elapsed: Duration,
@@ -136,10 +136,10 @@ impl StoreAdmin {
     /// The bytes of the files of points and of rollups.
     pub fn part_bytes(&self) -> u64 {
         let figures = self.parts().filter_map(|parts| parts.figures());
-        figures.map(|figures| figures.bytes).sum()
+        figures.map(|figures| figures.part_bytes).sum()
     }
 
-    /// What points and rollups have lost.
+    /// The losses of points and rollups.
     pub fn damage(&self) -> Vec<DamagedPart> {
         self.parts().flat_map(|parts| parts.damage()).collect()
     }
@@ -149,7 +149,7 @@ impl StoreAdmin {
     ///
     /// # Errors
     ///
-    /// Those of [`PartsStore::check`].
+    /// As [`PartsStore::check`].
     pub fn check(
         &self,
         bytes_per_second: u64,

@@ -80,8 +80,8 @@ impl FoundCell {
 }
 
 impl Annotations {
-    /// Those of the table that an engine reads.
-    pub fn of(engine: &Engine) -> Annotations {
+    /// The annotations of the table that an engine reads.
+    pub fn from_engine(engine: &Engine) -> Annotations {
         let storage = engine.storage();
         Annotations {
             store: Arc::clone(&storage.store),
@@ -129,7 +129,7 @@ impl Annotations {
         let Some(row) = self.store.get(&self.table, key.row(), &columns).await? else {
             return Ok(None);
         };
-        let found = qualifiers.iter().find_map(|qualifier| {
+        let cell = qualifiers.iter().find_map(|qualifier| {
             let cell = row.get(FAMILY, qualifier)?;
             // HBase cannot distinguish an empty cell from an absent one when it compares.
             (!cell.value.is_empty()).then(|| FoundCell {
@@ -138,7 +138,7 @@ impl Annotations {
                 timestamp_ms: cell.timestamp_ms,
             })
         });
-        Ok(found)
+        Ok(cell)
     }
 
     fn decode(&self, key: &AnnotationKey, cell: &FoundCell) -> Result<Annotation, AnnotationError> {

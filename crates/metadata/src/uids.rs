@@ -61,16 +61,16 @@ struct Inner {
     table_id: u64,
     layout: RowKeyLayout,
     name_rules: NameRules,
-    /// Kinds of which writes assign UIDs.
+    /// Kinds that writes assign UIDs of.
     auto_create: Vec<UidKind>,
     /// The availability of the service to writes.
     outage: Outage,
     cache: NameCache,
-    /// What was removed from the caches.
+    /// The UIDs that were removed from the caches.
     changes: UidChanges,
     /// Changes of metadata, for the text search.
     meta_changes: MetaChanges,
-    /// Caches of series, whose UIDs are from `cache`.
+    /// Caches of series; their UIDs are from `cache`.
     series_caches: Mutex<Vec<Weak<SeriesCache>>>,
 }
 
@@ -105,8 +105,8 @@ impl Uids {
         &self.0.name_rules
     }
 
-    /// Forgets all names, UIDs and series, also those that look-ups in progress return, and those of the UID
-    /// service's replica that takes the call.
+    /// Forgets all names, UIDs and series, also the results of look-ups in progress, and the cache of the UID service's
+    /// replica that takes the call.
     pub async fn drop_caches(&self) {
         // First, so that its old mappings are not cached here again.
         if let Err(error) = self.0.client.with_timeout(DROP_TIMEOUT).drop_caches().await {

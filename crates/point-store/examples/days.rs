@@ -56,9 +56,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!(
         "merges       {:6} in {merge_seconds:.1} s, {:.1} MB/s, wrote {:.2} bytes/point, parts at most {most_parts}, now {}",
-        stats.merges,
-        div(stats.merged_bytes, merge_seconds) / 1e6,
-        div(stats.written_bytes, total),
+        stats.merges.completed.get(),
+        div(stats.merges.bytes_read.get(), merge_seconds) / 1e6,
+        div(stats.merges.bytes_written.get(), total),
         stats.days[0].parts,
     );
     println!("alive        {:.2} bytes/point", div(stats.days[0].bytes, total));

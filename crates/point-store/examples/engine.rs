@@ -117,7 +117,7 @@ async fn main() {
         "{series} series x {steps}, head {head_mib} MiB: {:.2} M points/s, longest append {longest:.0?}, \
          {:.1} B/point of journal, {:.1} B/point written in all, peak {} MB",
         points / elapsed.as_secs_f64() / 1e6,
-        stats.journal_bytes_written as f64 / points,
+        stats.figures.counters.journal_bytes.get() as f64 / points,
         process("io", "write_bytes:") as f64 / points,
         process("status", "VmHWM:") / 1000
     );
@@ -128,7 +128,7 @@ async fn main() {
     store.flush().await.unwrap();
     println!("flushed in {:.2} s", begin.elapsed().as_secs_f64());
     let begin = Instant::now();
-    while store.stats().days.days.iter().any(|day| day.merge_debt_bytes > 0) {
+    while store.stats().days.iter().any(|day| day.merge_debt_bytes > 0) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     println!("merges ended {:.1} s later", begin.elapsed().as_secs_f64());
@@ -152,14 +152,15 @@ fn key(series: u32) -> Vec<u8> {
 /// Prints what merges did and have to do.
 fn merges(store: &PartsStore) {
     let stats = store.stats();
-    let days = &stats.days.days;
+    let days = &stats.days;
     let sum = |of: fn(&DayStats) -> u64| days.iter().map(of).sum::<u64>() as f64;
-    let points = stats.points as f64;
+    let counters = &stats.figures.counters;
+    let points = counters.points.get() as f64;
     println!(
         "{} flushes, {} merges wrote {:.2} B/point, {:?} parts of a day, {:.2} B/point in parts, debt {:.0} MB",
-        stats.flushes,
-        stats.days.merges,
-        stats.days.written_bytes as f64 / points,
+        counters.flushes.get(),
+        stats.figures.merges.completed.get(),
+        stats.figures.merges.bytes_written.get() as f64 / points,
         days.iter().map(|day| day.parts).collect::<Vec<_>>(),
         sum(|day| day.bytes) / sum(|day| day.points),
         sum(|day| day.merge_debt_bytes) / 1e6,

@@ -22,6 +22,7 @@ mod columns;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod error;
+mod figures;
 mod highest_uids;
 mod keyed;
 pub mod logical_table;
@@ -37,12 +38,13 @@ mod store;
 pub use batch::PointBatch;
 pub use columns::{Kinds, SeriesColumns};
 pub use error::PointStoreError;
+pub use figures::{Counters, FIGURES, Figures, MergeCounters, Timings};
 pub use highest_uids::HighestUids;
 pub use keyed::KeyedBatch;
 pub use parts::part::{Columns, Statistics};
 pub use point::{Point, PointKind, Resolution, ValueKind};
 pub use series::{SeriesNumber, TagTest};
 pub use store::{
-    BlockSummary, ColumnStream, DamagedPart, Figures, Permit, PointStore, ReadEstimate, ReadRequest,
-    SeriesReader, TimeRange, Timings,
+    BlockSummary, ColumnStream, DamagedPart, Permit, PointStore, ReadEstimate, ReadRequest, SeriesReader,
+    TimeRange,
 };

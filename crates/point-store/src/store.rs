@@ -6,12 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use oxtsdb_resources::Durations;
 use oxtsdb_schema::{TagkUid, TagvUid};
 
 use crate::{
-    Columns, HighestUids, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber,
-    Statistics, TagTest,
+    Columns, Figures, HighestUids, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns,
+    SeriesNumber, Statistics, TagTest, Timings,
 };
 
 /// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
@@ -146,62 +145,6 @@ pub struct DamagedPart {
     pub range: TimeRange,
     /// The reason.
     pub detail: String,
-}
-
-/// How long the background work of a store takes.
-#[derive(Debug, Default)]
-pub struct Timings {
-    /// Syncs of the journal, of a group of batches each.
-    pub sync: Durations,
-    /// Flushes of points in memory to files.
-    pub flush: Durations,
-    /// Merges of files.
-    pub merge: Durations,
-}
-
-/// Figures of a store, for metrics and logs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Series.
-    pub series: u64,
-    /// Points in files; replaced or deleted points count until a merge.
-    pub points: u64,
-    /// Files of points.
-    pub parts: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Bytes that merges will read until the sizes of the files are in order.
-    pub merge_debt_bytes: u64,
-    /// Bytes of the journal of points that are in no file.
-    pub journal_bytes: u64,
-    /// Memory of these points, of series and of indexes.
-    pub memory_bytes: u64,
-    /// Times that points in memory were written to files, since the store was opened; as all that follow.
-    pub flushes: u64,
-    /// Merges of files.
-    pub merges: u64,
-    /// Merges that failed.
-    pub failed_merges: u64,
-    /// Days that retention dropped.
-    pub dropped_days: u64,
-    /// Jumps of the system's clock.
-    pub clock_jumps: u64,
-    /// Milliseconds by which the system's clock is ahead of the retention clock, now.
-    pub clock_held_back_ms: u64,
-    /// Whether these are more than the retention: it waits until an operator confirms the clock.
-    pub clock_needs_confirmation: bool,
-    /// Bytes written to the journal.
-    pub journal_bytes_written: u64,
-    /// Bytes that merges have read.
-    pub merge_bytes_read: u64,
-    /// Bytes that merges have written.
-    pub merge_bytes_written: u64,
-    /// Bytes of the cache of pages.
-    pub page_cache_bytes: u64,
-    /// Free bytes of the disk; `None` if they cannot be read.
-    pub disk_free_bytes: Option<u64>,
-    /// Free bytes under which merges stop; under half of it appends are rejected.
-    pub disk_reserve_bytes: u64,
 }
 
 /// A caller's resources for a batch in memory; dropped when the points have left memory.

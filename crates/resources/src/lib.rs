@@ -5,6 +5,7 @@
 //!   admission   concurrent queries; further ones wait in a bounded queue that is fair between clients
 //!   compute     threads for CPU-bound work; a job never waits for another job
 //!   durations   how long something took, as a histogram
+//!   figure      names of counters and gauges: metrics, `/api/stats`, `tsdb top`
 //!   outbox      results waiting for one client, bounded in bytes and in time
 //! ```
 //!
@@ -14,6 +15,7 @@
 pub mod admission;
 pub mod compute;
 pub mod durations;
+pub mod figure;
 pub mod memory;
 pub mod outbox;
 pub mod timed_cache;
@@ -21,6 +23,7 @@ pub mod timed_cache;
 pub use admission::{Admission, AdmissionError, AdmissionLimits, ClientId, Permit, client_address};
 pub use compute::{ComputePool, Panicked};
 pub use durations::{DurationCounts, Durations};
+pub use figure::{Counter, Figure};
 pub use memory::{FixedShare, MemoryAccount, MemoryError, MemoryPool, Reservation};
 pub use outbox::{Inbox, Outbox, SendError};
 pub use timed_cache::{EntryBytes, TimedCache};

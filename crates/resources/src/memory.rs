@@ -17,4 +17,4 @@ mod account;
 mod pool;
 
 pub use account::{FixedShare, MIN_LIMIT_BYTES, MemoryAccount};
-pub use pool::{LIMIT_SETTING, MemoryError, MemoryPool, PoolUsage, Reservation};
+pub use pool::{LIMIT_SETTING, MemoryError, MemoryPool, POOL_FIGURES, PoolUsage, Reservation};

@@ -10,7 +10,7 @@
 //!
 //! A start time that is a multiple of 1000 is divided by 1000 before its qualifier is built, so that a whole second
 //! and the same instant in milliseconds are one cell. OpenTSDB also divides *seconds* that are a multiple of 1000:
-//! their row is that of the time, their offset that of its thousandth. Writers must repeat this, or OpenTSDB does not
+//! the undivided time selects the row, its thousandth is the offset. Writers must repeat this, or OpenTSDB does not
 //! find the cell. The stored start time has the unit in which it was sent.
 //!
 //! The value is compact JSON, the fields in this order, `custom` null or sorted by UTF-16 code units, `tsuid` as it
@@ -59,7 +59,7 @@ pub type Custom = BTreeMap<String, Option<String>>;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("annotation is damaged: {reason}")]
 pub struct AnnotationError {
-    /// What is wrong with the JSON.
+    /// The reason why the JSON is rejected.
     pub reason: String,
 }
 
@@ -101,7 +101,7 @@ pub fn is_annotation(qualifier: &[u8]) -> bool {
     matches!(qualifier, [PREFIX, _, _] | [PREFIX, _, _, _, _])
 }
 
-/// Milliseconds since the base time that a qualifier states; `None` if it is not that of an annotation.
+/// Milliseconds since the base time that a qualifier states; `None` for cells that are not annotations.
 pub fn offset_ms(qualifier: &[u8]) -> Option<i64> {
     match *qualifier {
         [PREFIX, a, b] => Some(i64::from(u16::from_be_bytes([a, b])) * 1000),
@@ -130,7 +130,7 @@ impl Annotation {
     ///
     /// # Errors
     ///
-    /// [`AnnotationError`] unless it is a JSON object whose fields can be converted.
+    /// [`AnnotationError`] unless it is a JSON object, and each field can be converted.
     pub fn decode(json: &[u8]) -> Result<Annotation, AnnotationError> {
         read::annotation(json)
     }

@@ -35,8 +35,8 @@ pub const MAX_TAGS_DEFAULT: usize = 8;
 /// (`tsd.storage.enable_appends`).
 pub const APPEND_QUALIFIER: &[u8] = &[0x05, 0x00, 0x00];
 
-/// Whether a compacted cell whose first point has this qualifier begins as the column of appended points: a point of 80 to
-/// 95 s after the hour. OpenTSDB's `fsck` and `/api/query/last` decode such a cell as appended points whatever its length,
+/// Whether a compacted cell that begins with this qualifier looks like the column of appended points: its first point is
+/// 80 to 95 s after the hour. OpenTSDB's `fsck` and `/api/query/last` decode such a cell as appended points whatever its length,
 /// and report damage; cells of one point they decode as points. So no compacted cell may begin with it.
 #[must_use]
 pub fn begins_as_append(qualifier: Qualifier) -> bool {

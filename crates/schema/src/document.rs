@@ -1,4 +1,4 @@
-//! What stored documents have in common: `custom` fields, and values as Jackson reads them.
+//! Fields shared by all stored documents: `custom`, and values as Jackson reads them.
 //!
 //! Documents have any field order, unknown fields, and values of other types: OpenTSDB's parser takes `30` and `"30"`
 //! for a number, and `30` for a text. A `null` is the field's default.
@@ -23,7 +23,7 @@ use crate::java::{buckets_of_copy, sort_as_hash_map};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("stored document cannot be read: {detail}")]
 pub struct DocumentError {
-    /// What the parser reports.
+    /// The message of the JSON parser.
     pub detail: String,
 }
 

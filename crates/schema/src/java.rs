@@ -1,5 +1,4 @@
-//! What Java decides in stored bytes and responses: the text of doubles, the hash of strings, the order of hash
-//! maps.
+//! Java's part in stored bytes and responses: the text of doubles, the hash of strings, the order of hash maps.
 //!
 //! # Doubles
 //!
@@ -168,7 +167,7 @@ fn write_scientific(out: &mut Vec<u8>, shortest: &[u8]) {
     let mut places = digits.iter_mut();
     let mut text = shortest.iter();
     let mut after_dot = false;
-    // The exponent is that of the first non-zero digit.
+    // The first non-zero digit has the exponent.
     for character in text.by_ref() {
         match character {
             b'.' => after_dot = true,
@@ -205,7 +204,7 @@ fn write_scientific(out: &mut Vec<u8>, shortest: &[u8]) {
     let _ = write!(out, "E{exponent}");
 }
 
-/// Appends a number whose shortest form has a single digit. Java prints at least two, as near as two digits
+/// Appends a number with a shortest form of one digit. Java prints at least two, as near as two digits
 /// get; only for the smallest numbers is the second one not zero: 2^-1074 is 4.9E-324, although 5E-324 parses
 /// to it as well.
 fn write_subnormal_of_one_digit(out: &mut Vec<u8>, magnitude: f64) {

@@ -29,7 +29,7 @@ pub struct NameRules {
     pub extra_characters: String,
     /// The maximum length in bytes, which is also the number of characters.
     ///
-    /// The default is 32766: HBase's row keys have at most 32767 bytes, one of which is reserved for the zero byte
+    /// The default is 32766: HBase's row keys have at most 32767 bytes, and one is reserved for the zero byte
     /// that turns a key into its successor in a scan.
     pub max_length: usize,
 }
@@ -107,7 +107,7 @@ impl Name {
     pub fn parse(text: &str, rules: &NameRules) -> Result<Name, NameError> {
         // Nearly all names are ASCII, which is the same in UTF-8 and ISO-8859-1.
         if text.bytes().all(is_plain) {
-            return Name::of_checked(text.as_bytes(), rules);
+            return Name::from_checked(text.as_bytes(), rules);
         }
         let mut bytes = Vec::with_capacity(text.len());
         for (position, character) in text.chars().enumerate() {
@@ -127,7 +127,7 @@ impl Name {
             }
             bytes.push(byte);
         }
-        Name::of_checked(&bytes, rules)
+        Name::from_checked(&bytes, rules)
     }
 
     /// Validates a name encoded as ISO-8859-1, as in telnet lines, where each byte is a character.
@@ -145,7 +145,7 @@ impl Name {
                 name,
             });
         }
-        Name::of_checked(bytes, rules)
+        Name::from_checked(bytes, rules)
     }
 
     /// Accepts stored bytes without checking characters: OpenTSDB's command line stores any characters, and other
@@ -172,7 +172,7 @@ impl Name {
         latin1_text(&self.0)
     }
 
-    fn of_checked(bytes: &[u8], rules: &NameRules) -> Result<Name, NameError> {
+    fn from_checked(bytes: &[u8], rules: &NameRules) -> Result<Name, NameError> {
         if bytes.len() > rules.max_length {
             return Err(NameError::TooLong {
                 length: bytes.len(),

@@ -9,8 +9,8 @@
 //!                       bits 2..0   length of the value in bytes, minus 1
 //! ```
 //!
-//! A qualifier whose first four bits are all set has milliseconds; one with seconds never starts that way (3599
-//! is `E0F`). A whole second sent as milliseconds keeps its 4 bytes: it is a different cell than that second's,
+//! A qualifier with first four bits that are all set has milliseconds; one with seconds never starts that way (3599
+//! is `E0F`). A whole second sent as milliseconds keeps its 4 bytes: it is a different cell than the one in seconds,
 //! at the same instant.
 //!
 //! Source: OpenTSDB 2.4, `Internal.buildQualifier`, `Internal.getOffsetFromQualifier`, `Const.FLAG_BITS`,
@@ -30,8 +30,8 @@ const MILLIS_MARK: u8 = 0xf0;
 /// A point's qualifier: 2 or 4 bytes, held inline. Ordered by bytes, as HBase orders cells.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Qualifier {
-    // A qualifier with seconds is padded with two zero bytes. The first byte of one with milliseconds is greater
-    // than that of any with seconds, so the derived order is that of the stored bytes.
+    // A qualifier with seconds is padded with two zero bytes. The first byte of one with milliseconds is greater than
+    // the first byte of any with seconds, so the derived order is the order of the stored bytes.
     bytes: [u8; 4],
 }
 
@@ -49,12 +49,12 @@ impl Qualifier {
     /// The qualifier of a point in the row of its hour.
     #[inline]
     pub fn new(timestamp: Timestamp, value: &Value) -> Qualifier {
-        Qualifier::of_offset(timestamp.offset_ms(), timestamp.is_millis(), value.flags())
+        Qualifier::from_offset(timestamp.offset_ms(), timestamp.is_millis(), value.flags())
     }
 
     /// Offsets are below one hour, so they fit their bits.
     #[expect(clippy::cast_possible_truncation, reason = "3599 << 4 has 16 bits")]
-    fn of_offset(offset_ms: u32, is_ms: bool, flags: u8) -> Qualifier {
+    fn from_offset(offset_ms: u32, is_ms: bool, flags: u8) -> Qualifier {
         if is_ms {
             let bits = u32::from(MILLIS_MARK) << 24 | offset_ms << 6 | u32::from(flags);
             Qualifier {

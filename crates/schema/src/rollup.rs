@@ -6,7 +6,7 @@
 //!   value      as of a point: integer of 1, 2, 4, 8 bytes, float of 4 or 8
 //! ```
 //!
-//! The offset is the number of intervals since the base time, the flags are those of a point's qualifier. Cells are
+//! The offset is the number of intervals since the base time, the flags are the same as in a point's qualifier. Cells are
 //! never compacted or appended. Tables, intervals, spans and ids are a setting of the deployment ([`RollupConfig`]).
 //! Older versions wrote the name of the aggregator and a colon in place of the id (`sum:` and two bytes); readers accept
 //! both.
@@ -66,7 +66,7 @@ pub enum RollupError {
     /// A value of another length than announced.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// A time whose offset OpenTSDB cannot read.
+    /// A time with an offset that OpenTSDB cannot read.
     #[error(
         "offset of {offset} intervals of `{interval}` in a row of `{row_span}`, at most {MAX_OFFSET} can be stored"
     )]

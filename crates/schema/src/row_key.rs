@@ -64,7 +64,7 @@ pub enum RowKeyError {
         /// Bytes of a tag.
         tag: usize,
     },
-    /// No tags, although the metric is not that of global annotations.
+    /// No tags; only the metric UID of global annotations has none.
     #[error("row key `{key}` has no tags, at least 1 is needed")]
     NoTags {
         /// The key, as hex.

@@ -52,7 +52,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 ///
-/// Those of the serializer.
+/// Errors of the serializer.
 pub fn double<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() {
         serializer.serialize_f64(*value)

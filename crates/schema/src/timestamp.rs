@@ -77,7 +77,7 @@ pub enum TimestampTextError {
 }
 
 impl Timestamp {
-    /// A time whose resolution is derived from its magnitude, as in all of OpenTSDB's protocols.
+    /// A time with the resolution that its magnitude implies, as in all of OpenTSDB's protocols.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Timestamp {
         matches!(self.0, Resolution::Millis(_))
     }
 
-    /// The hour whose row holds the point.
+    /// The base time of the row that holds the point.
     #[inline]
     pub const fn base_time(self) -> BaseTime {
         BaseTime::of_seconds(self.seconds())
@@ -168,7 +168,7 @@ impl Timestamp {
     }
 }
 
-/// What OpenTSDB prints: the number in its own resolution.
+/// The number in its own resolution, as OpenTSDB prints it.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

@@ -1,4 +1,4 @@
-//! TSMeta: what people note about a series, in table `tsdb-meta`.
+//! TSMeta: notes about a series, in table `tsdb-meta`.
 //!
 //! ```text
 //!   row key: the TSUID, without salt

@@ -135,7 +135,7 @@ impl Tsuid {
     ///
     /// # Errors
     ///
-    /// [`TsuidError::Hex`], and those of [`Tsuid::from_bytes`].
+    /// [`TsuidError::Hex`], and the errors of [`Tsuid::from_bytes`].
     pub fn parse(text: &str, widths: &UidWidths) -> Result<Tsuid, TsuidError> {
         let bytes = hex::decode(text).map_err(|_| TsuidError::Hex {
             text: text.to_owned(),
@@ -148,7 +148,7 @@ impl Tsuid {
         &self.0
     }
 
-    /// The metric. `widths` must be those of the TSUID, otherwise the result is meaningless.
+    /// The metric. `widths` must be the widths of the TSUID, otherwise the result is meaningless.
     pub fn metric(&self, widths: &UidWidths) -> MetricUid {
         let width = widths.metric.bytes();
         MetricUid::new(first_uid(self.0.get(..width).unwrap_or(&self.0)))

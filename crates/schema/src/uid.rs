@@ -186,7 +186,7 @@ impl UidWidths {
 }
 
 /// A UID of any kind: 1 to 8 bytes, held inline.
-// The derived order is that of the stored bytes: all bytes after `len` are zero, so UIDs with equal arrays differ only in
+// The derived order is the order of the stored bytes: all bytes after `len` are zero, so UIDs with equal arrays differ only in
 // trailing zeros, and the shorter one is smaller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid {

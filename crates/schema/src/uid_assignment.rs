@@ -7,7 +7,7 @@ use crate::uid::{Uid, UidKind};
 pub struct AssignedUid {
     /// The UID.
     pub uid: Uid,
-    /// Whether this call assigned it. False in the retry of a call whose response was lost.
+    /// Whether this call assigned it. False in a retry, if the first response was lost.
     pub created: bool,
 }
 

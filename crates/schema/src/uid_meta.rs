@@ -1,10 +1,10 @@
-//! UIDMeta: what people note about a metric, a tag key or a tag value, in table `tsdb-uid`.
+//! UIDMeta: notes about a metric, a tag key or a tag value, in table `tsdb-uid`.
 //!
 //! ```text
 //!   {"type":"METRIC","displayName":"","description":"","notes":"","created":1356998400,"custom":null}
 //! ```
 //!
-//! The qualifier is that of [`meta_qualifier`](crate::uid_table::meta_qualifier). The UID is the row key, the name is
+//! [`meta_qualifier`](crate::uid_table::meta_qualifier) returns the qualifier. The UID is the row key, the name is
 //! the reverse mapping; neither is stored here.
 //!
 //! Source: OpenTSDB 2.4, `UIDMeta.getStorageJSON`.

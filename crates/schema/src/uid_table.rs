@@ -45,7 +45,7 @@ pub const fn encode_counter(number: u64) -> [u8; 8] {
 ///
 /// # Errors
 ///
-/// [`CounterError`] unless the value has 8 bytes. HBase refuses to increment such a cell, so the kind gets no
+/// [`CounterError`] unless the value has 8 bytes. HBase does not increment such a cell, so the kind gets no
 /// new UIDs until an operator repairs it.
 pub fn decode_counter(value: &[u8]) -> Result<i64, CounterError> {
     let bytes = <[u8; 8]>::try_from(value).map_err(|_| CounterError {
@@ -55,7 +55,7 @@ pub fn decode_counter(value: &[u8]) -> Result<i64, CounterError> {
     Ok(i64::from_be_bytes(bytes))
 }
 
-/// A counter cell whose value does not have 8 bytes.
+/// A counter cell without a value of 8 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("UID counter `{value}` has {length} bytes, expected 8")]
 pub struct CounterError {

@@ -1,5 +1,5 @@
-//! Fuzz targets of the formats: any bytes decode or fail, without a panic and with little memory. What decodes is encoded to
-//! the same again, where the format has one form.
+//! Fuzz targets of the formats: any bytes decode or fail, without a panic and with little memory. Decoded values
+//! encode to the same bytes, where the format has one form.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use oxtsdb_fuzz::{Outcome, run, run_with};

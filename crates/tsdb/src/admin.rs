@@ -201,7 +201,7 @@ impl AdminListener {
     pub(crate) async fn get(&self, path: &str) -> Result<Response, AdminError> {
         let (sender, receiver) = oneshot::channel();
         let (agent, url, path) = (self.agent.clone(), self.url.clone(), path.to_owned());
-        // A thread of its own: the end of the process waits for those of the runtime, and so for a server that hangs.
+        // A thread of its own: the end of the process waits for the runtime's threads, and so for a server that hangs.
         std::thread::spawn(move || drop(sender.send(request(&agent, &url, &path))));
         receiver.await.unwrap_or_else(|_| {
             Err(AdminError::Away {

@@ -28,7 +28,7 @@ const PAGE_SIZE: i32 = 1000;
 /// Set, list and delete annotations: notes on a series, or global ones
 ///
 /// SERIES is METRIC{TAGK=TAGV,...} with all tags of the series; --tsuid names it by its TSUID, and --global is for
-/// annotations of everything. Times are those of `tsdb query`. The begin of an annotation is its key.
+/// annotations of everything. Times are as for `tsdb query`. The begin of an annotation is its key.
 ///
 /// Exit status: 1 if a name is unknown, or there is no such annotation.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub(crate) struct AnnotateArgs {
     action: Action,
 }
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Create an annotation, or change the given fields of the stored one, and print it

@@ -20,7 +20,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, env = "OXTSDB_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
 
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -46,7 +46,7 @@ pub(crate) struct CompactArgs {
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
     mib_per_second: u64,
 
-    /// Leave rows alone whose last write is younger; more than the clocks of the server and of HBase differ
+    /// Leave rows with a younger last write alone; more than the clocks of the server and of HBase differ
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(5..))]
     min_age: u32,
 

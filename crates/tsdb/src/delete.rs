@@ -16,8 +16,8 @@ use crate::uid::progress::progress;
 
 /// Delete the points of some series in a range of time
 ///
-/// `tsdb delete START END METRIC [TAGK=FILTER ...]` or `tsdb delete START END --tsuid HEX ...`. Times and filters are
-/// those of `tsdb query`; points at START and at END are deleted too. Without --yes nothing is deleted: the command
+/// `tsdb delete START END METRIC [TAGK=FILTER ...]` or `tsdb delete START END --tsuid HEX ...`. Times and filters
+/// are as for `tsdb query`; points at START and at END are deleted too. Without --yes nothing is deleted: the command
 /// prints what would be. Names, metadata, annotations and histograms stay. Deleted points cannot be restored, except from a
 /// snapshot or a copy.
 ///

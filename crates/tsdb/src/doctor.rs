@@ -94,7 +94,7 @@ enum Format {
 ///
 /// # Errors
 ///
-/// Standard output fails. What is wrong with the deployment, and with a target, is a finding.
+/// Standard output fails. Faults of the deployment and of a target are findings.
 pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let timeout = Duration::from_secs(args.timeout);
     let has_hbase = args.tables.hbase.place().is_some();

@@ -27,7 +27,7 @@ use crate::uid::progress;
 ///
 /// --plan FILE also writes a line of JSON for each row with findings; `repairs` has the changes that are made. Delete a line
 /// to leave a row alone. --apply FILE makes the changes. Each is conditional: if a cell is no longer what the plan saw,
-/// its row is not changed, and the others are. What cannot be corrected is removed. --undo FILE records how to make each
+/// its row is not changed, and the others are. Points and cells that cannot be corrected are removed. --undo FILE records how to make each
 /// change back, before it is made, and so holds all removed cells; --apply of that record restores every cell.
 ///
 /// Not in a plan, except with --also, are rows with an UNKNOWN_UID (`tsdb uid fsck` may restore the name), a TAG_ORDER or

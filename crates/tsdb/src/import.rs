@@ -78,7 +78,7 @@ pub(crate) struct ImportArgs {
 ///
 /// # Errors
 ///
-/// If the data service fails for good. What was stored until then is printed before.
+/// If the data service fails for good. The numbers of points stored until then are printed before.
 pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     if args.into.into.is_some() {
         return run_import(args.into, &args.files).await;

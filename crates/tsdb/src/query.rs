@@ -131,9 +131,9 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
     let zone = args.time_zone.zone()?;
     if let Some(file) = picture_of(&args) {
         // Before the query.
-        picture::Form::of(file)?;
+        picture::Form::from_path(file)?;
     } else if let (Some(_), Some(word)) = (&args.plot, args.words.first())
-        && picture::Form::of(Path::new(word)).is_ok()
+        && picture::Form::from_path(Path::new(word)).is_ok()
     {
         bail!("--plot draws in the terminal; for a picture, write `--plot={word}`");
     }
@@ -168,7 +168,7 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
     }
     let result = async { client.query(request).await?.into_result().await };
     let result = result.await.map_err(|error| server.error("query", &error))?;
-    show(&args, &result::of_query(result), &zone)
+    show(&args, &result::query_output(result), &zone)
 }
 
 /// Computes the expressions of `--expr`.
@@ -189,7 +189,7 @@ async fn query_expressions(
     let outputs = request.outputs.clone();
     let result = async { client.query_expressions(request).await?.into_result().await };
     let result = result.await.map_err(|error| server.error("query", &error))?;
-    Ok(result::of_expressions(result, &outputs))
+    Ok(result::expression_series(result, &outputs))
 }
 
 /// Prints a result.

@@ -21,8 +21,8 @@ const DRAWS_PER_SECOND: u8 = 5;
 ///
 /// `tsdb rollup START [END] METRIC` or `tsdb rollup START [END] --all`. Writes sum, count, min and max, as far as the
 /// configuration has them, of each interval that lies within START and END as a whole and has points; END is the
-/// server's time unless it is given. Times are those of `tsdb query`. The numbers are those of a query of the points
-/// that downsamples by the interval.
+/// server's time unless it is given. Times are as for `tsdb query`. The numbers equal a query of the points that
+/// downsamples by the interval.
 ///
 /// A build can be repeated: cells that have their value are not written again. Build again what got late points.
 /// Intervals without points keep the rollups that they have. A build that is interrupted prints a token, with which

@@ -23,8 +23,8 @@ use parquet::ParquetFile;
 /// Print rows and cells as they are stored
 ///
 /// `tsdb scan [START [END]] METRIC [TAGK=FILTER ...]`, `tsdb scan [START [END]] --tsuid HEX ...` or
-/// `tsdb scan [START [END]] --all`. Times and filters are those of `tsdb query`; without times all
-/// hours are printed, else those that overlap START to END. Rows are never split.
+/// `tsdb scan [START [END]] --all`. Times and filters are as for `tsdb query`; without times all
+/// hours are printed, else the hours that overlap START to END. Rows are never split.
 ///
 /// A row is ROW_KEY, METRIC, BASE_TIME, TIME and tags, with tabs between; then its cells, indented by
 /// two blanks, QUALIFIER, VALUE, TYPE and VERSION_MS; then the cell's points, indented by four,

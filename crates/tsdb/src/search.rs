@@ -48,7 +48,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "QUERY", conflicts_with_all = ["words", "use_data_table"])]
     text: Option<String>,
 
-    /// What --text searches
+    /// Documents that --text searches
     #[arg(long, value_enum, default_value_t = text::Kind::Series, requires = "text")]
     kind: text::Kind,
 

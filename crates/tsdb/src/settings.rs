@@ -14,8 +14,8 @@ use clap::{Arg, ArgMatches, Args as _, Command};
 use data_service::UidAccess;
 use oxtsdb_server::settings::{self, FileSettings, PrintConfig};
 
-/// The commands that read settings from files. What the files say is what `serve` understands; another
-/// command uses what it has a flag for.
+/// The commands that read settings from files. Files have the settings of `serve`; another command uses the ones that it
+/// has a flag for.
 const WITH_FILES: [&[&str]; 3] = [&["serve"], &["tables", "create"], &["doctor"]];
 
 /// The matches of `root` for `arguments`, with what the files say that the arguments name.

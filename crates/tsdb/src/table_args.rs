@@ -17,7 +17,7 @@ pub(crate) struct TableArgs {
     #[command(flatten)]
     pub(crate) data_tables: TableSettings,
 
-    /// Rollups, whose tables are used too: JSON, or the path of a file with it that ends in .json
+    /// Rollups; their tables are used too: JSON, or the path of a file with it that ends in .json
     /// (tsd.rollups.config)
     #[arg(
         long,

@@ -70,7 +70,7 @@ pub(crate) struct CreateArgs {
     names: Names,
 }
 
-/// What a deployment chose, as for `serve`.
+/// The settings of a deployment, as for `serve`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tables")]
 struct Names {
@@ -90,7 +90,7 @@ struct Names {
     #[arg(long, env = "OXTSDB_TREE_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tables.tree_table)]
     tree_table: String,
 
-    /// Rollups, of which the tables are made (tsd.rollups.config)
+    /// Rollups; their tables are made (tsd.rollups.config)
     #[arg(long, env = "OXTSDB_ROLLUPS_CONFIG", value_name = "JSON|FILE")]
     rollups_config: Option<String>,
 

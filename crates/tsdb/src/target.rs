@@ -172,7 +172,7 @@ impl<C> Server<C> {
         })
     }
 
-    /// The error of a call, with a hint if it is that of another port.
+    /// The error of a call, with a hint if it is typical of a wrong port.
     pub(crate) fn reason(&self, error: &Error) -> String {
         format!("{error}{}", wrong_port(error))
     }

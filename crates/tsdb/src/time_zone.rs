@@ -51,7 +51,7 @@ pub(crate) fn show(timestamp_ms: i64, zone: &TimeZone) -> String {
 }
 
 /// Parses an argument into milliseconds since the epoch: a time in one of OpenTSDB's forms, as [`show`] prints it, or in
-/// RFC 3339's. A date without a time is its midnight. Dates without an offset are those of `zone`.
+/// RFC 3339's. A date without a time is its midnight. Dates without an offset are in `zone`.
 ///
 /// # Errors
 ///

@@ -30,8 +30,8 @@ const TEXT_WIDTH: usize = 120;
 
 /// Show what servers do: rates, latencies, running queries, memory and store, live
 ///
-/// Reads the admin listeners of servers, and adds up what they count; each server has a line with its health, and a
-/// server that does not respond is shown as away. Rates are over the time since the last frame; those of the first
+/// Reads the admin listeners of servers, and adds up their counts; each server has a line with its health, and a
+/// server that does not respond is shown as away. Rates are over the time since the last frame; rates of the first
 /// frame, and of a server that has restarted, are since the start of the server. Quantiles are estimates within the
 /// buckets of a histogram.
 ///
@@ -39,7 +39,7 @@ const TEXT_WIDTH: usize = 120;
 /// Page Up, Page Down, Home and End scroll. With --once, --count or --format, or if standard output is no terminal, it
 /// prints frames. `tsdb queries --end` cancels a query.
 ///
-/// Exit status: 0 done; 1 if a URL is not that of an admin listener, or if a server was away in the last frame that was
+/// Exit status: 0 done; 1 if a URL belongs to no admin listener, or if a server was away in the last frame that was
 /// printed; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
@@ -94,7 +94,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// If a URL is not that of an admin listener, or the terminal or standard output fails.
+/// If a URL belongs to no admin listener, or the terminal or standard output fails.
 pub(crate) async fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
     let listeners = args.admin.listeners(Duration::from_secs(args.timeout));
     let mut servers: Vec<Server> = listeners.iter().map(Server::new).collect();

@@ -27,7 +27,7 @@ pub(crate) struct TreeArgs {
     command: TreeCommand,
 }
 
-/// What to do with trees.
+/// Subcommands of `tsdb tree`.
 #[derive(Debug, Subcommand)]
 enum TreeCommand {
     /// List all trees
@@ -40,7 +40,7 @@ enum TreeCommand {
     Disable(define::TreeId),
     Show(show::ShowArgs),
     Test(test::TestArgs),
-    /// Print the series whose place in a tree another series has
+    /// Print the series with a place in a tree that another series has
     ///
     /// A line for each, TSUID and the TSUID that has the place, with a tab between. The tree must store failures.
     Collisions(problems::ProblemArgs),

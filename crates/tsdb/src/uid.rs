@@ -41,7 +41,7 @@ pub(crate) struct UidArgs {
     command: UidCommand,
 }
 
-/// What to do with UIDs.
+/// Subcommands of `tsdb uid`.
 #[derive(Debug, Subcommand)]
 enum UidCommand {
     Assign(assign::AssignArgs),

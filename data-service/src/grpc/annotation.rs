@@ -28,7 +28,7 @@ use tonic::{Request, Response, Status};
 use super::DataServiceHandler;
 use super::query::convert::range;
 use super::query::field_error::{count, missing};
-use super::query::of_query;
+use super::query::query_status;
 use super::results::context_of;
 use page_token::PageToken;
 
@@ -50,11 +50,11 @@ impl AnnotationService for DataServiceHandler {
         request: Request<GetAnnotationRequest>,
     ) -> Result<Response<GetAnnotationResponse>, Status> {
         let request = request.into_inner();
-        let annotations = Annotations::of(&self.engine);
+        let annotations = Annotations::from_engine(&self.engine);
         let key = convert::key(annotations.layout(), "", &request.tsuid, request.start_ms)?;
-        let found = annotations.get(&key).await;
-        let found = found.and_then(|found| found.ok_or(AnnotationError::NotFound));
-        let stored = found.map_err(|error| failure::of_key(&error, &key))?;
+        let annotation = annotations.get(&key).await;
+        let annotation = annotation.and_then(|annotation| annotation.ok_or(AnnotationError::NotFound));
+        let stored = annotation.map_err(|error| failure::key_status(&error, &key))?;
         Ok(Response::new(GetAnnotationResponse {
             annotation: Some(message(&stored)),
         }))
@@ -74,7 +74,7 @@ impl AnnotationService for DataServiceHandler {
         let annotations = self.annotations();
         let put = Put::read(&annotations, "", request.into_inner())?;
         let stored = put.apply(&annotations).await;
-        let stored = stored.map_err(|error| failure::of_key(&error, &put.key))?;
+        let stored = stored.map_err(|error| failure::key_status(&error, &put.key))?;
         Ok(Response::new(PutAnnotationResponse {
             annotation: Some(message(&stored)),
         }))
@@ -114,7 +114,7 @@ impl AnnotationService for DataServiceHandler {
         };
         match annotations.remove(&key, &precondition).await {
             Err(AnnotationError::NotFound) if request.allow_missing => {}
-            removed => removed.map_err(|error| failure::of_key(&error, &key))?,
+            removed => removed.map_err(|error| failure::key_status(&error, &key))?,
         }
         Ok(Response::new(DeleteAnnotationResponse {}))
     }
@@ -177,7 +177,7 @@ async fn put_item(annotations: &Annotations, index: usize, request: PutAnnotatio
         Err(status) => Outcome::Error(failure::item(&status)),
         Ok(put) => match put.apply(annotations).await {
             Ok(stored) => Outcome::Etag(stored.etag),
-            Err(error) => Outcome::Error(failure::item(&failure::of_key(&error, &put.key))),
+            Err(error) => Outcome::Error(failure::item(&failure::key_status(&error, &put.key))),
         },
     };
     ResultMessage {
@@ -191,7 +191,7 @@ async fn list(
 ) -> Result<ListAnnotationsResponse, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
-    let annotations = Annotations::of(engine);
+    let annotations = Annotations::from_engine(engine);
     let source = convert::source(annotations.layout(), "tsuid", &request.tsuid)?;
     let size = match usize::try_from(request.page_size) {
         Ok(0) => PAGE_SIZE_DEFAULT,
@@ -225,7 +225,7 @@ async fn list(
     let page = annotations
         .list(engine.storage(), &page, admitted.context())
         .await;
-    let page = page.map_err(|error| failure::of_range(&error, &table(engine)))?;
+    let page = page.map_err(|error| failure::range_status(&error, &table(engine)))?;
     let next = page.next.map(|position| {
         PageToken {
             query,
@@ -248,7 +248,7 @@ async fn delete_range(
 ) -> Result<DeleteAnnotationRangeResponse, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
-    let annotations = Annotations::of(engine);
+    let annotations = Annotations::from_engine(engine);
     if request.tsuids.len() > MAX_ITEMS || (request.tsuids.is_empty() && !request.global) {
         return Err(count("tsuids", request.tsuids.len(), MAX_ITEMS));
     }
@@ -274,7 +274,7 @@ async fn delete_range(
     let deleted = annotations
         .remove_range(engine.storage(), &sources, range_ms, admitted.context())
         .await
-        .map_err(|error| failure::of_range(&error, &table(engine)))?;
+        .map_err(|error| failure::range_status(&error, &table(engine)))?;
     Ok(DeleteAnnotationRangeResponse { deleted })
 }
 
@@ -290,7 +290,7 @@ async fn admit(
         range_ms,
     };
     let admitted = engine.admit(context, description, None).await;
-    admitted.map_err(|error| of_query(&error, "", &table(engine)))
+    admitted.map_err(|error| query_status(&error, "", &table(engine)))
 }
 
 fn table(engine: &Engine) -> Arc<str> {

@@ -24,9 +24,9 @@ use tonic::{Code, Request, Response, Status};
 
 use super::DataServiceHandler;
 use super::query::convert::{millis, range};
-use super::query::of_query;
+use super::query::query_status;
 use super::results::context_of;
-use super::status::of_store;
+use super::status::store_status;
 
 /// The age of a row's newest cell unless the request has one.
 const DEFAULT_MIN_AGE: Duration = Duration::from_secs(600);
@@ -49,8 +49,8 @@ pub(super) async fn compact_rows(
     request: Request<CompactRowsRequest>,
 ) -> Result<Response<Messages>, Status> {
     let engine = &handler.engine;
-    let compactor =
-        Compactor::of(engine, handler.settings.writing.use_otsdb_timestamp).map_err(of_not_compactable)?;
+    let compactor = Compactor::from_engine(engine, handler.settings.writing.use_otsdb_timestamp)
+        .map_err(not_compactable_status)?;
     let context = context_of(&request);
     let request = request.into_inner();
     let least_ms = i64::try_from(LEAST_MIN_AGE.as_millis()).unwrap_or(i64::MAX);
@@ -74,7 +74,7 @@ pub(super) async fn compact_rows(
         range_ms: (hours.start.millis(), hours.stop_ms()),
     };
     let table = engine.storage().table.to_string();
-    let failed = |error: QueryError| of_query(&error, "metric", &table);
+    let failed = |error: QueryError| query_status(&error, "metric", &table);
     let admitted = engine.admit(context, description, None).await.map_err(failed)?;
     let metric = match request.metric.as_str() {
         "" => None,
@@ -104,7 +104,7 @@ async fn metric(engine: &Engine, name: &str, admitted: &Admitted) -> Result<Metr
     names.uid(UidKind::Metric, name).map(MetricUid::new)
 }
 
-/// What a pass did since the last message.
+/// The work of a pass since the last message.
 #[derive(Debug, Default)]
 struct Progress {
     figures: Figures,
@@ -142,10 +142,10 @@ async fn run(compactor: Compactor, pass: Pass, sender: Sender, admitted: Admitte
     let mut ticks = tokio::time::interval(PROGRESS);
     let ended = loop {
         tokio::select! {
-            ended = &mut running => break ended.map_err(|error| of_error(&error)),
+            ended = &mut running => break ended.map_err(|error| compaction_status(&error)),
             () = sender.closed() => return,
             () = admitted.context().cancellation().cancelled() => {
-                break Err(of_query(&QueryError::Cancelled, "", ""));
+                break Err(query_status(&QueryError::Cancelled, "", ""));
             }
             () = shutdown.draining() => {
                 let message = "the server is shutting down; resume after the last row at another one";
@@ -162,7 +162,7 @@ async fn run(compactor: Compactor, pass: Pass, sender: Sender, admitted: Admitte
     };
     drop(running);
     let mut progress = progress.into_inner();
-    // What was done counts, also before an error. The client may have gone.
+    // Finished work counts, also before an error. The client may have gone.
     if progress.figures.rows > 0 || ended.is_ok() {
         let mut last = progress.message();
         last.done = ended.is_ok();
@@ -173,7 +173,7 @@ async fn run(compactor: Compactor, pass: Pass, sender: Sender, admitted: Admitte
     }
 }
 
-fn of_not_compactable(error: NotCompactable) -> Status {
+fn not_compactable_status(error: NotCompactable) -> Status {
     let (reason, metadata): (_, &[_]) = match error {
         NotCompactable::Embedded => (ErrorReason::EmbeddedStore, &[]),
         NotCompactable::DataTimestamps => (
@@ -184,9 +184,9 @@ fn of_not_compactable(error: NotCompactable) -> Status {
     status(Code::FailedPrecondition, reason, error.to_string(), metadata)
 }
 
-fn of_error(error: &CompactionError) -> Status {
+fn compaction_status(error: &CompactionError) -> Status {
     match error {
-        CompactionError::Store(error) => of_store(error),
+        CompactionError::Store(error) => store_status(error),
         CompactionError::Panicked(_) => status(Code::Internal, ErrorReason::Internal, error.to_string(), &[]),
     }
 }

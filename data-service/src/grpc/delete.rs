@@ -12,7 +12,7 @@ use oxtsdb_query::{Engine, QueryError, RowSource};
 use tonic::{Request, Response, Status};
 
 use super::query::convert::{metric_source, range, tsuids};
-use super::query::of_query;
+use super::query::query_status;
 use super::results::{context_of, result_stream};
 
 /// `DataAdminService.DeletePoints`. The response begins when the delete is admitted.
@@ -47,7 +47,7 @@ pub(super) async fn delete_points(
         dry_run: request.dry_run,
     };
     let table = engine.storage().table.to_string();
-    let failed = move |error: QueryError| of_query(&error, field, &table);
+    let failed = move |error: QueryError| query_status(&error, field, &table);
     let steps = delete(engine, context, deletion).await.map_err(&failed)?;
     // The last step again, marked as such.
     let steps = steps.map(Some).chain(stream::iter([None]));

@@ -16,7 +16,7 @@ use prost::bytes::Bytes;
 use rustc_hash::FxHashSet;
 use tonic::{Request, Response, Status};
 
-use super::query::{convert, of_query};
+use super::query::{convert, query_status};
 use super::results::context_of;
 
 /// Most values of a filter that the response lists.
@@ -32,7 +32,7 @@ pub(super) async fn explain(
     let query = convert::query(&request, now_ms())?;
     let explained = engine.explain(&query, context).await;
     let explained =
-        explained.map_err(|error| of_query(&error, "queries.", &engine.storage().table.to_string()))?;
+        explained.map_err(|error| query_status(&error, "queries.", &engine.storage().table.to_string()))?;
     let points = &engine.storage().table;
     let plans = explained
         .iter()

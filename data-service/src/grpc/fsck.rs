@@ -27,9 +27,9 @@ use tonic::{Code, Request, Response, Status};
 
 use super::DataServiceHandler;
 use super::query::convert::range;
-use super::query::of_query;
+use super::query::query_status;
 use super::results::context_of;
-use super::status::of_store;
+use super::status::store_status;
 pub(super) use repair::repair_rows;
 
 /// How often progress is reported.
@@ -41,7 +41,7 @@ const QUEUED: usize = 2;
 /// Rows of a message at most.
 const MESSAGE_ROWS: usize = 512;
 
-/// A message is closed when its rows have so many bytes.
+/// The bytes of rows at which a message is closed.
 const MESSAGE_BYTES: usize = 1 << 20;
 
 type Messages = MessageStream<FsckRowsResponse>;
@@ -74,7 +74,7 @@ pub(super) async fn fsck_rows(
         range_ms: (options.hours.start.millis(), options.hours.stop_ms()),
     };
     let table = engine.storage().table.to_string();
-    let failed = |error: QueryError| of_query(&error, "metric", &table);
+    let failed = |error: QueryError| query_status(&error, "metric", &table);
     let admitted = engine.admit(context, description, None).await.map_err(failed)?;
     if !request.metric.is_empty() {
         let metric = metric(engine, &request.metric, &admitted).await;
@@ -96,7 +96,7 @@ pub(super) async fn fsck_rows(
         let ended = tokio::select! {
             ended = run.run(batches) => ended,
             () = sender.closed() => return,
-            () = cancelled.cancelled() => Err(of_query(&QueryError::Cancelled, "", "")),
+            () = cancelled.cancelled() => Err(query_status(&QueryError::Cancelled, "", "")),
             () = shutdown.draining() => {
                 let message = "the server is shutting down; resume after the last row at another one";
                 Err(status(Code::Unavailable, ErrorReason::Draining, message, &[]))
@@ -202,7 +202,7 @@ impl Run {
                 }
             };
             let Some(batch) = batch else { break };
-            self.report(batch.map_err(|error| of_error(&error, &self.table))?)
+            self.report(batch.map_err(|error| check_status(&error, &self.table))?)
                 .await;
             if reported.elapsed() >= PROGRESS {
                 self.progress().await;
@@ -284,11 +284,11 @@ impl Run {
     }
 }
 
-fn of_error(error: &CheckError, table: &str) -> Status {
+fn check_status(error: &CheckError, table: &str) -> Status {
     match error {
-        CheckError::Store(error) => of_store(error),
-        CheckError::Memory(error) => of_query(error, "", table),
-        CheckError::Names(names) => of_query(&QueryError::from(names.clone()), "", table),
+        CheckError::Store(error) => store_status(error),
+        CheckError::Memory(error) => query_status(error, "", table),
+        CheckError::Names(names) => query_status(&QueryError::from(names.clone()), "", table),
         CheckError::Panicked(_) => status(Code::Internal, ErrorReason::Internal, error.to_string(), &[]),
     }
 }

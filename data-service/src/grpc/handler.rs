@@ -1,4 +1,4 @@
-//! What the calls share.
+//! State that the calls share.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct DataServiceHandler {
 impl DataServiceHandler {
     /// A handler over the domain's parts.
     pub fn new(writer: Writer, engine: Engine, settings: Arc<DataSettings>, shutdown: Shutdown) -> Self {
-        let fsck = Fsck::of(&engine);
+        let fsck = Fsck::from_engine(&engine);
         Self {
             fsck,
             rollups: RollupShared::default(),
@@ -63,7 +63,7 @@ impl DataServiceHandler {
         &self.fsck
     }
 
-    /// What its builds of rollups share with others of the process.
+    /// The state that its builds of rollups share with others of the process.
     pub const fn rollups(&self) -> &RollupShared {
         &self.rollups
     }
@@ -75,10 +75,10 @@ impl DataServiceHandler {
 
     /// Annotations, to be changed.
     pub(super) fn annotations(&self) -> Annotations {
-        Annotations::of(&self.engine).announcing(self.writer.meta_table().changes())
+        Annotations::from_engine(&self.engine).announcing(self.writer.meta_table().changes())
     }
 
-    /// What the tables of a write may grow to.
+    /// The limits of a write's tables.
     pub(super) fn tables_limits(&self) -> TablesLimits {
         TablesLimits {
             series: self.settings.streams.stream_max_series as usize,

@@ -22,7 +22,7 @@ use super::{DataServiceHandler, status};
 /// The most histograms of a request.
 const MAX_HISTOGRAMS: usize = 10_000;
 
-/// A histogram whose time and value are checked.
+/// A histogram with checked time and value.
 struct Encoded {
     /// Its series in the request.
     series: usize,
@@ -96,7 +96,7 @@ pub(super) async fn write_histograms(
         let outcome = outcome.map_err(|error| {
             let failures = failures_of(&request.series, &reasons, options.max_errors);
             count_write(service, &caller, good.len() as u64, &failures, false);
-            status::of_write(&error)
+            status::write_status(&error)
         })?;
         let failed = outcome.errors.into_iter();
         reasons.extend(failed.filter_map(|error| Some((*places.get(error.index)?, error.reason))));

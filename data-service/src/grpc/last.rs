@@ -19,7 +19,7 @@ use oxtsdb_query::{Engine, Number};
 use tonic::{Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
-use super::query::{failure, of_query};
+use super::query::{failure, query_status};
 use super::results::{context_of, response, result_stream};
 
 const MAX_TARGETS: usize = 1000;
@@ -50,7 +50,7 @@ pub(super) async fn query_last(
             });
             stream::iter([message]).boxed()
         }
-        Err(error) => stream::iter([Err(of_query(&error, "targets.", &table))]).boxed(),
+        Err(error) => stream::iter([Err(query_status(&error, "targets.", &table))]).boxed(),
     });
     response(result_stream(messages, engine, None)).await
 }

@@ -19,7 +19,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::handler::scope_of;
 use super::results::{context_of, response, result_stream};
-use super::status::{kind_name, of_store, overloaded};
+use super::status::{kind_name, overloaded, store_status};
 
 /// Runs a query. The call's deadline and a disconnecting client cancel it.
 pub(super) async fn query(
@@ -47,7 +47,7 @@ pub(super) async fn query(
                     Ok(message)
                 })
                 .boxed(),
-            Err(error) => stream::iter([Err(of_query(&error, "queries.", &table))]).boxed(),
+            Err(error) => stream::iter([Err(query_status(&error, "queries.", &table))]).boxed(),
         });
     response(result_stream(messages, engine, None)).await
 }
@@ -116,7 +116,7 @@ fn borrowed<'a>(metadata: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str
 
 /// The status of a query error; `source` is the path of the field that selects the series, `table` the table of
 /// points.
-pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status {
+pub(super) fn query_status(error: &QueryError, source: &str, table: &str) -> Status {
     failure(error, table).into_status(source)
 }
 
@@ -186,8 +186,8 @@ pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
             RollupChoiceError::NoPreAggregates => bad_field("pre_aggregate", ErrorReason::InvalidField),
         },
         QueryError::Infinite { .. } => of_call(Code::OutOfRange, ErrorReason::InvalidValue, &[]),
-        QueryError::Store(error) => Failure::Call(of_store(error)),
-        QueryError::Names(error) => Failure::Call(of_names(error)),
+        QueryError::Store(error) => Failure::Call(store_status(error)),
+        QueryError::Names(error) => Failure::Call(names_status(error)),
         QueryError::NotAdmitted(_) => Failure::Call(overloaded(message, "--max-concurrent-queries")),
         QueryError::NoMemory(error) if error.is_final() => of_call(
             Code::ResourceExhausted,
@@ -209,7 +209,7 @@ pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
 }
 
 /// The status of a failed name resolution.
-fn of_names(error: &NameError) -> Status {
+fn names_status(error: &NameError) -> Status {
     let (code, reason) = match error {
         NameError::Refused { metric, detail } => {
             let (code, reason) = (Code::PermissionDenied, ErrorReason::AccessDenied);

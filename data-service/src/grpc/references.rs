@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
-use super::query::of_query;
+use super::query::query_status;
 use super::results::context_of;
 
 /// Bytes of UIDs in a message.
@@ -66,9 +66,9 @@ impl ReferenceService for ReferenceServiceHandler {
         let description = QueryDescription::without_range("references");
         let storage = self.engine.storage();
         let admitted = self.engine.admit(context, description, None).await;
-        let admitted = admitted.map_err(|error| of_query(&error, "", &storage.table.to_string()))?;
+        let admitted = admitted.map_err(|error| query_status(&error, "", &storage.table.to_string()))?;
         let memory = self.engine.resources().memory.clone();
-        let search = Search::of(storage, memory);
+        let search = Search::from_storage(storage, memory);
         let (sender, receiver) = mpsc::channel(QUEUED);
         tokio::spawn(run(search, tables, storage.layout, sender, admitted));
         Ok(Response::new(ReceiverStream::new(receiver).boxed()))
@@ -79,16 +79,16 @@ impl ReferenceService for ReferenceServiceHandler {
 async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sender, admitted: Admitted) {
     let mut running = Box::pin(search.run(&tables));
     let mut ticks = tokio::time::interval(PROGRESS);
-    let found = loop {
+    let references = loop {
         tokio::select! {
-            found = &mut running => break found,
+            references = &mut running => break references,
             () = sender.closed() => {
                 search.cancel();
                 return;
             }
             () = admitted.context().cancellation().cancelled() => {
                 search.cancel();
-                let cancelled = of_query(&QueryError::Cancelled, "", "");
+                let cancelled = query_status(&QueryError::Cancelled, "", "");
                 return drop(sender.send(Err(cancelled)).await);
             }
             _ = ticks.tick() => {
@@ -100,21 +100,21 @@ async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sende
     };
     // Its results are sent without the permit.
     drop(admitted);
-    match found {
-        Ok(found) => drop(send_all(&found, &layout, &sender).await),
-        Err(error) => drop(sender.send(Err(of_error(&error))).await),
+    match references {
+        Ok(references) => drop(send_all(&references, &layout, &sender).await),
+        Err(error) => drop(sender.send(Err(search_status(&error))).await),
     }
 }
 
 async fn send_all(
-    found: &Found,
+    references: &Found,
     layout: &RowKeyLayout,
     sender: &Sender,
 ) -> Result<(), mpsc::error::SendError<Result<ListReferencedUidsResponse, Status>>> {
     for kind in UidKind::ALL {
         let width = layout.widths.get(kind).bytes();
         let mut uids: Vec<u8> = Vec::new();
-        for number in found.numbers(kind) {
+        for number in references.numbers(kind) {
             if uids.len() + width > MESSAGE_BYTES {
                 sender.send(Ok(of_uids(kind, std::mem::take(&mut uids)))).await?;
             }
@@ -125,9 +125,9 @@ async fn send_all(
         }
     }
     let summary = Event::Summary(Summary {
-        start_time: Some(found.started.into()),
-        rows: found.rows,
-        unknown: found.unknown,
+        start_time: Some(references.started.into()),
+        rows: references.rows,
+        unknown: references.unknown,
     });
     sender.send(Ok(message(summary))).await
 }
@@ -143,7 +143,7 @@ fn message(event: Event) -> ListReferencedUidsResponse {
     ListReferencedUidsResponse { event: Some(event) }
 }
 
-fn of_error(error: &SearchError) -> Status {
+fn search_status(error: &SearchError) -> Status {
     let (code, reason) = match error {
         SearchError::Store(error) => code_of_store_error(error),
         SearchError::Memory(_) => (Code::ResourceExhausted, ErrorReason::QueryTooLarge),

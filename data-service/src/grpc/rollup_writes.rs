@@ -76,7 +76,7 @@ pub(super) async fn write_rollups(
         let outcome = outcome.map_err(|error| {
             let failures = failures_of(&request.series, &reasons, options.max_errors);
             count_write(service, &caller, good.len() as u64, &failures, false);
-            status::of_write(&error)
+            status::write_status(&error)
         })?;
         written = outcome.written as u64;
         let invalid = outcome.invalid.into_iter().map(|(index, error)| {

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::range;
-use super::query::of_query;
+use super::query::query_status;
 use super::results::context_of;
 use super::{DataServiceHandler, status};
 
@@ -42,7 +42,7 @@ pub(super) fn build_rollups(
     }
     let position = match request.resume_token.as_ref() {
         [] => None,
-        token => Some(Position::decode(token).map_err(|error| of_position(&error))?),
+        token => Some(Position::decode(token).map_err(|error| position_status(&error))?),
     };
     let build = BuildRequest {
         metric: Some(request.metric).filter(|metric| !metric.is_empty()),
@@ -60,7 +60,9 @@ pub(super) fn build_rollups(
         shutdown,
         service.rollups.clone(),
     );
-    let intervals = builder.check(&build).map_err(|error| of_build(&error, &table))?;
+    let intervals = builder
+        .check(&build)
+        .map_err(|error| build_status(&error, &table))?;
     let (sender, receiver) = mpsc::channel(QUEUED);
     let (result_sender, result) = oneshot::channel();
     tokio::spawn(async move {
@@ -70,7 +72,7 @@ pub(super) fn build_rollups(
                 done: true,
                 ..message(progress, &[])
             }),
-            Err(error) => Err(of_build(&error, &table)),
+            Err(error) => Err(build_status(&error, &table)),
         };
         // The caller may have gone.
         let _ = result_sender.send(last);
@@ -103,12 +105,12 @@ fn message(progress: BuildProgress, intervals: &[String]) -> BuildRollupsRespons
     }
 }
 
-fn of_position(error: &PositionError) -> Status {
+fn position_status(error: &PositionError) -> Status {
     invalid_field("resume_token", error.to_string())
 }
 
 /// The status of a build that failed; `table` is the table of points.
-fn of_build(error: &BuildError, table: &str) -> Status {
+fn build_status(error: &BuildError, table: &str) -> Status {
     let reason = |code, reason| error_status(code, reason, error.to_string(), &[]);
     match error {
         BuildError::Plan(plan) => match plan {
@@ -120,9 +122,9 @@ fn of_build(error: &BuildError, table: &str) -> Status {
             | PlanError::Unaligned { .. }
             | PlanError::TooManyIntervals { .. } => invalid_field("intervals", error.to_string()),
         },
-        BuildError::Position(error) => of_position(error),
-        BuildError::Query(error) => of_query(error, "metric", table),
-        BuildError::Uids(error) => status::of_uids(error),
+        BuildError::Position(error) => position_status(error),
+        BuildError::Query(error) => query_status(error, "metric", table),
+        BuildError::Uids(error) => status::uids_status(error),
         BuildError::Tag { .. } => reason(Code::FailedPrecondition, ErrorReason::RollupsNotConfigured),
         BuildError::Draining => reason(Code::Unavailable, ErrorReason::Draining),
         BuildError::Gone => reason(Code::Aborted, ErrorReason::ClientTooSlow),

@@ -27,13 +27,13 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::field_error::no_such;
-use super::query::of_query;
+use super::query::query_status;
 use super::results::{context_of, result_stream};
 
-/// A message is closed when its cells have so many bytes; a row is never split.
+/// The bytes of cells at which a message is closed; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// What a cell takes in a message beside its qualifier and value, about.
+/// The approximate bytes of a cell in a message beside its qualifier and value.
 const CELL_BYTES: usize = 64;
 
 /// `DataService.ScanRows`.
@@ -122,7 +122,7 @@ async fn open<M: Message + 'static>(
     message: fn(Vec<StoredRow>) -> M,
 ) -> Result<MessageStream<M>, Status> {
     let table: Arc<str> = engine.storage().table.to_string().into();
-    let failed = |error: QueryError, table: &str| of_query(&error, "", table);
+    let failed = |error: QueryError, table: &str| query_status(&error, "", table);
     let admitted = engine.admit(context, description(&scan), None).await;
     let admitted = admitted.map_err(|error| failed(error, &table))?;
     let context = admitted.context().clone();
@@ -204,7 +204,7 @@ impl Messages {
             });
             match made.await {
                 Ok((messages, message)) => Some((Ok(message?), Some((messages, compute)))),
-                Err(panicked) => Some((Err(of_query(&panicked.into(), "", "")), None)),
+                Err(panicked) => Some((Err(query_status(&panicked.into(), "", "")), None)),
             }
         })
     }

@@ -18,7 +18,7 @@ use oxtsdb_query::{Admitted, Engine, Held, QueryError};
 use tonic::{Request, Response, Status};
 
 use super::query::field_error::no_such;
-use super::query::of_query;
+use super::query::query_status;
 use super::results::{context_of, result_stream};
 
 /// Series of a page if the request does not say.
@@ -233,7 +233,7 @@ fn found_series(series: FoundSeries) -> pb::FoundSeries {
 }
 
 fn failed(engine: &Engine, error: &QueryError) -> Status {
-    of_query(error, "selector.", &engine.storage().table.to_string())
+    query_status(error, "selector.", &engine.storage().table.to_string())
 }
 
 #[cfg(test)]

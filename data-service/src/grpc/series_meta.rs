@@ -25,7 +25,7 @@ use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
-use super::status::{kind_name, of_store, of_uids};
+use super::status::{kind_name, store_status, uids_status};
 
 /// The fields of a document that callers change.
 const FIELDS: &[&str] = &[
@@ -73,12 +73,12 @@ impl SeriesMetaService for SeriesMetaHandler {
         let deadline = deadline_of(request.extensions());
         let tsuid = self.tsuid(request.into_inner().series, deadline).await?;
         let meta = self.table.series(&tsuid).await;
-        let meta = meta.map_err(|error| of_meta(&error))?;
+        let meta = meta.map_err(|error| meta_status(&error))?;
         if meta.document.is_none() && meta.counter.is_none() {
-            return Err(of_meta(&MetaError::NotFound { tsuid }));
+            return Err(meta_status(&MetaError::NotFound { tsuid }));
         }
         let names = names::of_tsuid(&self.uids, &tsuid, deadline).await;
-        let names = names.map_err(|error| of_series(&error))?;
+        let names = names.map_err(|error| series_status(&error))?;
         Ok(Response::new(GetSeriesMetaResponse {
             meta: Some(convert::message(&tsuid, names, meta)),
         }))
@@ -98,14 +98,14 @@ impl SeriesMetaService for SeriesMetaHandler {
         let tsuid = self.tsuid(request.series, deadline).await?;
         // All UIDs of the series must have names.
         let names = names::of_tsuid(&self.uids, &tsuid, deadline).await;
-        let names = names.map_err(|error| of_series(&error))?;
+        let names = names.map_err(|error| series_status(&error))?;
         let etag = Some(new.etag.as_str()).filter(|etag| !etag.is_empty());
         let change = |document: &mut TsMeta| convert::assign(document, &values, &fields);
         let changed = self
             .table
             .update(&tsuid, etag, request.allow_missing, change)
             .await;
-        let changed = changed.map_err(|error| of_meta(&error))?;
+        let changed = changed.map_err(|error| meta_status(&error))?;
         Ok(Response::new(UpdateSeriesMetaResponse {
             meta: Some(convert::message(&tsuid, names, changed)),
         }))
@@ -120,7 +120,7 @@ impl SeriesMetaService for SeriesMetaHandler {
         let tsuid = self.tsuid(request.series, deadline).await?;
         let etag = Some(request.etag.as_str()).filter(|etag| !etag.is_empty());
         let deleted = self.table.delete(&tsuid, etag).await;
-        deleted.map_err(|error| of_meta(&error))?;
+        deleted.map_err(|error| meta_status(&error))?;
         Ok(Response::new(DeleteSeriesMetaResponse {}))
     }
 
@@ -169,8 +169,8 @@ impl SeriesMetaHandler {
                 }
                 let tags = name.tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str()));
                 let tags: Vec<(&str, &str)> = tags.collect();
-                let found = names::to_tsuid(&self.uids, &name.metric, &tags, deadline).await;
-                found.map_err(|error| of_series(&error))
+                let tsuid = names::to_tsuid(&self.uids, &name.metric, &tags, deadline).await;
+                tsuid.map_err(|error| series_status(&error))
             }
         }
     }
@@ -187,7 +187,7 @@ fn invalid_tsuid(field: &str, error: &TsuidError) -> Status {
 }
 
 /// A series that cannot be resolved.
-fn of_series(error: &SeriesError) -> Status {
+fn series_status(error: &SeriesError) -> Status {
     match error {
         SeriesError::UnknownName { kind, name } => status(
             Code::NotFound,
@@ -202,12 +202,12 @@ fn of_series(error: &SeriesError) -> Status {
             &[("kind", kind_name(*kind)), ("uid", &uid.to_string())],
         ),
         SeriesError::Tsuid(error) => invalid_tsuid("series.name", error),
-        SeriesError::Uids(error) => of_uids(error),
+        SeriesError::Uids(error) => uids_status(error),
     }
 }
 
 /// Metadata that cannot be read or changed.
-fn of_meta(error: &MetaError) -> Status {
+fn meta_status(error: &MetaError) -> Status {
     let (code, reason, metadata) = match error {
         MetaError::NotFound { tsuid } => (
             Code::NotFound,
@@ -233,7 +233,7 @@ fn of_meta(error: &MetaError) -> Status {
             vec![("tsuid", tsuid.to_string())],
         ),
         MetaError::TooLarge { .. } => return invalid_field("meta", error.to_string()),
-        MetaError::Store(error) => return of_store(error),
+        MetaError::Store(error) => return store_status(error),
     };
     let metadata: Vec<(&str, &str)> = metadata
         .iter()

@@ -7,11 +7,11 @@ use oxtsdb_metadata::uids::{UidRejection, UidsError};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field_because, invalid_field_with, item_error, status};
 pub(crate) use oxtsdb_proto::uid_kind_name as kind_name;
-pub(crate) use oxtsdb_server::status_of_store_error as of_store;
+pub(crate) use oxtsdb_server::status_of_store_error as store_status;
 use tonic::{Code, Status};
 
 /// An error of the UID service.
-pub(crate) fn of_uids(error: &UidsError) -> Status {
+pub(crate) fn uids_status(error: &UidsError) -> Status {
     let (code, reason) = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => {
             (Code::Unavailable, ErrorReason::UidServiceUnavailable)
@@ -36,10 +36,10 @@ pub(crate) fn overloaded(message: String, setting: &str) -> Status {
 }
 
 /// A write that failed as a whole.
-pub(crate) fn of_write(error: &WriteError) -> Status {
+pub(crate) fn write_status(error: &WriteError) -> Status {
     match error {
-        WriteError::Store(error) => of_store(error),
-        WriteError::Uids(error) => of_uids(error),
+        WriteError::Store(error) => store_status(error),
+        WriteError::Uids(error) => uids_status(error),
         WriteError::Overloaded { limit_bytes, .. } => status(
             Code::Unavailable,
             ErrorReason::Overloaded,
@@ -59,7 +59,7 @@ pub(crate) fn of_write(error: &WriteError) -> Status {
 }
 
 /// Columns that break the protocol. `within` is the path of the columns, with its dot.
-pub(crate) fn of_violation(within: &str, violation: &ProtocolViolation) -> Status {
+pub(crate) fn violation_status(within: &str, violation: &ProtocolViolation) -> Status {
     use ProtocolViolation as V;
 
     let (reason, field) = match violation {
@@ -104,7 +104,7 @@ fn out_of_sequence(field: &str, expected: usize, violation: &ProtocolViolation) 
 }
 
 /// A point that was not stored.
-pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
+pub(crate) fn point_item_error(error: &PointErrorReason) -> ItemError {
     use PointErrorReason as E;
 
     let message = error.to_string();
@@ -143,7 +143,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             name,
             rejection,
         } => {
-            let (code, reason) = of_rejection(rejection);
+            let (code, reason) = rejection_code(rejection);
             let mut metadata = vec![("kind", kind_name(place.kind())), ("name", name)];
             match rejection {
                 UidRejection::Denied { rule } => metadata.push(("rule", rule)),
@@ -182,7 +182,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
     }
 }
 
-fn of_rejection(rejection: &UidRejection) -> (Code, ErrorReason) {
+fn rejection_code(rejection: &UidRejection) -> (Code, ErrorReason) {
     match rejection {
         UidRejection::AutoCreateDisabled => (Code::FailedPrecondition, ErrorReason::AutoCreateDisabled),
         UidRejection::Denied { .. } => (Code::FailedPrecondition, ErrorReason::AssignmentRejected),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use oxtsdb_ingest::Writer;
 use oxtsdb_maintenance::store_admin::{SnapshotError, StoreAdmin};
+use oxtsdb_point_store::parts::PartsStats;
 use oxtsdb_point_store::parts::days::check::{Checked, DayStats};
 use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
 use oxtsdb_proto::common::v1::time_range::{End, Start};
@@ -30,7 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
-use super::status::of_store;
+use super::status::store_status;
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -153,7 +154,7 @@ async fn create(
         // A client that does not read has enough of them.
         drop(sender.try_send(Ok(CreateSnapshotResponse { event: Some(event) })));
     };
-    let response = made.map_err(|error| of_snapshot(&error)).map(|made| {
+    let response = made.map_err(|error| snapshot_status(&error)).map(|made| {
         let snapshot = Snapshot {
             folder: made.folder.display().to_string(),
             files: made.files,
@@ -169,11 +170,11 @@ async fn create(
     drop(sender.send(response).await);
 }
 
-fn of_snapshot(error: &SnapshotError) -> Status {
+fn snapshot_status(error: &SnapshotError) -> Status {
     match error {
         SnapshotError::Folder { .. } => invalid_field("folder", error.to_string()),
         SnapshotError::Busy => busy(error.to_string()),
-        SnapshotError::Store(error) => of_store(error),
+        SnapshotError::Store(error) => store_status(error),
     }
 }
 
@@ -219,7 +220,7 @@ async fn check(admin: StoreAdmin, rate: u64, sender: mpsc::Sender<Result<CheckSt
     });
     match checked {
         Ok(checked) => drop(report(&sender, &known, checked).await),
-        Err(error) => drop(sender.send(Err(of_store(&StoreError::from(error)))).await),
+        Err(error) => drop(sender.send(Err(store_status(&StoreError::from(error)))).await),
     }
 }
 
@@ -265,38 +266,37 @@ fn message(event: check::Event) -> CheckStoreResponse {
     CheckStoreResponse { event: Some(event) }
 }
 
-/// All figures but those of metrics.
+/// All figures but the numbers of series of metrics.
 fn stats(admin: &StoreAdmin, points_before_retention: u64) -> GetStoreStatsResponse {
-    let stats = admin.points().stats();
-    let days = &stats.days;
-    let sum = |of: fn(&DayStats) -> u64| days.days.iter().map(of).sum::<u64>();
-    let held_back = u64::try_from(stats.clock.held_back_ms).unwrap_or(0);
+    let PartsStats { figures, days } = admin.points().stats();
+    let (counters, merges) = (&figures.counters, &figures.merges);
+    let held_back = u64::try_from(figures.clock.held_back_ms).unwrap_or(0);
     let held_back = (held_back > 0).then(|| Duration::from_millis(held_back));
     let duration = |duration: Duration| prost_types::Duration::try_from(duration).ok();
     GetStoreStatsResponse {
-        series: stats.series,
-        points: sum(|day| day.points),
-        points_written: stats.points,
-        parts: sum(|day| day.parts as u64),
-        bytes: sum(|day| day.bytes),
-        journal_bytes: stats.journal_bytes,
-        journal_bytes_written: stats.journal_bytes_written,
-        head_memory_bytes: stats.head_bytes,
-        series_memory_bytes: stats.series_bytes,
-        index_memory_bytes: sum(|day| day.memory_bytes as u64),
-        flushes: stats.flushes,
-        merges: days.merges,
-        failed_merges: days.failed_merges,
-        merged_bytes: days.written_bytes,
-        merge_debt_bytes: sum(|day| day.merge_debt_bytes),
+        series: figures.series,
+        points: figures.points,
+        points_written: counters.points.get(),
+        parts: figures.parts,
+        bytes: figures.part_bytes,
+        journal_bytes: figures.journal_bytes,
+        journal_bytes_written: counters.journal_bytes.get(),
+        head_memory_bytes: figures.head_bytes,
+        series_memory_bytes: figures.series_bytes,
+        index_memory_bytes: figures.index_bytes,
+        flushes: counters.flushes.get(),
+        merges: merges.completed.get(),
+        failed_merges: merges.failed.get(),
+        merged_bytes: merges.bytes_written.get(),
+        merge_debt_bytes: figures.merge_debt_bytes,
         retention: admin.retention().and_then(duration),
         retention_edge_ms: admin.points().retention_edge_ms(),
-        dropped_days: stats.dropped_days,
-        dropped_bytes: stats.dropped_bytes,
+        dropped_days: counters.dropped_days.get(),
+        dropped_bytes: counters.dropped_bytes.get(),
         points_before_retention,
-        clock_jumps: stats.clock.jumps,
+        clock_jumps: figures.clock.jumps,
         clock_held_back: held_back.and_then(duration),
-        days: days.days.iter().map(day).collect(),
+        days: days.iter().map(day).collect(),
         metrics: Vec::new(),
         damage: admin.damage().iter().map(damage).collect(),
     }

@@ -76,10 +76,10 @@ async fn store(
     if !(1..=MAX_POINTS).contains(&count) {
         return Err(wrong_point_count("series", count, MAX_POINTS));
     }
-    let of_write = |error| status::of_write(&error);
+    let write_status = |error| status::write_status(&error);
     let resolved = resolve(&service.writer, received.points(), known, deadline).await?;
     let batch = service.writer.batch_in_time(count, deadline).await;
-    let mut batch = batch.map_err(of_write)?;
+    let mut batch = batch.map_err(write_status)?;
     let rules = options.time.rules(SystemTime::now());
     let encoded = run_encoder(count, service.writer.compute(), move || {
         let mut failures = Failures::new(options.max_errors);
@@ -88,7 +88,7 @@ async fn store(
         let mut table = SeriesTable::of(resolved);
         let blocks = series_blocks(received.points(), &numbers);
         encode_blocks(blocks, &rules, &mut table, batch.encoded(), &mut failures)
-            .map_err(|violation| status::of_violation("", &violation))?;
+            .map_err(|violation| status::violation_status("", &violation))?;
         failures.describe(|point| {
             let blocks = series_blocks(received.points(), &numbers);
             describe(blocks, point, |number| series_name(received.points(), number))
@@ -100,7 +100,7 @@ async fn store(
     let written = batch.points();
     let stored = service.writer.store(batch, deadline).await;
     count_write(service, caller, written, &failures, stored.is_ok());
-    stored.map_err(of_write)?;
+    stored.map_err(write_status)?;
     Ok(Response::new(WriteResponse {
         written,
         failed: failures.failed(),

@@ -6,7 +6,7 @@
 //!   read ─► prepare (one frame): resolve names, permit, encode ─► store (in order) ─► acknowledge
 //! ```
 //!
-//! A frame whose names are being resolved holds no permit, and blocks neither the frames before it nor drain
+//! A frame holds no permit while its names are resolved, and blocks neither the frames before it nor drain
 //! and deadline. The store's results are taken in the order of the frames. Acks are merged while the client
 //! does not read them, so a client that reads nothing holds no permit either; it is disconnected after
 //! `--client-timeout-seconds`.
@@ -167,7 +167,7 @@ impl Session {
     /// Serves the stream to its end.
     async fn run(mut self, mut incoming: Streaming<WriteStreamRequest>) {
         let end = self.read(&mut incoming).await;
-        // What was received is stored and acknowledged, as far as the reason for the end leaves time.
+        // Received frames are stored and acknowledged, as far as the reason for the end leaves time.
         let finished = match &end {
             End::Closed | End::Failed(_) => self.finish().await,
             End::Expired(_) | End::Lost(_) => {
@@ -282,7 +282,7 @@ impl Session {
         Ok(())
     }
 
-    /// Acknowledges the oldest frame, whose write has completed.
+    /// Acknowledges the oldest frame; its write has completed.
     fn stored(&mut self, report: Report, stored: Result<(), WriteError>) -> Result<(), End> {
         self.unacknowledged -= report.points;
         count_write(
@@ -297,13 +297,13 @@ impl Session {
             // not.
             self.preparing = None;
             self.in_flight = FuturesOrdered::new();
-            return Err(End::Failed(status::of_write(&error)));
+            return Err(End::Failed(status::write_status(&error)));
         }
         self.replies.ack(report.sequence, report.written, report.failures);
         Ok(())
     }
 
-    /// Ends a stream whose client reads no replies.
+    /// Ends a stream with a client that reads no replies.
     fn give_up(self, lost: Lost) {
         match lost {
             Lost::Gone => debug!("the client of a write stream is gone"),

@@ -1,4 +1,4 @@
-//! The stores of rollups: one for each table, beside that of points.
+//! The stores of rollups: one for each table, beside the store of points.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,8 +14,8 @@ use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::store::Generation;
 
-/// The tables whose rollups are in stores of their own: those of the setting, and those that have or had a store already:
-/// opening one that is gone is rejected. The tables of the default interval have points.
+/// The tables with rollups in stores of their own: the setting's, and every table that has or had a store: opening one
+/// that is gone is rejected. The tables of the default interval have points.
 pub(super) fn tables(
     data_dir: &Path,
     folder: &str,

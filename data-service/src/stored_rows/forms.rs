@@ -124,7 +124,7 @@ fn cases() -> Vec<Case> {
             vec![("050000", "01e00300a00101400200a063014b40200000", 1)],
             vec![(10_000, Int(99)), (20_000, Double(2.5)), (30_000, Int(3))],
         ),
-        // A table whose writers changed from one form to the other.
+        // A table with writers that changed from one form to the other.
         (
             "all-three",
             vec![

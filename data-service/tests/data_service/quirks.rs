@@ -187,7 +187,7 @@ async fn explicit_tags_read_an_hour_more() {
     assert_eq!(points(explicit, on).await, [vec![(0, 1.0)], vec![]]);
     assert_eq!(points(explicit, Quirks::NONE).await, [[(0, 1.0)]]);
     assert_eq!(points("sum:m{host=*}", on).await, [[(0, 1.0)]]);
-    // What is filled does not go on.
+    // A filled value does not go on.
     let filled = points("sum:explicit_tags:1h-sum-zero:m{host=*}", on).await;
     assert_eq!(filled, [[(0, 1.0)], [(0, 0.0)]]);
 }
@@ -237,7 +237,7 @@ async fn literals_of_a_key_add_up() {
         points("sum:m{}{host=a|c,host=b|c}", Quirks::NONE).await,
         [[(0, 4.0)]]
     );
-    // Of a key whose UID is not the lowest only the last filter applies.
+    // Of a key that has not the lowest UID only the last filter applies.
     let tsdb = Tsdb::new(RowKeyLayout::default()).await;
     for (dc, host, value) in [("x", "a", 1), ("x", "b", 2), ("y", "b", 4)] {
         let tags = json!({"dc": dc, "host": host});

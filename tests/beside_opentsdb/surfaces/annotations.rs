@@ -35,7 +35,7 @@ async fn annotations_written_by_one_are_edited_by_the_other() -> anyhow::Result<
     edit_in_turns(&both, &GLOBAL, &mut random).await?;
     let path = format!("/api/annotations?start_time={HOUR}&end_time={}", HOUR + 3599);
     let globals = sides[0].get(&path).await?;
-    // OpenTSDB omits those whose end is behind the range's, in whichever unit.
+    // OpenTSDB omits annotations that end behind the range, in whichever unit.
     ensure!(
         globals.as_array().is_some_and(|found| !found.is_empty()),
         "{globals}"

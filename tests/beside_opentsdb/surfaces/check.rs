@@ -1,4 +1,4 @@
-//! Checks of the UID table: what one repairs is clean for the other.
+//! Checks of the UID table: a table that one repairs is clean for the other.
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::UidKind;
@@ -62,7 +62,7 @@ async fn our_check_finds_nothing_after_opentsdbs_repairs() -> anyhow::Result<()>
     }
     both.check_uids().await?;
     let mut after = find(&both.oxtsdb).await?;
-    // OpenTSDB's check does not read metadata: it leaves those of a mapping that it deletes.
+    // OpenTSDB's check does not read metadata: it leaves the metadata of a mapping that it deletes.
     after.retain(|finding| finding.r#type() != UidFindingType::OrphanedMetadata);
     ensure!(after.is_empty(), "{after:?}");
     Ok(())

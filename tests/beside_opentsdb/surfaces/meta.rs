@@ -138,14 +138,14 @@ async fn metasync_of_one_leaves_the_other_nothing_to_do() -> anyhow::Result<()> 
         let created = synced.series_created + synced.uids_created;
         created + synced.series_corrected + synced.uids_corrected + synced.failed == 0
     };
-    // What both have written while points came in.
+    // The metadata that both have written while points came in.
     let before = stored(&both).await?;
     both.rig.uid_manager(&both.opentsdb, &["metasync"]).await?;
     ensure_equal(&before, &stored(&both).await?)?;
     let synced = sync(false).await?;
     ensure!(is_clean(&synced) && synced.series == 2, "{synced:?}");
 
-    // What OxTSDB creates.
+    // The metadata that OxTSDB creates.
     uids.purge_uid_meta(false).collect().await?;
     data.purge_meta(false).collect().await?;
     for tsuid in SERIES {
@@ -162,7 +162,7 @@ async fn metasync_of_one_leaves_the_other_nothing_to_do() -> anyhow::Result<()> 
     both.rig.uid_manager(&both.opentsdb, &["metasync"]).await?;
     ensure_equal(&before, &stored(&both).await?)?;
 
-    // What OpenTSDB creates.
+    // The metadata that OpenTSDB creates.
     both.rig.uid_manager(&both.opentsdb, &["metapurge"]).await?;
     both.rig.uid_manager(&both.opentsdb, &["metasync"]).await?;
     let synced = sync(true).await?;

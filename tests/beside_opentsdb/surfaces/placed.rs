@@ -76,7 +76,7 @@ async fn treesync_of_each_agrees_on_series_of_both() -> anyhow::Result<()> {
         }
         let mut seen = Vec::new();
         for side in &sides {
-            // OpenTSDB leaves out leaves whose names are not in its cache yet.
+            // OpenTSDB leaves out leaves until their names are in its cache.
             let leaves = until(&format!("{} has all leaves", side.name), || async {
                 let leaves = leaves(side).await?;
                 ensure!(leaves.len() == usize::try_from(SERIES)?, "{leaves:?}");

@@ -1,4 +1,4 @@
-//! What `/api/put` refuses, with OpenTSDB's texts.
+//! Points that `/api/put` rejects, with OpenTSDB's texts.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! What telnet refuses, with OpenTSDB's texts.
+//! Lines that telnet rejects, with OpenTSDB's texts.
 
 use oxtsdb_tests::read_back;
 use oxtsdb_tests::sample::Sample;

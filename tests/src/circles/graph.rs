@@ -56,7 +56,7 @@ fn part<'e>(graph: &Graph<'e>, files: BTreeSet<&'e Path>) -> Graph<'e> {
     files.iter().map(|file| (*file, uses(file))).collect()
 }
 
-/// Whether the module of a file is below that of another.
+/// Whether the module of a file is below another file's.
 fn is_below(file: &Path, other: &Path) -> bool {
     let folder = match other.file_stem().and_then(|stem| stem.to_str()) {
         Some("lib" | "main" | "mod") => other.parent().unwrap_or(other).to_owned(),

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use super::tokens::{Token, tokens};
 
-/// Words that begin items whose name follows.
+/// Words that begin items and precede their name.
 const ITEMS: [&str; 8] = [
     "const", "enum", "fn", "static", "struct", "trait", "type", "union",
 ];

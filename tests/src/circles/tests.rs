@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// The edges of a library whose files have these texts, as `from to item`.
+/// The edges of a library with these files and texts, as `from to item`.
 fn crate_of(files: &[(&str, &str)]) -> Vec<Edge> {
     let files: BTreeMap<PathBuf, String> = files
         .iter()

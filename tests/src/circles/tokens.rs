@@ -130,7 +130,7 @@ impl<'a> Lexer<'a> {
         self.take(closing.len());
     }
 
-    /// A character or a lifetime, neither of which is a token.
+    /// A character or a lifetime; neither is a token.
     fn character(&mut self) {
         let mut characters = self.rest.char_indices().skip(1);
         let length = match characters.next() {

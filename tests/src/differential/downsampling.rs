@@ -42,7 +42,7 @@ pub(super) const FUNCTIONS: [&str; 34] = [
     "first",
 ];
 
-/// Time zones whose clocks change at different hours, by different amounts or at midnight; with odd offsets; with a
+/// Time zones with clocks that change at different hours, by different amounts or at midnight; with odd offsets; with a
 /// missing day; without changes.
 pub(super) const ZONES: [&str; 24] = [
     "UTC",

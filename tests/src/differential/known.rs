@@ -8,7 +8,7 @@ use crate::http::HttpResponse;
 /// An accepted difference.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownDifference {
-    /// What OpenTSDB does and why OxTSDB does not.
+    /// The behaviour of OpenTSDB, and why OxTSDB differs.
     pub reason: &'static str,
     /// Part of a request that shows it.
     pub example: &'static str,

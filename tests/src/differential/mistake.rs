@@ -93,7 +93,7 @@ fn some(random: &mut StdRng, of: &[&str]) -> String {
     (*of.choose(random).expect("there are some")).to_owned()
 }
 
-/// Adds a mistake to the parameters of a GET, the first of which is the start; `fills`: whether a fill policy applies.
+/// Adds a mistake to the parameters of a GET; the first one is the start. `fills`: whether a fill policy applies.
 pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, String)>, fills: bool) {
     let mut place = random.random_range(0..parameters.len());
     if fills && parameters[place].0 == "end" {

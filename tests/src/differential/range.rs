@@ -51,7 +51,7 @@ impl Range {
     }
 }
 
-/// A timestamp in a random form. Dates are those of UTC, which other zones shift.
+/// A timestamp in a random form. Dates are in UTC; other zones shift them.
 fn time(random: &mut StdRng, seconds: i64) -> String {
     let millis = random.random_range(0..1000);
     match random.random_range(0..14) {

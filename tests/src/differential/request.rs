@@ -59,7 +59,7 @@ const fn flag(in_body: &'static str, in_path: &'static str) -> Flag {
 }
 
 impl Request {
-    /// A random request; `tsuids` are those of each metric's series, in the order of [`METRICS`].
+    /// A random request; `tsuids` has the TSUIDs of each metric's series, in the order of [`METRICS`].
     pub fn new(random: &mut StdRng, tsuids: &[Vec<String>]) -> Self {
         let query = Query::new(random, tsuids);
         let is_wrong = random.random_ratio(1, 16);

@@ -1,7 +1,7 @@
 //! Compares two responses.
 //!
-//! Groups, points and numbers are compared in order and as text. What OpenTSDB does not guarantee is not compared:
-//! the order of tags, the values of `stats`, the `details` of errors, which show its objects.
+//! Groups, points and numbers are compared in order and as text. Parts without a guarantee of OpenTSDB are not
+//! compared: the order of tags, the values of `stats`, the `details` of errors, which show its objects.
 //!
 //! Numbers have no tolerance: doubles must be equal to the last bit. OpenTSDB's text may have one more digit, since
 //! Java before 19 prints some doubles with more digits than necessary (JDK-4511638).

@@ -64,7 +64,7 @@ fn differences(recorded: &[String], actual: &[String]) -> Option<String> {
     Some(format!("{} cells differ:\n{named}", differences.len()))
 }
 
-/// Reads tables from a copy of the folder: the server has it open. What it acknowledged is in the copy, as after a crash.
+/// Reads tables from a copy of the folder: the server has it open. Acknowledged cells are in the copy, as after a crash.
 async fn read(data_dir: &Path, tables: &[String]) -> anyhow::Result<Vec<String>> {
     let copy = TempDir::new()?;
     let mut cells = Vec::new();

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A line of telnet has been responded to when nothing more arrives for this time.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What the server responded.
+/// The response of the server.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) status: u16,

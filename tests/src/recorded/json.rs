@@ -1,4 +1,4 @@
-//! JSON whose objects keep the order of their keys, and its comparison with a recorded value.
+//! JSON with objects that keep the order of their keys, and its comparison with a recorded value.
 
 use std::fmt::{self, Display};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -102,7 +102,7 @@ fn compare_keys(
     ))
 }
 
-/// Whether a recorded array stands for one of any length, whose elements have one form.
+/// Whether a recorded array stands for one of any length with elements of one form.
 fn is_each(recorded: &[Json]) -> bool {
     matches!(recorded, [Json::Text(each), _] if each == "<each>")
 }

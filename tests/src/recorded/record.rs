@@ -52,7 +52,7 @@ pub(super) struct Request {
     pub(super) text: Option<String>,
 }
 
-/// What OpenTSDB responded.
+/// The response of OpenTSDB.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Response {

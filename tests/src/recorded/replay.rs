@@ -121,7 +121,7 @@ fn compare_response(request: &Request, record: &Record, received: &Received) -> 
     compare_body(request, record, &received.body).map_err(in_request)
 }
 
-/// Compares the recorded headers, and looks for those of CORS that OpenTSDB does not send. A body that is absent has no type.
+/// Compares the recorded headers, and looks for headers of CORS that OpenTSDB does not send. A body that is absent has no type.
 fn compare_headers(response: &Response, received: &Received) -> Result<(), String> {
     let is_empty = received.body.is_empty();
     for (name, recorded) in &response.headers {

@@ -1,4 +1,4 @@
-//! What happened to each UID: its changes, and from their possible orders its names over time.
+//! The life of each UID: its changes, and from their possible orders its names over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub(super) struct Life {
     /// Requests that assigned it.
     created: Vec<(String, Instant, Instant)>,
     steps: Vec<Step>,
-    /// Names whose UID was requested and was this one, and the start of the first request.
+    /// Names that requests resolved to this UID, and the start of the first request.
     requested: BTreeMap<String, Instant>,
     /// Names that it was seen with, and the end of the first response.
     seen: BTreeMap<String, Instant>,
@@ -279,7 +279,7 @@ fn along(uid: u64, first: (&str, Instant, Instant), chain: &[usize], steps: &[St
     tenures
 }
 
-/// A UID whose changes have too many orders: any name at any time.
+/// A UID with changes in too many possible orders: any name at any time.
 fn anything(uid: u64, life: &Life) -> Vec<Tenure> {
     let names: BTreeSet<&String> = life
         .seen

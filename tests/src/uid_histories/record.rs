@@ -24,13 +24,13 @@ const CREATED: usize = 200;
 /// Names that they look up, and rename to.
 const NAMES: usize = 500;
 
-/// The pause whose length shows how late timers are on a busy machine.
+/// A pause; its measured length shows how late timers are on a busy machine.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a client waits after a look-up that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Debug)]
 struct Recording {
     began: Instant,
@@ -293,7 +293,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is recorded.
+/// Settings of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Operations at least.
@@ -306,7 +306,7 @@ pub struct Plan {
     pub is_damaged: bool,
 }
 
-/// What was recorded.
+/// A recording.
 #[derive(Debug)]
 pub struct Recorded {
     /// The operations, by their start.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Action, Change, Instant, Operation, Violation};
 
-/// What a watch returned.
+/// An item that a watch returned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// A name was assigned a UID.

@@ -17,7 +17,7 @@ impl DataClient {
     pub async fn fsck_rows(&self, request: FsckRowsRequest) -> Result<Results<Event>, Error> {
         let messages = self.connection.stream(&request).await?;
         let no_event = || Error::protocol("a message of a check has no event");
-        let events = Results::of(messages, move |message| {
+        let events = Results::from_messages(messages, move |message| {
             Ok([message.event.ok_or_else(no_event)?])
         });
         Ok(events.ending_with(|event| matches!(event, Event::Summary(_))))

@@ -23,7 +23,7 @@ pub struct QueryResult {
     pub annotations: BTreeMap<u32, Vec<Annotation>>,
     /// The global annotations, if requested.
     pub global_annotations: Vec<Annotation>,
-    /// What the query read.
+    /// Statistics of the query.
     pub statistics: Statistics,
 }
 
@@ -32,7 +32,7 @@ pub struct QueryResult {
 pub struct ExpressionResult {
     /// The series in the order of their numbers.
     pub series: Vec<SeriesPoints<ExpressionSeries>>,
-    /// What the query read.
+    /// Statistics of the query.
     pub statistics: Statistics,
 }
 

@@ -61,7 +61,7 @@ impl From<pb::Series> for ExpressionSeries {
 
 impl ExpressionFrame {
     /// The frame of a message; `None` for a frame that is newer than this client.
-    pub(crate) fn of(message: QueryExpressionsResponse) -> Result<Option<Self>, Error> {
+    pub(crate) fn from_message(message: QueryExpressionsResponse) -> Result<Option<Self>, Error> {
         let frame = message.frame.map(|frame| {
             Ok(match frame {
                 Frame::Series(series) => Self::Series(series.into()),

@@ -36,7 +36,7 @@ pub enum LastPointOutcome {
 
 impl LastPointOutcome {
     /// The outcomes of a message.
-    pub(crate) fn of(message: QueryLastResponse) -> Result<Vec<Self>, Error> {
+    pub(crate) fn from_message(message: QueryLastResponse) -> Result<Vec<Self>, Error> {
         let points = message.points.into_iter().map(point);
         let errors = message.errors.into_iter().map(|error| {
             let item = error

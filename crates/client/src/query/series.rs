@@ -33,7 +33,7 @@ pub enum QueryFrame {
     Series(Series),
     /// Points of a group.
     Points(Points),
-    /// Annotations, if requested. Global ones come first, those of a group behind its series.
+    /// Annotations, if requested. Global ones come first, a group's behind its series.
     Annotations {
         /// [`Series::number`] of the group; `None`: global annotations.
         series: Option<u32>,
@@ -66,7 +66,7 @@ impl From<pb::Series> for Series {
 
 impl QueryFrame {
     /// The frame of a message; `None` for a frame that is newer than this client.
-    pub(crate) fn of(message: QueryResponse) -> Result<Option<Self>, Error> {
+    pub(crate) fn from_message(message: QueryResponse) -> Result<Option<Self>, Error> {
         let frame = message.frame.map(|frame| {
             Ok(match frame {
                 Frame::Series(series) => Self::Series(series.into()),

@@ -1,4 +1,4 @@
-//! What a query read, and what its result is missing.
+//! Statistics of a query, and the points that its result is missing.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use oxtsdb_proto::data::v1::query_response::statistics as pb;
 
 use crate::Timestamp;
 
-/// What a query read, and what its result is missing.
+/// Statistics of a query, and the points that its result is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Rows read from the store.
@@ -19,7 +19,7 @@ pub struct Statistics {
     pub points_sent: u64,
     /// Time in the server.
     pub elapsed: Duration,
-    /// Instants with several different stored values, of which one is in the result.
+    /// Instants with several different stored values; one of them is in the result.
     pub duplicates: u64,
     /// Cells skipped: annotations, histograms and unknown ones.
     pub skipped_cells: u64,
@@ -46,7 +46,7 @@ pub struct RollupUse {
     pub table: String,
 }
 
-/// Hours of a series whose points are not, or not all, in the result.
+/// Hours of a series with points that are not all in the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedRow {
     /// The TSUID; empty: the store lost a range of rows of unknown series.
@@ -55,7 +55,7 @@ pub struct DamagedRow {
     pub start: Option<Timestamp>,
     /// End of the hours, exclusive, if it is known.
     pub end: Option<Timestamp>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 

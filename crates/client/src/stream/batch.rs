@@ -21,7 +21,7 @@ const DICTIONARY_NAME_BYTES: usize = 32 << 20;
 pub(super) struct Batch {
     /// The dictionary starts over: this batch and those after it refer to no series of earlier batches.
     pub(super) starts_dictionary: bool,
-    /// New series; the first has the number after those of the batches before.
+    /// New series; the first has the number after the last one of the batches before.
     pub(super) new_series: Vec<SeriesName>,
     /// Index of the first point.
     pub(super) first_index: u64,
@@ -44,7 +44,7 @@ pub(super) struct Column<T> {
     pub(super) timestamps: Vec<Timestamp>,
     /// The values.
     pub(super) values: Vec<T>,
-    /// Indexes of the points, less that of the batch.
+    /// Indexes of the points, counted from the batch's.
     pub(super) offsets: Vec<u32>,
 }
 
@@ -87,7 +87,7 @@ impl<T> Column<T> {
 /// A point of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchPoint {
-    /// Its index, less that of the batch.
+    /// Its index, counted from the batch's.
     pub(super) offset: u32,
     /// Its series in the dictionary.
     pub(super) series: u32,

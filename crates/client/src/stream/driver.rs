@@ -33,7 +33,7 @@ use crate::{Error, SeriesName};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the writer sends.
+/// A command of the writer.
 #[derive(Debug)]
 pub(super) enum Command {
     /// Write these points.
@@ -42,7 +42,7 @@ pub(super) enum Command {
     Flush(oneshot::Sender<()>),
 }
 
-/// What the writer and its driver share.
+/// State that the writer and its driver share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Outcomes since the writer last took them.

@@ -1,4 +1,4 @@
-//! What became of the points.
+//! The outcome of points.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub struct Acknowledged {
     pub failed: u64,
 }
 
-/// What became of points that were written.
+/// The outcome of written points.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WriteReport {
     /// Points stored.

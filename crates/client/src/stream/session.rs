@@ -50,7 +50,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of the service.
+    /// Errors of the service.
     pub(super) async fn open(connection: &Connection) -> Result<Self, Error> {
         let (requests, outgoing) = mpsc::unbounded_channel();
         let open = Open {
@@ -184,7 +184,7 @@ impl Session {
             ..
         } = self;
         drop(requests);
-        // Everything is acknowledged; what arrives now changes nothing.
+        // Everything is acknowledged; further messages change nothing.
         while let Ok(Some(_)) = responses.next().await {}
     }
 }

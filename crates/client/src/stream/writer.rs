@@ -71,9 +71,9 @@ impl StreamOptions {
 
 /// Writes points continuously, the cheapest way to write a steady flow.
 ///
-/// Points are collected into batches; a batch is sent when it is full, by [`flush`](Self::flush), or after the
-/// time of [`StreamOptions::linger`]. A broken connection or a draining server loses nothing: what is not acknowledged is sent again on a new stream,
-/// which changes nothing of what is stored. `send` waits while the server's window is full.
+/// Points are collected into batches; a batch is sent when it is full, by [`flush`](Self::flush), or after the time of
+/// [`StreamOptions::linger`]. A broken connection or a draining server loses nothing: points that are not acknowledged
+/// are sent again on a new stream, and storing a point twice changes nothing. `send` waits while the server's window is full.
 ///
 /// Close the writer with [`close`](Self::close): dropping it sends the full batches, discards the points of
 /// the last one, and reports nothing.

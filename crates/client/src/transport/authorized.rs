@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The longest token, in bytes.
 const MAX_BYTES: u64 = 16 << 10;
 
-/// A transport whose requests have the header `authorization: Bearer TOKEN`. Clones share the token.
+/// A transport that adds the header `authorization: Bearer TOKEN` to each request. Clones share the token.
 #[derive(Clone, Debug)]
 pub(super) struct Authorized {
     transport: Transport,

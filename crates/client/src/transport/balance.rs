@@ -107,14 +107,14 @@ impl Shared {
         };
         let addresses = futures::future::join_all(self.urls.iter().map(Replicas::addresses)).await;
         let keys = addresses.into_iter().enumerate().flat_map(|(index, addresses)| {
-            let found: Vec<Key> = addresses
+            let keys: Vec<Key> = addresses
                 .into_iter()
                 .map(|address| (index, Some(address)))
                 .collect();
-            if found.is_empty() {
+            if keys.is_empty() {
                 vec![(index, None)]
             } else {
-                found
+                keys
             }
         });
         let keys: Vec<Key> = keys.collect();
@@ -179,7 +179,7 @@ fn is_unavailable(response: &http::Response<Body>) -> bool {
     Status::from_header_map(response.headers()).is_some_and(|status| status.code() == Code::Unavailable)
 }
 
-/// Which endpoints failed recently, and whose turn it is.
+/// The endpoints that failed recently, and the next one in turn.
 #[derive(Debug)]
 struct Health {
     start: Instant,
@@ -197,7 +197,7 @@ impl Health {
         }
     }
 
-    /// The next endpoint that is not skipped; if all are, the one whose pause ends first.
+    /// The next endpoint that is not skipped; if all are, the one with the pause that ends first.
     fn next(&self) -> usize {
         let count = self.skip_until.len().max(1);
         let first = self.turn.fetch_add(1, Ordering::Relaxed);

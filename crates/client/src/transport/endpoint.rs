@@ -27,7 +27,7 @@ const MAX_FRAME: u32 = 64 << 10;
 pub(crate) struct EndpointOptions {
     /// Of establishing a connection.
     pub(crate) connect_timeout: Duration,
-    /// The pause between pings, which find a connection whose peer vanished or hangs without closing it.
+    /// The pause between pings, which find a connection if its peer vanished or hangs without closing it.
     pub(crate) keep_alive_interval: Duration,
     /// How long a ping may take before the connection counts as broken.
     pub(crate) keep_alive_timeout: Duration,
@@ -101,7 +101,7 @@ impl Replicas {
             .connect_with_connector_lazy(tower::service_fn(connect))
     }
 
-    /// What the server said when it ended the last connection by an alert of TLS.
+    /// The alert of TLS by which the server ended the last connection.
     pub(crate) fn alert(&self) -> Option<String> {
         #[cfg(feature = "tls")]
         let alert = self.tls.as_ref().and_then(|tls| tls.alert());
@@ -122,13 +122,13 @@ impl Replicas {
             return Vec::new();
         }
         let lookup = tokio::time::timeout(PROBE, tokio::net::lookup_host((self.host.as_str(), self.port)));
-        let Ok(Ok(found)) = lookup.await else {
+        let Ok(Ok(addresses)) = lookup.await else {
             return Vec::new();
         };
-        let mut found: Vec<SocketAddr> = found.collect();
-        found.sort_unstable();
-        found.dedup();
-        let probes = found.into_iter().map(|address| async move {
+        let mut addresses: Vec<SocketAddr> = addresses.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let probes = addresses.into_iter().map(|address| async move {
             let connected = tokio::time::timeout(PROBE, TcpStream::connect(address)).await;
             matches!(connected, Ok(Ok(_))).then_some(address)
         });

@@ -32,7 +32,7 @@ impl UidClient {
         };
         let messages = self.connection.stream(&message).await?;
         let no_event = || Error::protocol("a message of a check has no event");
-        let events = Results::of(messages, move |message| {
+        let events = Results::from_messages(messages, move |message| {
             Ok([message.event.ok_or_else(no_event)?])
         });
         Ok(events.ending_with(|event| matches!(event, Event::Summary(_))))

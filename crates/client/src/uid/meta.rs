@@ -76,7 +76,7 @@ impl UidClient {
     ) -> Result<Vec<Result<UidMeta, Rejection>>, Error> {
         use pb::batch_get_uid_meta_response::result::Outcome;
 
-        let mut found = Vec::with_capacity(uids.len());
+        let mut metas = Vec::with_capacity(uids.len());
         for uids in uids.chunks(MAX_GET) {
             let message = pb::BatchGetUidMetaRequest {
                 uids: uids.iter().map(uid_value).collect(),
@@ -84,13 +84,13 @@ impl UidClient {
             let response = self.connection.call(&message).await?;
             same_length(response.results.len(), uids.len())?;
             for result in response.results {
-                found.push(match result.outcome.ok_or_else(no_outcome)? {
+                metas.push(match result.outcome.ok_or_else(no_outcome)? {
                     Outcome::Meta(meta) => Ok(from_wire(meta)?),
                     Outcome::Error(error) => Err(error.into()),
                 });
             }
         }
-        Ok(found)
+        Ok(metas)
     }
 
     /// Changes fields of a UID's metadata, and returns all of it. `fields` are named as in the contract

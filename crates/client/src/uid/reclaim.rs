@@ -98,7 +98,7 @@ impl UidClient {
     pub async fn list_reclaimed_uids(&self) -> Result<Results<ReclaimedUid>, Error> {
         let request = pb::ListReclaimedUidsRequest {};
         let messages = self.connection.stream(&request).await?;
-        Ok(Results::of(messages, |message| {
+        Ok(Results::from_messages(messages, |message| {
             message
                 .uids
                 .into_iter()

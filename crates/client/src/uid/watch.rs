@@ -20,7 +20,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest interval of heartbeats that the contract allows.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// A watch that returns nothing for so many heartbeats is broken.
+/// A watch is broken if it returns nothing for this number of heartbeats.
 const MISSED_HEARTBEATS: u32 = 3;
 
 /// Which events a watch returns.
@@ -47,7 +47,7 @@ impl Default for WatchOptions {
     }
 }
 
-/// What happened to a mapping.
+/// A change of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UidEvent {
     /// A name was assigned a UID.
@@ -63,15 +63,15 @@ pub enum UidEvent {
     Deleted(UidMapping),
 }
 
-/// What a watch returns.
+/// An item of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchUpdate {
     /// Events, in order for each UID.
     Events {
         /// The events; at least one. An event may be returned again after the watch was resumed.
         events: Vec<UidEvent>,
-        /// How long other replicas of the service may still return mappings as they were before. What is looked
-        /// up in this time should be looked up again after it.
+        /// How long other replicas of the service may still return mappings as they were before. Repeat
+        /// look-ups of this time after it.
         lag: Duration,
     },
     /// Any mapping may have changed: drop all that are cached. Returned when a watch begins without a token, too.
@@ -234,7 +234,7 @@ impl UidWatch {
 }
 
 impl UidClient {
-    /// Watches mappings: assignments, renames and deletes by any replica of the service, and those of other programs
+    /// Watches mappings: assignments, renames and deletes by any replica of the service, and by other programs
     /// as the contract says. Connects with the first call of [`UidWatch::next`].
     pub fn watch(&self, options: WatchOptions) -> UidWatch {
         let mut options = options;

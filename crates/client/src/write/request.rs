@@ -15,7 +15,7 @@ pub(super) const POINT_BYTES: usize = 32;
 const MAX_ERRORS: u32 = 10_000;
 
 /// The request of some points: consecutive points of one series and type of value share a message.
-pub(super) fn of(points: &[Point], allow_any_time: bool) -> WriteRequest {
+pub(super) fn from_points(points: &[Point], allow_any_time: bool) -> WriteRequest {
     let is_int = |point: &Point| matches!(point.value, Value::Int(_));
     let runs = points.chunk_by(|a, b| a.series == b.series && is_int(a) == is_int(b));
     WriteRequest {

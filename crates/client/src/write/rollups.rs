@@ -9,7 +9,7 @@ use super::{REQUEST_BYTES, failed_points};
 use crate::call::Connection;
 use crate::{Error, Point, Value, WriteReport};
 
-/// What a value aggregates; names as the deployment's configuration of rollups has them, in any case.
+/// The aggregate that a value is; names as the deployment's configuration of rollups has them, in any case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Aggregate {
     /// The interval of a rollup, for example `1h`. Empty only with `group_by`.
@@ -23,7 +23,7 @@ pub struct Aggregate {
 /// A value over an interval of a series, or over several series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rollup {
-    /// What it aggregates.
+    /// The aggregate that it is.
     pub aggregate: Arc<Aggregate>,
     /// The series, an instant of the interval in whole seconds, and the value.
     pub point: Point,

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   start            the look-back        rows of before the start
-//!   each hour        the hours since      rows that nobody writes any more
+//!   each hour        the hours since      rows that are complete
 //!   once a day       the look-back        rows that were written late
 //! ```
 //!
-//! What is done is remembered in memory only: table `tsdb` has no place for it that OpenTSDB would not trip over, and
+//! Progress is kept in memory only: table `tsdb` has no place for it that OpenTSDB would not trip over, and
 //! a row that is compact costs a restarted service a read of one cell. Several services do the same work, each of
 //! which finds most rows compact if they do not start in the same minute.
 
@@ -54,7 +54,11 @@ struct Progress {
 
 impl Background {
     /// The job; `None` unless the settings have it.
-    pub fn of(compactor: Compactor, engine: &Engine, settings: &CompactionSettings) -> Option<Self> {
+    pub fn from_settings(
+        compactor: Compactor,
+        engine: &Engine,
+        settings: &CompactionSettings,
+    ) -> Option<Self> {
         Some(Self {
             compactor,
             after: settings.after()?,

@@ -17,15 +17,15 @@ pub struct Figures {
     pub recent: u64,
     /// Rows with too many bytes of points.
     pub too_large: u64,
-    /// Rows whose cells have the timestamps of their points.
+    /// Rows with cells that have the timestamps of their points.
     pub data_timestamps: u64,
     /// Rows with a cell that cannot be decoded.
     pub damaged: u64,
     /// Rows with two values of one instant.
     pub conflicting: u64,
-    /// Rows whose key is none of a series.
+    /// Rows with a key of no series.
     pub invalid_keys: u64,
-    /// Rows whose new cell was not read back.
+    /// Rows with a new cell that was not read back.
     pub unconfirmed: u64,
     /// Points of the compacted rows.
     pub points: u64,
@@ -57,14 +57,14 @@ pub enum Problem {
 pub struct Finding {
     /// The row.
     pub row_key: Vec<u8>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
     /// In detail.
     pub detail: String,
 }
 
 impl Figures {
-    /// Adds those of other rows.
+    /// Adds the figures of other rows.
     pub fn add(&mut self, other: &Self) {
         let Self {
             rows,

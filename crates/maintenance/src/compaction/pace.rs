@@ -48,7 +48,7 @@ impl Pace {
 
     /// Waits after a batch.
     pub(super) async fn pause(&mut self, rows: u64, bytes: u64) {
-        // What is slower than its rate does not hurry afterwards.
+        // A pass that is behind its rate does not catch up.
         self.due = self.due.max(
             Instant::now()
                 .checked_sub(Duration::from_secs(1))

@@ -1,14 +1,13 @@
-//! What becomes of one row.
+//! The compaction of one row.
 //!
-//! The new cell and the removals have one timestamp: that of the row's newest cell, rounded up to a second. It is
+//! The new cell and the removals have one timestamp: the row's newest one, rounded up to a second. It is
 //! deterministic, so that several services that compact one row write the same cell; HBase's time to live of the
 //! points does not begin anew, as it does when OpenTSDB compacts; and the rows of a batch share few timestamps, of
 //! which each is a call of the gateway.
 //!
 //! A cell that is written to the row later must have a later timestamp, or the new cell would hide it. Therefore a
 //! row is left alone until its newest cell has a minimum age, which exceeds the difference between the clocks of
-//! HBase and of this service by far; and a row whose cells have the timestamps of their points is never touched,
-//! whoever wrote it.
+//! HBase and of this service by far; and a row with cells that have the timestamps of their points is never touched.
 
 use std::time::Duration;
 

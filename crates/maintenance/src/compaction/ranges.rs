@@ -1,6 +1,6 @@
 //! The row keys of hours: one range for each metric and salt bucket, in the order of the table.
 //!
-//! The ranges of one metric follow from the layout. Of all metrics they are found by seeks, each of which reads the
+//! The ranges of one metric follow from the layout. The ranges of all metrics are found by seeks; each reads the
 //! first row of the next metric:
 //!
 //! ```text
@@ -31,7 +31,7 @@ pub(super) struct Ranges {
 enum Rest {
     /// The ranges of a metric.
     Metric(std::vec::IntoIter<KeyRange>),
-    /// The next metric is that of the first row from this key on; `None`: there are no more.
+    /// The next metric has the first row from this key on; `None`: there are no more.
     All(Option<Vec<u8>>),
 }
 

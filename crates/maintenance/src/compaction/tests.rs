@@ -76,7 +76,7 @@ fn seconds(values: &[(u16, u8)]) -> Vec<Cell> {
 
 async fn compactor(store: Arc<dyn RowStore>) -> Compactor {
     let stack = TestStack::start().await;
-    let mut compactor = Compactor::of(&stack.service.engine, false).unwrap();
+    let mut compactor = Compactor::from_engine(&stack.service.engine, false).unwrap();
     compactor.storage.store = store;
     compactor.storage.layout = layout();
     compactor
@@ -223,10 +223,10 @@ async fn recent_rows_stay() {
 #[tokio::test]
 async fn stores_that_must_not_be_compacted_are_rejected() {
     let rows = TestStack::start().await;
-    let timestamps = Compactor::of(&rows.service.engine, true).unwrap_err();
+    let timestamps = Compactor::from_engine(&rows.service.engine, true).unwrap_err();
     assert_eq!(timestamps, NotCompactable::DataTimestamps);
     let embedded = TestStack::with_points().await;
-    let error = Compactor::of(&embedded.service.engine, false).unwrap_err();
+    let error = Compactor::from_engine(&embedded.service.engine, false).unwrap_err();
     assert_eq!(error, NotCompactable::Embedded);
 }
 

@@ -1,4 +1,4 @@
-//! Deletes points in columns, those of the embedded store.
+//! Deletes points in columns, as the embedded store has them.
 
 use std::sync::Arc;
 

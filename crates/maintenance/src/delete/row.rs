@@ -1,7 +1,7 @@
-//! What to change in a row of table `tsdb` so that it has no points in a range.
+//! Changes of a row of table `tsdb` after which it has no points in a range.
 //!
-//! Cells whose points all lie in the range are removed. A compacted cell that has others too is replaced by cells with
-//! those; so is one of appended points, in its own column. Annotations, histograms and cells that do not decode stay.
+//! Cells with all points in the range are removed. A compacted cell that has other points too is replaced by cells with
+//! those; so is a cell of appended points, in its own column. Annotations, histograms and cells that do not decode stay.
 
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::Row;
@@ -44,7 +44,7 @@ pub(super) struct Appended {
 impl RowDelete {
     /// Plans the deletion of the points of a row in a range. `None`: its key is of no series.
     ///
-    /// `now_ms` is the time of the read. `replaced_at`: the timestamp of replacing cells; `None`: that of the cells which
+    /// `now_ms` is the time of the read. `replaced_at`: the timestamp of replacing cells; `None`: the one of the cells which
     /// they replace.
     pub(super) fn plan(
         row: &Row,

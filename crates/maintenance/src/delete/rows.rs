@@ -12,7 +12,7 @@ use oxtsdb_schema::RowKeyLayout;
 use super::row::{RECENT_MS, RowDelete};
 use crate::row_rewrite::{FAMILY, RowRewrite, rewrite};
 
-/// How often a row is tried whose cells change meanwhile.
+/// Attempts on a row with cells that change meanwhile.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The wait for recent rows.
@@ -46,7 +46,7 @@ impl Rows<'_> {
     ///
     /// # Errors
     ///
-    /// Those of the store. Repeating the delete completes it.
+    /// Errors of the store. Repeating the delete completes it.
     pub(super) async fn apply(&self, mut rows: Vec<KeyedDelete>) -> Result<u64, StoreError> {
         for attempt in 1.. {
             self.change(&rows).await?;
@@ -59,10 +59,10 @@ impl Rows<'_> {
                 return Ok(0);
             }
             let family = ColumnSelection::Family(FAMILY.to_owned());
-            let found = self.store.get_rows(self.table, &keys, &family, None).await?;
+            let stored = self.store.get_rows(self.table, &keys, &family, None).await?;
             // A replacing cell may be hidden by an older delete of its column.
             let now_ms = now_ms();
-            rows = found
+            rows = stored
                 .iter()
                 .flatten()
                 .filter_map(|row| {

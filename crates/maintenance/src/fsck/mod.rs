@@ -42,7 +42,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// Which rows to check, and how.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// What is repaired.
+    /// The findings to repair.
     pub rules: CheckRules,
     /// Only rows of this metric.
     pub metric: Option<MetricUid>,
@@ -61,13 +61,13 @@ pub struct CheckOptions {
 pub struct CheckedRow {
     /// Its key.
     pub key: Vec<u8>,
-    /// What is wrong.
+    /// The findings.
     pub check: RowCheck,
     /// Whether it was left alone, because it has a recent cell.
     pub is_recent: bool,
 }
 
-/// What was checked of a batch.
+/// The result of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct CheckedBatch {
     /// Rows read.
@@ -113,7 +113,7 @@ pub struct Fsck {
 
 impl Fsck {
     /// The check of the table of an engine.
-    pub fn of(engine: &Engine) -> Self {
+    pub fn from_engine(engine: &Engine) -> Self {
         let storage = engine.storage();
         let cells = storage.points.as_ref().map(|points| &points.cells);
         Self {
@@ -224,7 +224,7 @@ struct Pass {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What is known of UIDs.
+/// Names of UIDs that were looked up.
 #[derive(Debug, Default)]
 struct Remembered {
     named: HashSet<(UidKind, Uid)>,
@@ -304,7 +304,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Those of some UIDs that have no name. The others are remembered.
+    /// Returns the UIDs that have no name. The others are remembered.
     async fn without_name(&mut self, uids: Vec<(UidKind, Uid)>) -> Result<Vec<(UidKind, Uid)>, CheckError> {
         let mut missing = Vec::new();
         for kind in UidKind::ALL {

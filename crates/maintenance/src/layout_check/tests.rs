@@ -63,7 +63,7 @@ async fn accepts_the_layout_that_the_table_was_written_with() {
     }
 }
 
-/// Rows of one metric of which the first and the last are those of another writer.
+/// Rows of one metric; another writer has written the first and the last.
 #[tokio::test]
 async fn a_few_rows_that_do_not_fit_are_leftovers() {
     let layout = layout(0, 20);

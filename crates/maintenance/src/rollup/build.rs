@@ -93,7 +93,7 @@ pub struct BuildProgress {
     pub points: u64,
     /// Cells since then.
     pub cells: WrittenCells,
-    /// What could not be read.
+    /// Rows and ranges that could not be read.
     pub(crate) skipped: Skipped,
 }
 
@@ -140,12 +140,12 @@ pub struct RollupBuilder {
     shared: RollupShared,
 }
 
-/// What all builds of a process share.
+/// State that all builds of a process share.
 #[derive(Clone, Debug, Default)]
 pub struct RollupShared {
     /// Held while rows of rollups are compared and changed, so that two builds do not mix their forms of a value.
     writes: Arc<tokio::sync::Mutex<()>>,
-    /// What the standing job has left out since the start.
+    /// Rows and damaged ranges that the standing job has left out since the start.
     pub skipped: Arc<AtomicU64>,
 }
 
@@ -157,7 +157,7 @@ struct Build<'a> {
     progress: BuildProgress,
     fingerprint: u64,
     sender: &'a mpsc::Sender<BuildProgress>,
-    /// `None`: what cannot be read ends the build.
+    /// `None`: rows that cannot be read end the build.
     skips: Option<SkipLog>,
     _memory: Reservation,
 }
@@ -290,14 +290,14 @@ impl RollupBuilder {
         ];
         let key = |index| (index == 1).then_some(rules.aggregate_tag.as_str());
         let uids = self.uids.assign_for(&names, key, context.deadline).await?;
-        let mut found = Vec::with_capacity(names.len());
+        let mut resolved = Vec::with_capacity(names.len());
         for ((_, name), uid) in names.iter().zip(uids) {
-            found.push(uid.map_err(|reason| BuildError::Tag {
+            resolved.push(uid.map_err(|reason| BuildError::Tag {
                 name: (*name).to_owned(),
                 reason: reason.to_string(),
             })?);
         }
-        match found.as_slice() {
+        match resolved.as_slice() {
             [tagk, tagv] => Ok(Some(((*tagk).into(), (*tagv).into()))),
             _ => Err(BuildError::Internal("a UID is missing".to_owned())),
         }
@@ -385,7 +385,7 @@ impl Build<'_> {
         }
     }
 
-    /// Builds a chunk of a metric whose points are in columns, series by series in the order of their TSUIDs.
+    /// Builds a chunk of a metric with points in columns, series by series in the order of their TSUIDs.
     async fn columns(
         &mut self,
         points: &Arc<dyn PointStore>,
@@ -405,7 +405,7 @@ impl Build<'_> {
                 let done = series.partition_point(|series| listed.key(*series, &mut key) && key <= after);
                 series.drain(..done);
             }
-            let shape = columns::Shape::of(&*listed, &series, seconds);
+            let shape = columns::Shape::from_estimate(&*listed, &series, seconds);
             (series, shape)
         };
         let listed = engine.resources().compute.run(list).await;
@@ -462,7 +462,7 @@ impl Build<'_> {
         Ok((read, cells))
     }
 
-    /// Builds a chunk of a metric whose points are in rows. Rows that cannot be decoded are left out one by one; if a scan
+    /// Builds a chunk of a metric with points in rows. Rows that cannot be decoded are left out one by one; if a scan
     /// fails for good, the rest of the chunk is left out.
     async fn rows_of_chunk(&mut self, metric: MetricUid, chunk: (u32, u32)) -> Result<(), BuildError> {
         let mut pending = Pending::default();

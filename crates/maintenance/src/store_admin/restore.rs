@@ -38,7 +38,7 @@ pub enum RestoreError {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         #[source]
         error: ManifestError,
     },
@@ -47,7 +47,7 @@ pub enum RestoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         detail: String,
     },
     /// The data folder has files, or is left of a restore that was interrupted.
@@ -144,15 +144,15 @@ fn verify(
             path: path.clone(),
             detail,
         };
-        let found = match fs::metadata(&path) {
+        let len = match fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(damaged("the file is missing".to_owned()));
             }
             Err(error) => return Err(failed(&path)(error)),
         };
-        if found != entry.bytes {
-            return Err(damaged(format!("it has {found} of {} bytes", entry.bytes)));
+        if len != entry.bytes {
+            return Err(damaged(format!("it has {len} of {} bytes", entry.bytes)));
         }
         if let Some(crc) = entry.crc
             && manifest::crc_of(&path).map_err(failed(&path))? != crc

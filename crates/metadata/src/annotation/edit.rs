@@ -24,7 +24,7 @@ pub struct Edit {
     pub custom: Option<Option<Custom>>,
 }
 
-/// What must be stored for a change to be applied.
+/// The condition under which a change is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// Anything.
@@ -83,7 +83,7 @@ impl Annotations {
     ///
     /// # Errors
     ///
-    /// [`AnnotationError::EtagMismatch`], [`AnnotationError::Contended`], [`AnnotationError::TooLarge`], and those of
+    /// [`AnnotationError::EtagMismatch`], [`AnnotationError::Contended`], [`AnnotationError::TooLarge`], and errors of
     /// [`Annotations::get`]. After an error of the store the change may have been applied.
     pub async fn put(
         &self,
@@ -94,15 +94,15 @@ impl Annotations {
         // The last attempt that found another cell: HBase's Thrift server repeats a put that it has executed.
         let mut attempted: Option<(StoredAnnotation, Vec<u8>)> = None;
         for _ in 0..ATTEMPTS {
-            let found = self.find(key).await?;
+            let current = self.find(key).await?;
             if let Some((stored, value)) = attempted
-                && found.as_ref().is_some_and(|cell| cell.value == value)
+                && current.as_ref().is_some_and(|cell| cell.value == value)
             {
                 self.changes.announce(|| key.subject());
                 return Ok(stored);
             }
-            check(precondition, found.as_ref())?;
-            let annotation = self.edited(key, edit, found.as_ref())?;
+            check(precondition, current.as_ref())?;
+            let annotation = self.edited(key, edit, current.as_ref())?;
             let value = annotation.to_stored();
             if value.len() > MAX_STORED_BYTES {
                 return Err(AnnotationError::TooLarge {
@@ -110,10 +110,10 @@ impl Annotations {
                     most: MAX_STORED_BYTES,
                 });
             }
-            let is_unchanged = found.as_ref().is_some_and(|cell| cell.value == value);
+            let is_unchanged = current.as_ref().is_some_and(|cell| cell.value == value);
             let etag = stored_json::etag(Some(&value));
             let stored = StoredAnnotation { annotation, etag };
-            if is_unchanged || self.replace(key, found, &value).await? {
+            if is_unchanged || self.replace(key, current, &value).await? {
                 self.changes.announce(|| key.subject());
                 return Ok(stored);
             }
@@ -127,9 +127,9 @@ impl Annotations {
         &self,
         key: &AnnotationKey,
         edit: &Edit,
-        found: Option<&FoundCell>,
+        current: Option<&FoundCell>,
     ) -> Result<Annotation, AnnotationError> {
-        let mut annotation = match found {
+        let mut annotation = match current {
             Some(cell) => self.decode(key, cell)?,
             None => Annotation {
                 description: Some(String::new()),
@@ -146,17 +146,17 @@ impl Annotations {
         Ok(annotation)
     }
 
-    /// Puts a value if the cell is still what was found. The series is in the index before.
+    /// Puts a value if the cell is unchanged. The series is in the index before.
     async fn replace(
         &self,
         key: &AnnotationKey,
-        found: Option<FoundCell>,
+        current: Option<FoundCell>,
         value: &[u8],
     ) -> Result<bool, AnnotationError> {
         if let (Some(index), Some(series)) = (&self.index, key.series()) {
             index.add_annotated(series.as_bytes()).await?;
         }
-        let (qualifier, expected) = match found {
+        let (qualifier, expected) = match current {
             Some(cell) => (cell.qualifier, Some(cell.value)),
             None => (key.qualifiers()[0].clone(), None),
         };
@@ -169,11 +169,11 @@ impl Annotations {
 }
 
 /// Checks a precondition against the stored cell.
-pub(super) fn check(precondition: &Precondition, found: Option<&FoundCell>) -> Result<(), AnnotationError> {
+pub(super) fn check(precondition: &Precondition, current: Option<&FoundCell>) -> Result<(), AnnotationError> {
     let Precondition::Etag(expected) = precondition else {
         return Ok(());
     };
-    let stored = stored_json::etag(found.map(|cell| cell.value.as_slice()));
+    let stored = stored_json::etag(current.map(|cell| cell.value.as_slice()));
     if *expected == stored {
         return Ok(());
     }

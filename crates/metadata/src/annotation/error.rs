@@ -15,9 +15,9 @@ pub enum AnnotationError {
     /// The stored annotation is not the one that the caller has read.
     #[error("the annotation has the etag `{stored}`, expected `{expected}`")]
     EtagMismatch {
-        /// What the caller expected; empty: none.
+        /// The etag that the caller expected; empty: none.
         expected: String,
-        /// What is stored; empty: none.
+        /// The stored etag; empty: none.
         stored: String,
     },
     /// Other writers changed the annotation between each read and the write.
@@ -43,7 +43,7 @@ pub enum AnnotationError {
         row_key: String,
         /// The qualifier, as hex.
         qualifier: String,
-        /// What is wrong with it.
+        /// The reason.
         error: annotation::AnnotationError,
     },
     /// The store failed.

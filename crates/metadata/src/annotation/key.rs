@@ -10,7 +10,7 @@ use crate::meta::changes::Subject;
 /// The key of an annotation.
 ///
 /// A start time that is a whole second can be sent in seconds or in milliseconds. Both are one cell, except at
-/// multiples of 1000 seconds; there a key of an instant has two cells, of which the first is written.
+/// multiples of 1000 seconds; there a key of an instant has two cells, and the first is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnotationKey {
     /// As it was sent.
@@ -89,7 +89,7 @@ impl AnnotationKey {
         number(self.start)
     }
 
-    /// What text search knows the annotation by.
+    /// The annotation's subject in text search.
     pub(super) fn subject(&self) -> Subject {
         Subject::Annotation(self.series.clone(), self.start.as_millis())
     }

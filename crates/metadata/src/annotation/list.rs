@@ -21,7 +21,7 @@ const PAGE_ROWS: u64 = 10_000;
 const PAGE_BYTES: u64 = 64 << 20;
 const PAGE_ANNOTATION_BYTES: u64 = 1 << 20;
 
-/// What annotations belong to.
+/// An owner of annotations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// No series: global annotations.
@@ -68,7 +68,7 @@ impl Annotations {
     ///
     /// # Errors
     ///
-    /// Those of the store and of the context.
+    /// Errors of the store and of the context.
     pub async fn list(
         &self,
         storage: &Storage,
@@ -126,7 +126,7 @@ fn add_row(
     let (start_ms, end_ms) = request.range_ms;
     let after = request.after.as_ref().filter(|after| after.hour == hour);
     let after = after.and_then(|after| after.cell.as_ref());
-    let mut found: Vec<_> = annotation_cells(row)
+    let mut annotations: Vec<_> = annotation_cells(row)
         .filter_map(|cell| Some((cell, Annotation::decode(cell.value).ok()?)))
         .filter(|(_, annotation)| (start_ms..=end_ms).contains(&annotation.start_ms()))
         .filter(|(cell, annotation)| {
@@ -134,9 +134,9 @@ fn add_row(
             after.is_none_or(|(after_ms, qualifier)| place > (*after_ms, qualifier.as_slice()))
         })
         .collect();
-    found.sort_unstable_by_key(|(cell, annotation)| (annotation.start_ms(), cell.qualifier));
+    annotations.sort_unstable_by_key(|(cell, annotation)| (annotation.start_ms(), cell.qualifier));
     let mut last = None;
-    for (cell, annotation) in found {
+    for (cell, annotation) in annotations {
         if page.annotations.len() >= request.size || page.held.bytes() >= PAGE_ANNOTATION_BYTES {
             // Without one of this row the hours before it are done.
             page.next = last.or(Some(Position {

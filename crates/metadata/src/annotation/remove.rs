@@ -1,4 +1,4 @@
-//! Deletes annotations: one, or those of a range.
+//! Deletes annotations: one, or all of a range.
 
 use futures::TryStreamExt as _;
 use oxtsdb_query::annotation::annotation_cells;
@@ -25,11 +25,11 @@ impl Annotations {
         key: &AnnotationKey,
         precondition: &Precondition,
     ) -> Result<(), AnnotationError> {
-        let found = self.find(key).await?;
-        let Some(cell) = &found else {
+        let current = self.find(key).await?;
+        let Some(cell) = &current else {
             return Err(AnnotationError::NotFound);
         };
-        check(precondition, found.as_ref())?;
+        check(precondition, current.as_ref())?;
         let mut batch = WriteBatch::new(self.table.clone());
         let family = batch.family(FAMILY);
         batch
@@ -55,7 +55,7 @@ impl Annotations {
     ///
     /// # Errors
     ///
-    /// [`AnnotationError::Store`], and those of the context. Some of the annotations may have been deleted.
+    /// [`AnnotationError::Store`], and errors of the context. Some of the annotations may have been deleted.
     pub async fn remove_range(
         &self,
         storage: &Storage,

@@ -13,7 +13,7 @@ use super::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_edits_keep_each_others_fields() {
     let stack = TestStack::start().await;
-    let annotations = Annotations::of(&stack.service.engine);
+    let annotations = Annotations::from_engine(&stack.service.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), "", 1_356_998_400).unwrap();
     let barrier = Arc::new(tokio::sync::Barrier::new(3));
     let edits = [
@@ -55,7 +55,7 @@ async fn concurrent_edits_keep_each_others_fields() {
 #[tokio::test]
 async fn too_long_annotations_are_rejected() {
     let stack = TestStack::start().await;
-    let annotations = Annotations::of(&stack.service.engine);
+    let annotations = Annotations::from_engine(&stack.service.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), "", 1).unwrap();
     let edit = Edit {
         notes: Some(Some("x".repeat(MAX_STORED_BYTES))),
@@ -81,7 +81,7 @@ async fn too_long_annotations_are_rejected() {
 #[tokio::test]
 async fn the_smaller_start_time_is_kept() {
     let stack = TestStack::start().await;
-    let annotations = Annotations::of(&stack.service.engine);
+    let annotations = Annotations::from_engine(&stack.service.engine);
     let edit = Edit {
         end_time: Some(1),
         ..Edit::default()
@@ -100,7 +100,7 @@ async fn the_smaller_start_time_is_kept() {
 #[tokio::test]
 async fn a_damaged_cell_is_an_error_until_it_is_deleted() {
     let stack = TestStack::start().await;
-    let annotations = Annotations::of(&stack.service.engine);
+    let annotations = Annotations::from_engine(&stack.service.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), "", 5).unwrap();
     let (row, qualifier) = key.cell();
     let mut batch = oxtsdb_row_store::WriteBatch::new("tsdb".parse().unwrap());
@@ -128,7 +128,7 @@ async fn a_damaged_cell_is_an_error_until_it_is_deleted() {
 #[tokio::test]
 async fn an_empty_cell_does_not_hide_the_other_one() {
     let stack = TestStack::start().await;
-    let annotations = Annotations::of(&stack.service.engine);
+    let annotations = Annotations::from_engine(&stack.service.engine);
     let (seconds, millis) = (1_369_141_000, 1_369_141_000_000);
     let in_millis = AnnotationKey::as_sent(annotations.layout(), "", millis).unwrap();
     let edit = Edit {
@@ -171,7 +171,7 @@ async fn an_edit_that_a_gateway_repeats_is_no_other_version() {
     let uid_store = Arc::new(store.clone());
     let settings = (DataSettings::default(), UidSettings::default());
     let stack = TestStack::over_hbase(store, uid_store, Arc::new(repeats), settings.0, settings.1).await;
-    let annotations = Annotations::of(&stack.service.engine);
+    let annotations = Annotations::from_engine(&stack.service.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), "", 1_356_998_400).unwrap();
     let notes = |text: &str| Edit {
         notes: Some(Some(text.to_owned())),

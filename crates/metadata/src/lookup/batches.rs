@@ -64,7 +64,7 @@ impl SeriesLookup {
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownName`], those of the store, and of the context.
+    /// [`QueryError::UnknownName`], errors of the store, and of the context.
     pub async fn batches(
         &self,
         query: &LookupQuery,
@@ -163,7 +163,7 @@ impl TsuidBatches {
     ///
     /// # Errors
     ///
-    /// Those of the store, and of the context.
+    /// Errors of the store, and of the context.
     pub async fn next(&mut self) -> Result<Option<Vec<Box<[u8]>>>, QueryError> {
         let batch = match &mut self.source {
             Source::Rows { rows, matcher } => {
@@ -176,7 +176,7 @@ impl TsuidBatches {
                     let matcher = matcher.clone();
                     let decode = move || {
                         let bytes: usize = rows.iter().map(Row::byte_len).sum();
-                        // Rows whose keys are no TSUIDs are not series.
+                        // Rows with keys that are no TSUIDs are not series.
                         let keys = rows.iter().map(Row::key).filter(|key| matcher.matches(key));
                         (keys.map(Into::into).collect(), rows.len(), bytes)
                     };
@@ -204,14 +204,14 @@ impl IndexCursor {
         while self.next < self.list.len() {
             let (list, matcher) = (Arc::clone(&self.list), self.matcher.clone());
             let (metric, next) = (self.metric, self.next);
-            let found = self
+            let series = self
                 .lookup
                 .compute
                 .run(move || compare(&list, metric, &matcher, next));
-            let (found, next) = found.await?;
+            let (series, next) = series.await?;
             self.next = next;
-            if !found.is_empty() {
-                return Ok(found);
+            if !series.is_empty() {
+                return Ok(series);
             }
         }
         Ok(Vec::new())
@@ -225,16 +225,16 @@ fn compare(
     matcher: &SeriesMatcher,
     first: usize,
 ) -> (Vec<Box<[u8]>>, usize) {
-    let mut found = Vec::new();
+    let mut series = Vec::new();
     let mut next = first;
     for tags in list.iter().skip(first).take(INDEX_STEP) {
         next += 1;
         if matcher.matches_tags(tags) {
-            found.push([metric.as_bytes(), tags].concat().into());
-            if found.len() == BATCH_SERIES {
+            series.push([metric.as_bytes(), tags].concat().into());
+            if series.len() == BATCH_SERIES {
                 break;
             }
         }
     }
-    (found, next)
+    (series, next)
 }

@@ -94,12 +94,12 @@ impl CatalogueCursor {
                     .collect()
             };
             let matching = self.lookup.compute.run(matching).await?;
-            let found = match self.source {
+            let keys = match self.source {
                 SeriesSource::MetaTable => self.with_meta_rows(matching).await?,
                 SeriesSource::DataTable => self.with_rows(matching).await?,
             };
-            if !found.is_empty() {
-                return Ok(found);
+            if !keys.is_empty() {
+                return Ok(keys);
             }
         }
     }
@@ -137,8 +137,8 @@ impl CatalogueCursor {
             .store
             .get_rows(&storage.meta_table, &keys, &family, None)
             .await?;
-        let found = series.into_iter().zip(rows);
-        Ok(found.filter_map(|((_, key), row)| row.map(|_| key)).collect())
+        let rows = series.into_iter().zip(rows);
+        Ok(rows.filter_map(|((_, key), row)| row.map(|_| key)).collect())
     }
 
     /// The series with points, or rows of other cells.
@@ -149,13 +149,13 @@ impl CatalogueCursor {
         let numbers: Vec<SeriesNumber> = series.iter().map(|(series, _)| *series).collect();
         let last = self.points.columns.last(&numbers, TimeRange::ALL).await;
         let last = last.map_err(StoreError::from)?;
-        let mut found = Vec::with_capacity(series.len());
+        let mut keys = Vec::with_capacity(series.len());
         for ((_, key), last) in series.into_iter().zip(last) {
             if last.is_some() || self.has_cells(&key).await? {
-                found.push(key);
+                keys.push(key);
             }
         }
-        Ok(found)
+        Ok(keys)
     }
 
     /// Whether a series has rows of other cells.

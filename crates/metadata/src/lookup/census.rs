@@ -58,7 +58,7 @@ pub struct TagKeySeries {
     pub values: u64,
 }
 
-/// What a census returns beside the number of series.
+/// The results of a census beside the number of series.
 #[derive(Clone, Copy, Debug)]
 pub struct CensusRequest {
     /// Metrics at most; 0: none.
@@ -89,7 +89,7 @@ impl SeriesLookup {
     ///
     /// # Errors
     ///
-    /// Those of [`SeriesLookup::batches`]; [`QueryError::OverBudget`] if the numbers take more memory than the
+    /// As [`SeriesLookup::batches`]; [`QueryError::OverBudget`] if the numbers take more memory than the
     /// query may hold.
     pub async fn census(&self, query: &LookupQuery, request: CensusRequest) -> Result<Census, QueryError> {
         let mut batches = self.batches(query, &[], Extent::All).await?;
@@ -134,7 +134,7 @@ struct Counter {
     largest: BTreeSet<(Reverse<u64>, MetricUid)>,
     keys: FxHashMap<TagkUid, Key>,
     held: Held,
-    /// What `keys` may have grown by since it was measured, in bytes.
+    /// The most bytes by which `keys` has grown since it was measured.
     unmeasured: u64,
 }
 

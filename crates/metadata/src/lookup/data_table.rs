@@ -31,7 +31,7 @@ impl SeriesLookup {
     ///
     /// # Errors
     ///
-    /// Those of the store; [`QueryError::OverBudget`] if the scan reads more rows or bytes than the query may, or the
+    /// Errors of the store; [`QueryError::OverBudget`] if the scan reads more rows or bytes than the query may, or the
     /// series take more memory than it may hold.
     pub(super) async fn collect_from_data(
         &self,
@@ -143,7 +143,7 @@ impl Visitor {
         if let Err(error) = self.budget.use_rows(1, key.len() as u64) {
             return self.fail(&mut self.collected.lock(), error);
         }
-        // Other keys, such as those of global annotations, are no rows of series.
+        // Other keys, such as the keys of global annotations, are no rows of series.
         let Ok(row) = RowKeyRef::decode(key, &self.layout) else {
             return;
         };

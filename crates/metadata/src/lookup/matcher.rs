@@ -65,7 +65,7 @@ impl SeriesMatcher {
         tests.collect()
     }
 
-    /// A scan of the rows of table `tsdb-meta` whose keys come after `after` and that may match.
+    /// A scan of the rows of table `tsdb-meta` that may match and have keys after `after`.
     pub(super) fn meta_scan(&self, after: &[u8]) -> Scan {
         let scan = match self.metric {
             Some(metric) => Scan::prefix(metric.as_bytes()),

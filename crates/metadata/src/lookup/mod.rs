@@ -37,7 +37,7 @@ pub use selector::{SeriesSelector, TagSelector};
 use oxtsdb_query::{Admitted, Engine, QueryContext, QueryDescription, QueryError, RequestContext, Storage};
 use oxtsdb_resources::ComputePool;
 
-/// Memory of a series whose names are being looked up, in bytes; an estimate.
+/// Memory of a series while its names are looked up, in bytes; an estimate.
 pub const SERIES_BYTES: u64 = 512;
 
 /// The table that series are read from.

@@ -20,7 +20,7 @@ pub struct SeriesNames {
 
 impl SeriesNames {
     /// The names of a series; `None` if one of its UIDs has no name.
-    pub(crate) fn of(tsuid: &[u8], widths: &UidWidths, names: &Names) -> Option<Self> {
+    pub(crate) fn from_tsuid(tsuid: &[u8], widths: &UidWidths, names: &Names) -> Option<Self> {
         let (metric, tags) = uids(tsuid, widths)?;
         let name = |kind, uid| names.get(&(kind, uid)).cloned();
         let pair = |(tagk, tagv): (TagkUid, TagvUid)| {
@@ -61,7 +61,7 @@ impl SeriesLookup {
         let names = self.names_of(needed).await?;
         let name = move || {
             let series = tsuids.into_iter().map(|tsuid| FoundSeries {
-                names: SeriesNames::of(&tsuid, &widths, &names),
+                names: SeriesNames::from_tsuid(&tsuid, &widths, &names),
                 tsuid,
             });
             series.collect()
@@ -80,13 +80,13 @@ impl SeriesLookup {
             if uids.is_empty() {
                 continue;
             }
-            let found = self
+            let resolved = self
                 .storage
                 .directory
                 .names(kind, &uids, self.context.deadline())
                 .await?;
-            let found = uids.into_iter().zip(found);
-            names.extend(found.filter_map(|(uid, name)| Some(((kind, uid), name?))));
+            let resolved = uids.into_iter().zip(resolved);
+            names.extend(resolved.filter_map(|(uid, name)| Some(((kind, uid), name?))));
         }
         Ok(names)
     }

@@ -52,7 +52,7 @@ impl SeriesLookup {
     ///
     /// # Errors
     ///
-    /// Those of [`SeriesLookup::batches`].
+    /// As [`SeriesLookup::batches`].
     pub async fn page(&self, query: &LookupQuery, request: PageRequest) -> Result<Page, QueryError> {
         let wanted = request.size + 1;
         let total = if request.with_total {
@@ -104,7 +104,7 @@ impl SeriesLookup {
     }
 }
 
-/// How many of the first series fit in so many bytes; at least one.
+/// How many of the first series fit in `most_bytes`; at least one.
 pub fn fitting(series: &[FoundSeries], most_bytes: usize) -> usize {
     let mut bytes = 0;
     let fitting = series.iter().take_while(|series| {

@@ -13,7 +13,7 @@ use super::matcher::{SeriesMatcher, TagCondition};
 pub struct SeriesSelector {
     /// The metric; `None`: any.
     pub metric: Option<String>,
-    /// What a series must have, all of it.
+    /// Tags that a series must have, all of them.
     pub tags: Vec<TagSelector>,
 }
 

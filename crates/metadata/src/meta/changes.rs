@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use oxtsdb_schema::{Tsuid, Uid, UidKind};
 use tokio::sync::mpsc;
 
-/// What metadata belongs to.
+/// A subject of metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The document of a UID, and its name.
@@ -31,7 +31,7 @@ struct Inner {
 }
 
 impl MetaChanges {
-    /// Subscribes to changes from now on, of which at most `capacity` wait. `None`: there is a subscriber already.
+    /// Subscribes to changes from now on; at most `capacity` of them wait. `None`: there is a subscriber already.
     pub(crate) fn subscribe(&self, capacity: usize) -> Option<mpsc::Receiver<Subject>> {
         let (sender, receiver) = mpsc::channel(capacity);
         self.0.subscriber.set(sender).ok().map(|()| receiver)

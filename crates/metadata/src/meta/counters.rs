@@ -79,7 +79,7 @@ impl Counters {
 
 impl Inner {
     async fn increment(&self, amounts: Vec<(Vec<u8>, i64)>) -> Result<Vec<i64>, StoreError> {
-        // Collected, because the compiler cannot tell that a stream over the closure is Send.
+        // Collected, because the compiler does not see that a stream over the closure is Send.
         let increments: Vec<_> = amounts
             .into_iter()
             .map(|(row, amount)| {

@@ -24,7 +24,7 @@ const ATTEMPTS: u32 = 32;
 /// The most bytes of a document that is written.
 const MAX_DOCUMENT: usize = 1 << 20;
 
-/// What is stored of a series.
+/// The stored metadata of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesMeta {
     /// The document, if there is one.
@@ -98,7 +98,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(row: Option<&Row>) -> Self {
+    pub(super) fn from_row(row: Option<&Row>) -> Self {
         let Some(row) = row else { return Self::default() };
         Self {
             document: document_cell(row).map(|cell| cell.value.to_vec()),
@@ -142,15 +142,15 @@ impl MetaTable {
     ///
     /// # Errors
     ///
-    /// [`MetaError::Corrupt`], and those of the store.
+    /// [`MetaError::Corrupt`], and errors of the store.
     pub async fn series(&self, tsuid: &Tsuid) -> Result<SeriesMeta, MetaError> {
         let row = self.store.get(&self.name, tsuid.as_bytes(), &columns()).await?;
-        Stored::of(row.as_ref()).decode(tsuid)
+        Stored::from_row(row.as_ref()).decode(tsuid)
     }
 
     /// Applies `change` to the document of a series. With an etag, the stored document must have it. If there is
     /// none, `creates` decides whether an empty one is changed, and a counter of 0 is created with it. Returns
-    /// what is stored then.
+    /// the metadata that is stored then.
     ///
     /// # Errors
     ///
@@ -162,13 +162,13 @@ impl MetaTable {
         creates: bool,
         change: impl Fn(&mut TsMeta) + Send + Sync,
     ) -> Result<SeriesMeta, MetaError> {
-        // Documents of attempts whose outcome is unknown, or that found another document: HBase's Thrift server repeats
+        // Documents of attempts with an unknown outcome, or that found another document: HBase's Thrift server repeats
         // a put that it has executed.
         let mut attempted: Vec<Option<Vec<u8>>> = Vec::new();
         let mut is_retried = false;
         for _ in 0..ATTEMPTS {
             let row = self.store.get(&self.name, tsuid.as_bytes(), &columns()).await?;
-            let stored = Stored::of(row.as_ref());
+            let stored = Stored::from_row(row.as_ref());
             if attempted.contains(&stored.document) {
                 return stored.decode(tsuid);
             }
@@ -228,7 +228,7 @@ impl MetaTable {
     ///
     /// # Errors
     ///
-    /// [`MetaError::EtagMismatch`], and those of the store.
+    /// [`MetaError::EtagMismatch`], and errors of the store.
     pub async fn delete(&self, tsuid: &Tsuid, expected: Option<&str>) -> Result<(), MetaError> {
         let row = self.store.get(&self.name, tsuid.as_bytes(), &columns()).await?;
         let cell = row.as_ref().and_then(document_cell);

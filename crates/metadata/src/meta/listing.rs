@@ -25,12 +25,12 @@ impl fmt::Debug for Documents {
 }
 
 impl MetaTable {
-    /// The series of a metric that have all of these tags, each of which is a tagk UID and a tagv UID, and have a
+    /// The series of a metric that have all of these tags (each a tagk UID and a tagv UID), and have a
     /// document.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn of_metric(&self, metric: Uid, tags: Vec<Vec<u8>>) -> Result<Documents, StoreError> {
         let mut scan = Scan::prefix(metric.as_bytes());
         let (metric_width, tag_width) = (self.widths.metric.bytes(), self.widths.tag_bytes());
@@ -49,7 +49,7 @@ impl MetaTable {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) async fn documents(&self, mut scan: Scan) -> Result<Documents, StoreError> {
         scan.columns = columns();
         scan.batch_rows = BATCH_ROWS;
@@ -65,7 +65,7 @@ impl Documents {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn next(&mut self) -> Result<Option<Vec<Row>>, StoreError> {
         self.rows.try_next().await
     }
@@ -87,7 +87,7 @@ impl Documents {
     fn decoded(&self, rows: &[Row]) -> impl Iterator<Item = Result<(Tsuid, SeriesMeta), MetaError>> {
         rows.iter().filter_map(|row| {
             let tsuid = Tsuid::from_bytes(row.key(), &self.widths).ok()?;
-            match Stored::of(Some(row)).decode(&tsuid) {
+            match Stored::from_row(Some(row)).decode(&tsuid) {
                 Ok(meta) => meta.document.is_some().then_some(Ok((tsuid, meta))),
                 Err(error) => Some(Err(error)),
             }

@@ -9,8 +9,8 @@
 //!                                       └─ any change ──────► changes ─────► text search
 //! ```
 //!
-//! [`MetaTable`] is the only access to documents and counts. [`new_series`] announces series whose document was
-//! created.
+//! [`MetaTable`] is the only access to documents and counts. [`new_series`] announces series when their document
+//! is created.
 
 pub(crate) mod changes;
 mod counters;

@@ -50,9 +50,9 @@ pub async fn to_tsuid(
     let pairs = tags.iter();
     let pairs = pairs.flat_map(|(key, value)| [(UidKind::Tagk, *key), (UidKind::Tagv, *value)]);
     let names: Vec<(UidKind, &str)> = std::iter::once((UidKind::Metric, metric)).chain(pairs).collect();
-    let found = uids.uids(&names, deadline).await?;
-    let mut resolved = Vec::with_capacity(found.len());
-    for ((kind, name), uid) in names.into_iter().zip(found) {
+    let assigned = uids.uids(&names, deadline).await?;
+    let mut resolved = Vec::with_capacity(assigned.len());
+    for ((kind, name), uid) in names.into_iter().zip(assigned) {
         resolved.push(uid.ok_or_else(|| SeriesError::UnknownName {
             kind,
             name: name.to_owned(),
@@ -98,8 +98,8 @@ async fn names(
     requested: &[Uid],
     deadline: Option<Instant>,
 ) -> Result<Vec<Arc<str>>, SeriesError> {
-    let found = uids.names(kind, requested, deadline).await?;
-    let named = requested.iter().zip(found);
+    let names = uids.names(kind, requested, deadline).await?;
+    let named = requested.iter().zip(names);
     named
         .map(|(uid, name)| name.ok_or(SeriesError::UidWithoutName { kind, uid: *uid }))
         .collect()

@@ -1,4 +1,4 @@
-//! Announces series whose metadata was created, to subscribers in this process.
+//! Announces series with newly created metadata to subscribers in this process.
 //!
 //! Announcing never waits: a subscriber that does not keep up loses announcements, which are counted. Whatever is
 //! derived from them is repaired by a pass over table `tsdb-meta` (`tsdb uid treesync`).
@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-/// A series whose `ts_meta` cell was stored for the first time.
+/// A series with a `ts_meta` cell that was stored for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSeries {
     /// The series.

@@ -1,6 +1,6 @@
 //! Deletes the metadata of all series.
 //!
-//! OpenTSDB deletes that of series up to the largest metric UID; here all is deleted. Counters are kept where the
+//! OpenTSDB deletes the metadata of series up to the largest metric UID; here all is deleted. Counters are kept where the
 //! series index is read from the rows of the table: without them it would miss series.
 //!
 //! Source: OpenTSDB 2.4, `MetaPurge`.
@@ -19,7 +19,7 @@ use super::documents::columns;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 512;
 
-/// What a batch of a purge did.
+/// The result of a batch of a purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// Documents found.
@@ -54,7 +54,7 @@ impl MetaPurge {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn start(
         table: MetaTable,
         start_after: &[u8],
@@ -84,7 +84,7 @@ impl MetaPurge {
     ///
     /// # Errors
     ///
-    /// Those of the store, and interruptions of the query. A batch may be deleted in part.
+    /// Errors of the store, and interruptions of the query. A batch may be deleted in part.
     pub async fn next(&mut self, context: &QueryContext) -> Result<Purged, QueryError> {
         let rows = async { Ok::<_, QueryError>(self.rows.try_next().await?) };
         let Some(rows) = context.run(rows).await? else {

@@ -55,7 +55,7 @@ const LAST_KEY_BYTES: usize = 64;
 /// Failures that are logged, of a run.
 const LOGGED_FAILURES: u64 = 20;
 
-/// What a slice did.
+/// The result of a slice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Synced {
     /// Row keys read.
@@ -143,7 +143,7 @@ impl MetaSync {
     ///
     /// # Errors
     ///
-    /// Those of the store and of the UID service, and interruptions of the query. A slice may be processed in part; its
+    /// Errors of the store and of the UID service, and interruptions of the query. A slice may be processed in part; its
     /// repetition is safe.
     pub async fn next(&mut self, context: &QueryContext) -> Result<Synced, QueryError> {
         let slice = context.run(self.read()).await?;
@@ -207,7 +207,7 @@ impl MetaSync {
             .await?;
         let (mut missing, mut uncounted) = (Vec::new(), Vec::new());
         for ((tsuid, hour), row) in series.iter().zip(&rows) {
-            let stored = Stored::of(row.as_ref());
+            let stored = Stored::from_row(row.as_ref());
             let first_point = i64::from(*hour);
             let Some(document) = &stored.document else {
                 if !stored.has_counter() {

@@ -61,7 +61,7 @@ impl MetaTable {
         }
     }
 
-    /// Announcements of series whose documents are created here.
+    /// Announcements of series with documents that are created here.
     pub fn new_series(&self) -> &NewSeriesFeed {
         &self.new_series
     }
@@ -85,7 +85,7 @@ impl MetaTable {
     ///
     /// # Errors
     ///
-    /// Those of the store; some of the counters may be set.
+    /// Errors of the store; some of the counters may be set.
     pub async fn put_counters(&self, tsuids: &[Vec<u8>]) -> Result<(), StoreError> {
         let mut batch = WriteBatch::new(self.name.clone());
         let family = batch.family(META_FAMILY);
@@ -101,7 +101,7 @@ impl MetaTable {
     ///
     /// # Errors
     ///
-    /// Those of the store. Some of the amounts may be added; a repetition adds them again.
+    /// Errors of the store. Some of the amounts may be added; a repetition adds them again.
     pub async fn count(&self, amounts: Vec<(Vec<u8>, i64)>) -> Result<Vec<i64>, StoreError> {
         self.counters.add(amounts).await
     }
@@ -111,7 +111,7 @@ impl MetaTable {
     ///
     /// # Errors
     ///
-    /// Those of the store; some of the documents may be created. A repetition is safe.
+    /// Errors of the store; some of the documents may be created. A repetition is safe.
     pub async fn create_documents(
         &self,
         series: &[(Vec<u8>, i64)],
@@ -136,7 +136,7 @@ impl MetaTable {
         Ok(())
     }
 
-    /// Returns the series whose documents were created, with their times.
+    /// Creates documents. Returns the series that had none, with their times.
     async fn create_batch<'t>(
         &self,
         series: &'t [(Vec<u8>, i64)],
@@ -187,7 +187,7 @@ impl MetaTable {
 
     /// Puts documents that are still absent, and returns their series.
     async fn put_absent<'t>(&self, missing: &[(&'t [u8], i64)]) -> Result<Vec<(&'t [u8], i64)>, StoreError> {
-        // Collected, because the compiler cannot tell that a stream over the closure is Send.
+        // Collected, because the compiler does not see that a stream over the closure is Send.
         let puts: Vec<_> = missing
             .iter()
             .map(|(tsuid, created_seconds)| {

@@ -7,8 +7,8 @@
 //!                     tree_collision:TSUID, tree_not_matched:TSUID       series without a leaf
 //! ```
 //!
-//! A search reads all row keys, and no cells except those of trees. Where points are in columns, the catalogue of their
-//! store lists the series, and those without a point are left out. It holds the numbers it found in sets of bits.
+//! A search reads all row keys, and no cells except the cells of trees. Where points are in columns, the catalogue of their
+//! store lists the series, and series without a point are left out. It holds the numbers it found in sets of bits.
 //! A row of unknown form may reference any UID, so it is counted: a caller that wants proof must look at it first.
 //! Damaged rows fail the search.
 
@@ -27,10 +27,10 @@ use parking_lot::Mutex;
 /// Bytes of the base time in a row key.
 const BASE_TIME_BYTES: usize = 4;
 
-/// Memory is reserved in steps of so many bytes.
+/// The step in which memory is reserved, in bytes.
 const MEMORY_STEP: u64 = 1 << 20;
 
-/// Series whose points are looked for together.
+/// Series in one search for points.
 const SERIES_AT_A_TIME: usize = 4096;
 
 /// A key after all others, to which a cancelled scan skips.
@@ -61,7 +61,7 @@ pub enum SearchError {
     Memory(#[from] MemoryError),
 }
 
-/// What a search found.
+/// The references that a search found.
 #[derive(Debug)]
 pub struct Found {
     /// When it started.
@@ -87,7 +87,7 @@ pub struct Search {
     store: Arc<dyn RowStore>,
     layout: RowKeyLayout,
     memory: MemoryPool,
-    /// The tables whose points or rollups are in columns.
+    /// The tables with points or rollups in columns.
     columns: Vec<InColumns>,
     progress: Arc<Progress>,
 }
@@ -129,7 +129,7 @@ impl Search {
     }
 
     /// As [`Search::new`], over all that queries read.
-    pub fn of(storage: &Storage, memory: MemoryPool) -> Self {
+    pub fn from_storage(storage: &Storage, memory: MemoryPool) -> Self {
         let mut columns = Vec::new();
         if let Some(points) = &storage.points {
             let of_table = |(table, columns): (&TableName, &Arc<dyn PointStore>)| InColumns {

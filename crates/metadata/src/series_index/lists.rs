@@ -1,7 +1,7 @@
 //! The lists in memory, by metric, and the series that are added to them.
 //!
-//! An entry is created before the rows of its metric are read, and receives every series whose row is stored
-//! since then:
+//! An entry is created before the rows of its metric are read, and receives every series with a row that
+//! is stored since then:
 //!
 //! ```text
 //!   Found::Begin       rows of the metric are read     ready(list)
@@ -9,7 +9,7 @@
 //!      │   add(series): buffered until the list is ready   │ add(series): merged when the list is requested
 //! ```
 //!
-//! Reading finds the series whose rows were stored before the entry was created; for all later rows the writer calls
+//! Reading finds the series with rows from before the entry was created; for all later rows the writer calls
 //! [`Lists::add`] afterwards. A list is therefore complete.
 //!
 //! Writers need the lock for each new series, so no step under the lock takes time proportional to a list: added
@@ -288,7 +288,7 @@ impl Lists {
         }
     }
 
-    /// Adds a series whose row is stored.
+    /// Adds a series; its row is stored.
     pub(super) fn add(&self, metric: MetricUid, tags: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;

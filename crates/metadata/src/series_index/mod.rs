@@ -99,7 +99,7 @@ impl SeriesIndex {
         self.0.lists.clear();
     }
 
-    /// Adds a series whose row is stored. Call this before its points are acknowledged.
+    /// Adds a series; its row is stored. Call this before its points are acknowledged.
     pub fn add(&self, tsuid: &[u8]) {
         if self.0.points.is_some() {
             return;
@@ -155,11 +155,11 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
         if inner.writers == Writers::Multiple {
             return Ok(());
         }
-        let found = inner
+        let row = inner
             .store
             .get(&inner.meta_table, tsuid, &ColumnSelection::All)
             .await?;
-        if found.is_none() {
+        if row.is_none() {
             let mut batch = WriteBatch::new(inner.meta_table.clone());
             let family = batch.family(META_FAMILY);
             // Older than the counter of any point, so that it hides none that is stored meanwhile.

@@ -1,4 +1,4 @@
-//! What the index has of a document: fields and their text.
+//! A document in the index: fields and their text.
 //!
 //! Fields are named as in OpenTSDB's JSON, without regard to case and `_`: `displayName`, `custom.owner`. A series has
 //! its names as `metric` and `metric.name`, its tags as `tags.name` (keys and values), and the value of each tag as a
@@ -24,7 +24,7 @@ pub(super) struct Document {
 
 impl Document {
     /// The document of a record.
-    pub(super) fn of(subject: Subject, record: &Record) -> Self {
+    pub(super) fn from_record(subject: Subject, record: &Record) -> Self {
         let mut fields = Fields::default();
         match record {
             Record::Uid(meta) => fields.uid(meta),
@@ -134,7 +134,7 @@ mod tests {
         };
         let etag = String::new();
         let record = Record::Annotation(StoredAnnotation { annotation, etag });
-        let document = Document::of(Subject::Annotation(None, 0), &record);
+        let document = Document::from_record(Subject::Annotation(None, 0), &record);
         let names: Vec<&str> = document.fields.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["starttime", "endtime", "description", "notes"]);
         let bytes: usize = document

@@ -38,7 +38,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// The pause before a pass that finds unknown changes, for example after a rename.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(60);
 
-/// A pass takes at most one part in so many of the time.
+/// The pause after a pass is at least this many times its duration.
 const PAUSE_FACTOR: u32 = 4;
 
 /// Rows of table `tsdb` that are read together.
@@ -228,7 +228,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Reads global annotations, or those of series from where the last scan stopped.
+    /// Reads global annotations, or annotations of series from where the last scan stopped.
     async fn annotations(&mut self, is_global: bool) -> Result<(), SearchError> {
         let storage = self.search.0.sources.engine.storage().clone();
         let layout = storage.layout;
@@ -249,14 +249,14 @@ impl Filler {
         let rows = storage.store.scan(&storage.table, scan).await;
         let mut rows = rows.map_err(QueryError::from)?;
         while let Some(rows) = rows.try_next().await.map_err(QueryError::from)? {
-            let found: Vec<Subject> = rows
+            let subjects: Vec<Subject> = rows
                 .iter()
                 .flat_map(|row| annotations_of(row, &layout, prefix.len()))
                 .filter(|subject| matches!(subject, Subject::Annotation(None, _)) == is_global)
                 .collect();
             let last = rows.last().map(|row| row.key().to_vec());
             drop(rows);
-            for subjects in found.chunks(BATCH_CHANGES) {
+            for subjects in subjects.chunks(BATCH_CHANGES) {
                 let records = self.search.0.sources.read(subjects).await?;
                 self.put(subjects.iter().cloned().zip(records)).await?;
             }
@@ -274,7 +274,7 @@ impl Filler {
         records: impl Iterator<Item = (Subject, Option<Record>)>,
     ) -> Result<(), SearchError> {
         let documents: Vec<Document> = records
-            .filter_map(|(subject, record)| Some(Document::of(subject, &record?)))
+            .filter_map(|(subject, record)| Some(Document::from_record(subject, &record?)))
             .collect();
         let pass = self.state.pass;
         self.on_index(move |search| search.0.index.put(&documents, pass))
@@ -310,7 +310,7 @@ impl Filler {
         let (mut documents, mut gone) = (Vec::new(), Vec::new());
         for (subject, record) in changes.into_iter().zip(records) {
             match record {
-                Some(record) => documents.push(Document::of(subject, &record)),
+                Some(record) => documents.push(Document::from_record(subject, &record)),
                 None => gone.push(subject),
             }
         }

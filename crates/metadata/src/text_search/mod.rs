@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The index has the words of documents and their keys. Results are read from the tables, so a stale entry never
-//! shows old content: one whose document is gone is left out, and removed from the index.
+//! shows old content: an entry without a document is left out, and removed from the index.
 //!
 //! Edits by this process are in the index within about a second. Others (OpenTSDB, further replicas, edits at the UID
 //! service) are found by the next pass over the tables. Annotations of series lie among the points: passes do not
@@ -51,10 +51,10 @@ pub const MAX_WINDOW: usize = 10_000;
 /// The longest search, if its caller has no deadline.
 const LONGEST_SEARCH: Duration = Duration::from_secs(30);
 
-/// Subjects whose records are read together.
+/// Subjects in one read of records.
 pub const BATCH: usize = 16;
 
-/// What is searched for.
+/// A kind of subject to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Metadata of UIDs.
@@ -236,11 +236,12 @@ impl TextSearch {
         }
     }
 
-    /// What is stored of some subjects of a page, and its memory. Those that are gone are `None`, and leave the index.
+    /// The stored records of some subjects of a page, and their memory. Subjects that are gone are `None`, and leave the
+    /// index.
     ///
     /// # Errors
     ///
-    /// If the store or the UID service fails, and those of the context.
+    /// If the store or the UID service fails, and errors of the context.
     pub async fn records(
         &self,
         subjects: &[Subject],

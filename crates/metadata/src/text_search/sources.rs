@@ -1,4 +1,4 @@
-//! What the index is built from, and results are read from.
+//! Sources of the index and of results.
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
@@ -14,7 +14,7 @@ use crate::uids::{Uids, UidsError, name_error};
 /// Documents that are read concurrently.
 const CONCURRENT: usize = 16;
 
-/// What is stored of a subject.
+/// The stored record of a subject.
 #[derive(Clone, Debug)]
 pub enum Record {
     /// The metadata of a UID.
@@ -67,13 +67,13 @@ impl Sources {
         self.uids.meta_changes()
     }
 
-    /// What an index of these tables has in common with no other.
+    /// A text that identifies an index of these tables.
     pub(super) fn identity(&self) -> String {
         let storage = self.engine.storage();
         format!("{} {:?}", storage.table, storage.layout)
     }
 
-    /// What is stored now; `None` if nothing is, or it cannot be decoded.
+    /// The record that is stored now; `None` if there is none, or it cannot be decoded.
     ///
     /// # Errors
     ///
@@ -117,9 +117,9 @@ impl Sources {
         if uids.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.uids.get_metas(uids, None).await.map_err(name_error)?;
+        let outcomes = self.uids.get_metas(uids, None).await.map_err(name_error)?;
         let mut metas = Vec::with_capacity(uids.len());
-        for ((kind, uid), meta) in uids.iter().zip(found) {
+        for ((kind, uid), meta) in uids.iter().zip(outcomes) {
             let meta = match meta {
                 // The documents before it fill the response.
                 Err(rejection) if rejection.reason == Some(ErrorReason::MessageTooLarge) => {
@@ -131,7 +131,7 @@ impl Sources {
             metas.push(match meta {
                 Some(Ok(meta)) => Some(meta),
                 Some(Err(rejection)) if rejection.is_retry_safe() => {
-                    let error = UidsError::of_item(*kind, &uid.to_string(), rejection);
+                    let error = UidsError::from_item(*kind, &uid.to_string(), rejection);
                     return Err(name_error(error).into());
                 }
                 Some(Err(_)) | None => None,
@@ -163,7 +163,7 @@ impl Sources {
     }
 
     async fn annotation(&self, series: Option<&Tsuid>, start_ms: i64) -> Result<Option<Record>, QueryError> {
-        let annotations = Annotations::of(&self.engine);
+        let annotations = Annotations::from_engine(&self.engine);
         let tsuid = series.map_or(&[][..], Tsuid::as_bytes);
         let Ok(key) = AnnotationKey::at_instant(annotations.layout(), tsuid, start_ms) else {
             return Ok(None);

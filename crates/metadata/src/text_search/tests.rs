@@ -32,7 +32,7 @@ fn settings(folder: Option<&TempDir>) -> DataSettings {
     settings
 }
 
-/// Requests a search until it has so many results.
+/// Requests a search until it has `total` results.
 async fn found(service: &Service, target: &str, total: u64) -> Value {
     for _ in 0..400 {
         let response = service.get(&format!("/api/search/{target}")).await;
@@ -50,7 +50,7 @@ async fn found(service: &Service, target: &str, total: u64) -> Value {
 async fn http_responds_in_opentsdbs_form() {
     let folder = TempDir::new().unwrap();
     let mut settings = settings(Some(&folder));
-    // What is found was announced.
+    // Only announced documents are found.
     settings.text_search.text_search_pause_seconds = 600;
     let service = Service::start_with(settings, UidSettings::default()).await;
     assert_eq!(service.post("/api/put", POINTS).await.status, 204);
@@ -172,7 +172,7 @@ fn request(kind: MetadataKind, query: &str) -> SearchMetadataRequest {
     }
 }
 
-/// Searches until there are so many results.
+/// Searches until there are `total` results.
 async fn found_by_grpc(
     stack: &TestStack,
     kind: MetadataKind,

@@ -1,7 +1,7 @@
 //! Reads branches: the document, the leaves, and the child branches without theirs.
 //!
 //! A branch and its leaves are one row, which may have any number of leaves and is read in parts. Its children are rows
-//! among those of the branches below them, which the scan skips. Children and leaves that cannot be decoded are skipped
+//! among the rows of the branches below them, which the scan skips. Children and leaves that cannot be decoded are skipped
 //! and logged. All of them are decoded on the computation threads.
 //!
 //! Source: OpenTSDB 2.4, `Branch.fetchBranch`.
@@ -116,19 +116,19 @@ impl Trees {
         };
         let (mut leaves, needed) = self.0.compute.run(decode).await?;
         let deadline = Some(Instant::now() + NAMES_TIMEOUT);
-        let mut found = Vec::with_capacity(needed.len());
+        let mut resolved = Vec::with_capacity(needed.len());
         for (kind, uids) in UidKind::ALL.into_iter().zip(needed) {
             let names = self.0.uids.names(kind, &uids, deadline).await?;
-            found.push((kind, uids, names));
+            resolved.push((kind, uids, names));
         }
         let name = move || {
-            let named = found.into_iter().flat_map(|(kind, uids, names)| {
+            let named = resolved.into_iter().flat_map(|(kind, uids, names)| {
                 let named = uids.into_iter().zip(names);
                 named.filter_map(move |(uid, name)| Some(((kind, uid), name?)))
             });
             let names: Names = named.collect();
             for leaf in &mut leaves {
-                leaf.names = SeriesNames::of(leaf.tsuid.as_bytes(), &widths, &names);
+                leaf.names = SeriesNames::from_tsuid(leaf.tsuid.as_bytes(), &widths, &names);
             }
             leaves
         };

@@ -37,7 +37,7 @@ pub struct TreePage {
     pub next_after: Option<TreeId>,
 }
 
-/// What became of the edit of a rule.
+/// The outcome of an edit of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleChange {
     /// The edit sends no field, or the stored rule has these values already.
@@ -199,7 +199,7 @@ impl Trees {
         Err(TreeError::Contended(id))
     }
 
-    /// Stores rules in one atomic write, replacing those of the same place; with `replace_all` it deletes all others.
+    /// Stores rules in one atomic write, replacing rules of the same place; with `replace_all` it deletes all others.
     ///
     /// # Errors
     ///

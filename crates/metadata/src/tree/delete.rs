@@ -5,7 +5,7 @@
 //!
 //! 1. The tree is switched off, so that no series are added: by this process from now on, by others within the age of
 //!    their lists.
-//! 2. All rows are deleted but that of the definition.
+//! 2. All rows are deleted but the row of the definition.
 //! 3. The definition and the rules are deleted. Until then the tree exists, and the deletion can be repeated.
 //!
 //! Source: OpenTSDB 2.4, `Tree.deleteTree`.
@@ -25,7 +25,7 @@ const BATCH_ROWS: usize = 128;
 /// Bytes of mutations of a write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What was deleted so far.
+/// The progress of a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deleted {
     /// Branches, with the root.
@@ -38,7 +38,7 @@ pub struct Deleted {
     pub is_done: bool,
 }
 
-/// What remains to be done.
+/// The next step of a deletion.
 enum Step {
     Begin,
     Rows(RowStream),

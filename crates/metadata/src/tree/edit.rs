@@ -10,7 +10,7 @@ use oxtsdb_schema::tree::{RuleDocument, RuleType, TreeDocument, TreeId};
 use super::error::TreeError;
 use super::rule::MAX_TEXT_BYTES;
 
-/// What an edit does with fields that were not sent.
+/// The treatment of fields that were not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
     /// They are kept.
@@ -110,7 +110,7 @@ pub struct RuleEdit {
     pub display_format: Option<String>,
 }
 
-/// What an edit makes of a rule.
+/// The rule after an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditedRule {
     /// The edit sends no field, or merges to the stored rule.

@@ -1,7 +1,7 @@
 //! The enabled trees with their rules, compiled, for series that appear.
 //!
 //! The list is loaded when it is needed and older than [`MAX_AGE`]. Changes of this process invalidate it at once;
-//! those of others take effect within that time (OpenTSDB: 5 minutes). Concurrent callers load it once. Rules are
+//! changes of others take effect within that time (OpenTSDB: 5 minutes). Concurrent callers load it once. Rules are
 //! compiled on the computation threads; the memory of all of them has a fixed limit.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct ReadyTree {
     pub(super) rules: RuleSet,
 }
 
-/// Trees whose rules take a bounded amount of memory.
+/// Compiled trees, bounded in memory.
 #[derive(Debug, Default)]
 pub(super) struct ReadyTrees {
     trees: Vec<Arc<ReadyTree>>,
@@ -96,7 +96,7 @@ impl Trees {
         self.0.compute.run(compile).await?
     }
 
-    /// The enabled trees whose rules can be applied, ascending by id. Others are logged.
+    /// The enabled trees with rules that can be applied, ascending by id. Others are logged.
     ///
     /// # Errors
     ///

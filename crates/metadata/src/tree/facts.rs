@@ -1,4 +1,4 @@
-//! What rules know of a series: its names, and custom fields of their metadata.
+//! Inputs of rules: a series' names, and custom fields of their metadata.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub struct NoName {
 pub(super) struct NeededFields([BTreeSet<String>; 3]);
 
 impl NeededFields {
-    /// What the rules of trees use.
-    pub(super) fn of<'a>(trees: impl IntoIterator<Item = &'a Arc<ReadyTree>>) -> Self {
+    /// The inputs that the rules of trees use.
+    pub(super) fn from_trees<'a>(trees: impl IntoIterator<Item = &'a Arc<ReadyTree>>) -> Self {
         let mut needed = Self::default();
         for tree in trees {
             for (rule_type, field) in tree.rules.custom_fields() {

@@ -17,8 +17,8 @@
 //! | [`branch`], [`problems`] | reads branches, collisions and series that did not match |
 //! | [`delete`] | deletes what was placed, and the definition |
 //!
-//! Cells are OpenTSDB's, and both may work on one table. What OpenTSDB loses is kept here: a lost compare-and-put of a
-//! new definition is noticed, collisions of new series are stored, and so are series that did not match.
+//! Cells are OpenTSDB's, and both may work on one table. Unlike OpenTSDB's, this implementation loses nothing: a lost
+//! compare-and-put of a new definition is noticed, collisions of new series are stored, and so are series that did not match.
 //!
 //! Source: OpenTSDB 2.4, packages `tree` and `tsd.TreeRpc`.
 

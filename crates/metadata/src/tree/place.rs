@@ -9,7 +9,7 @@
 //! The root is stored with the first series, whether that has a place or not.
 //!
 //! Collisions and series that did not match are stored if the tree has `storeFailures`. OpenTSDB loses collisions of
-//! new series, and never stores series that did not match, whose format it defines.
+//! new series, and never stores series that did not match, although it defines their format.
 //!
 //! Source: OpenTSDB 2.4, `Branch.storeBranch`, `Leaf.storeLeaf`, `Tree.flushCollisions`, `Tree.flushNotMatched`.
 
@@ -32,14 +32,14 @@ use super::{CONCURRENT_CALLS, CONCURRENT_PUTS, Trees};
 /// Rows that are read at a time.
 const READ_ROWS: usize = 512;
 
-/// What became of series.
+/// The outcomes of series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceCounts {
     /// Leaves that were stored.
     pub placed: u64,
     /// Leaves that existed.
     pub existing: u64,
-    /// Series whose place another series has.
+    /// Series with a place that another series has.
     pub collisions: u64,
     /// Series that a strict tree rejected.
     pub not_matched: u64,
@@ -80,7 +80,11 @@ impl Trees {
         series: &Arc<[SeriesFacts]>,
     ) -> Result<PlaceCounts, TreeError> {
         let (rules, series) = (Arc::clone(tree), Arc::clone(series));
-        let work = self.0.compute.run(move || Work::of(&rules, &series)).await?;
+        let work = self
+            .0
+            .compute
+            .run(move || Work::evaluate(&rules, &series))
+            .await?;
         self.store_branches(&work.branches).await?;
         let stored = self.store_leaves(&work.leaves).await?;
         let mut counts = work.counts;
@@ -112,13 +116,13 @@ impl Trees {
         let all: Vec<(&BranchId, &BranchDocument)> = branches.iter().collect();
         for chunk in all.chunks(READ_ROWS) {
             let keys: Vec<Vec<u8>> = chunk.iter().map(|(id, _)| id.as_bytes().to_vec()).collect();
-            let found = table
+            let rows = table
                 .store
                 .get_rows(&table.name, &keys, &column(&TreeCell::Branch), None)
                 .await?;
             let missing: Vec<_> = chunk
                 .iter()
-                .zip(found)
+                .zip(rows)
                 .filter(|(_, row)| row.is_none())
                 .map(|((id, document), _)| {
                     let (table, id, value) = (table.clone(), (*id).clone(), document.encode());
@@ -205,8 +209,8 @@ impl Trees {
             // Another program stored a leaf meanwhile.
             None => {
                 let row = table.store.get(&table.name, branch, &column(&cell)).await?;
-                let found = row.as_ref().and_then(|row| row.get(FAMILY_NAME, &cell.encode()));
-                Some(found.map_or(Vec::new(), |cell| cell.value.to_vec()))
+                let stored = row.as_ref().and_then(|row| row.get(FAMILY_NAME, &cell.encode()));
+                Some(stored.map_or(Vec::new(), |cell| cell.value.to_vec()))
             }
         };
         let outcome = match existing.as_deref().map(LeafDocument::decode) {
@@ -242,7 +246,7 @@ impl Trees {
 
 impl Work {
     /// Evaluates the rules of a tree.
-    fn of(tree: &ReadyTree, series: &[SeriesFacts]) -> Self {
+    fn evaluate(tree: &ReadyTree, series: &[SeriesFacts]) -> Self {
         let mut work = Self::default();
         if !series.is_empty() {
             work.branches

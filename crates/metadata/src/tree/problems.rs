@@ -1,4 +1,4 @@
-//! Series that have no place: collisions, and series that did not match. Those of a tree are one row, which is read in
+//! Series that have no place: collisions, and series that did not match. A tree has one row of each, which is read in
 //! parts.
 //!
 //! Source: OpenTSDB 2.4, `Tree.fetchCollisions`, `Tree.fetchNotMatched`.

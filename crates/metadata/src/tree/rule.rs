@@ -50,7 +50,7 @@ pub struct RuleError {
     pub problem: RuleProblem,
 }
 
-/// What is wrong with a rule.
+/// A rule that cannot be compiled, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleProblem {
     /// The tree id is out of range.
@@ -134,7 +134,7 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) enum Extraction {
     Whole,
-    /// A group of the first match, without that of the whole match.
+    /// A group of the first match; the whole match is not one.
     Group(JavaRegex, usize),
     Split(JavaRegex),
 }
@@ -154,7 +154,7 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The reason why it cannot be compiled.
     pub(crate) fn compile(document: &RuleDocument) -> Result<Self, RuleError> {
         compile(document).map_err(|problem| RuleError {
             tree: document.tree_id.into(),
@@ -168,7 +168,7 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The reason why it cannot be compiled.
     pub fn compile_strictly(document: &RuleDocument) -> Result<Self, RuleError> {
         let rule = Self::compile(document)?;
         if let Extraction::Group(regex, index) = &rule.extraction

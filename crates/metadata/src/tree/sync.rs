@@ -45,7 +45,7 @@ pub struct SyncRequest {
 pub struct SyncProgress {
     /// Series that were read.
     pub series: u64,
-    /// What became of them, over all trees.
+    /// Their outcomes, over all trees.
     pub counts: PlaceCounts,
     /// Series with a UID that has no name.
     pub without_names: u64,
@@ -114,7 +114,7 @@ impl Trees {
         trees: &[Arc<ReadyTree>],
         series: &[Tsuid],
     ) -> Result<(PlaceCounts, u64), TreeError> {
-        let facts = self.facts(series, &NeededFields::of(trees)).await?;
+        let facts = self.facts(series, &NeededFields::from_trees(trees)).await?;
         let facts: Arc<[SeriesFacts]> = facts.into_iter().flatten().collect();
         let without_names = (series.len() - facts.len()) as u64;
         let _placing = self.0.placing.read().await;

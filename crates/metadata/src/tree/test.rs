@@ -14,7 +14,7 @@ use super::facts::{NeededFields, NoName};
 /// Where a series would be placed, and the messages; the error of a series with a UID that has no name.
 pub(crate) type Tested = Result<(Outcome, Vec<String>), NoName>;
 
-/// A tree whose rules are compiled. Cloning is cheap.
+/// A tree with compiled rules. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct TreeTester {
     trees: Trees,
@@ -49,7 +49,7 @@ impl TreeTester {
     /// Errors of the store and of the UID service.
     pub async fn test(&self, series: &[Tsuid]) -> Result<Vec<Tested>, TreeError> {
         let (trees, tree) = (&self.trees, Arc::clone(&self.tree));
-        let facts = trees.facts(series, &NeededFields::of([&tree])).await?;
+        let facts = trees.facts(series, &NeededFields::from_trees([&tree])).await?;
         let test = move || {
             let tested = facts.into_iter();
             tested

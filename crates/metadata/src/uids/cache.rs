@@ -16,7 +16,7 @@ const ABSENT_BYTES: u64 = 2 << 20;
 /// share the text: 89 to 134 bytes for each direction, depending on the spare capacity of the hash tables.
 const ENTRY_BYTES: u64 = 150;
 
-/// What the mappings of a kind may take, in 32nds of the cache: nearly all names are tag values.
+/// The share of a kind's mappings, in 32nds of the cache: nearly all names are tag values.
 const fn share(kind: UidKind) -> u64 {
     match kind {
         UidKind::Metric => 6,
@@ -44,7 +44,7 @@ fn by_name<V>() -> EntryBytes<Arc<str>, V> {
 }
 
 impl NameCache {
-    /// A cache of at most `bytes` whose entries expire after `ttl`; `None`: never.
+    /// A cache of at most `bytes`. Entries expire after `ttl`; `None`: never.
     pub(super) fn new(bytes: u64, ttl: Option<Duration>) -> Self {
         let direction_bytes = |kind| bytes * share(kind) / 32 / 2;
         let by_uid = EntryBytes {

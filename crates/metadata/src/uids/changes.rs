@@ -1,7 +1,7 @@
 //! Which cached mappings have changed.
 //!
 //! A look-up that began before a change may return the mapping of before. So it takes a [`Mark`] when it begins, and
-//! its result is cached only if nothing has changed since. Write streams, whose series are a cache as well,
+//! its result is cached only if nothing has changed since. Write streams cache series as well, and
 //! compare marks with each frame.
 //!
 //! ```text
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use oxtsdb_schema::{Uid, UidKind};
 use parking_lot::{Mutex, RwLock};
 
-/// UIDs whose mappings have changed.
+/// UIDs with changed mappings.
 pub type ChangedUids = HashSet<(UidKind, Uid)>;
 
-/// Changes whose UIDs are remembered. To a holder of an older mark, everything may have changed.
+/// Changes that are remembered with their UIDs. To a holder of an older mark, everything may have changed.
 const RECENT: usize = 64;
 
 /// A time, in begins and ends of changes.
@@ -43,7 +43,7 @@ pub struct UidChanges {
     turn: Mutex<()>,
 }
 
-/// What has changed since a mark.
+/// The changes since a mark.
 #[derive(Debug)]
 pub enum ChangedSince {
     /// No mapping.
@@ -90,7 +90,7 @@ impl UidChanges {
         (mark.0.is_multiple_of(2) && self.mark() == mark).then(insert)
     }
 
-    /// What has changed since a mark.
+    /// Returns the changes since a mark.
     pub fn since(&self, mark: Mark) -> ChangedSince {
         let now = self.mark();
         if now == mark {

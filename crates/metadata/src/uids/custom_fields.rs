@@ -35,7 +35,7 @@ impl CustomFields for Uids {
                     Some(meta.map_err(UidsError::from_client)?)
                 }
                 Err(rejection) if rejection.reason == Some(ErrorReason::UidNotFound) => None,
-                Err(rejection) => return Err(UidsError::of_item(kind, &uid.to_string(), rejection)),
+                Err(rejection) => return Err(UidsError::from_item(kind, &uid.to_string(), rejection)),
             };
             let custom = meta.and_then(|meta| meta.custom);
             fields.push(custom.map(|custom| {

@@ -89,7 +89,7 @@ impl UidsError {
         }
     }
 
-    pub(crate) fn of_item(kind: UidKind, item: &str, rejection: Rejection) -> Self {
+    pub(crate) fn from_item(kind: UidKind, item: &str, rejection: Rejection) -> Self {
         let detail = format!("{kind} `{item}`: {}", rejection.message);
         match rejection.code {
             _ if !rejection.is_retry_safe() => Self::Rejected { detail },
@@ -162,7 +162,7 @@ pub struct ExceededQuota {
 }
 
 impl UidRejection {
-    pub(super) fn of_item(rejection: Rejection) -> Self {
+    pub(super) fn from_item(rejection: Rejection) -> Self {
         let retryable = rejection.is_retry_safe();
         let detail = rejection.message;
         let mut metadata = rejection.metadata;

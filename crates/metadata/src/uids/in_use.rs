@@ -1,7 +1,7 @@
 //! The UIDs that the series here use, and what the UID service says to them.
 //!
-//! Series are in this service's folder, their names in that of the UID service. If the names are lost or replaced by an
-//! older copy, the next new name would get the UID of a series that exists, whose points would then be served under it.
+//! Series are in this service's folder, their names in the UID service's. If the names are lost or replaced by an
+//! older copy, the next new name would get the UID of a series that exists, and that series' points would be served under it.
 //! So every request that may assign carries the highest UIDs in use, and the UID service rejects it if its counters are
 //! below. The same is reported at start and whenever the watch is opened again, so that health shows it before a name is
 //! rejected. The points of HBase have no such folder: nothing is reported.
@@ -30,7 +30,7 @@ use self::memory::{Memory, Remembered};
 use super::requests::not_found;
 use super::{Uids, UidsError};
 
-/// UIDs whose names are compared with the UID service at most.
+/// The most UIDs that are compared with the UID service by name.
 const MAX_COMPARED: usize = 4096;
 
 /// The UIDs of the series here. They are not known before [`Uids::protect`].
@@ -48,7 +48,7 @@ pub(super) struct SeriesUse {
     health: Mutex<UidHealth>,
 }
 
-/// What is wrong between the series here and the UID service.
+/// Faults between the series here and the UID service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UidHealth {
     /// The state of each kind, as the UID service has reported it last.
@@ -190,22 +190,22 @@ impl Uids {
         let uses = &self.0.uses;
         let memory = Memory::open(rows, table).await;
         let memory = memory.context("open the memory of the table of UIDs")?;
-        let found = self.0.table_id;
+        let table_id = self.0.table_id;
         let mut remembered = memory.read().await?.unwrap_or_default();
-        if found != 0 && remembered.table_id != found {
+        if table_id != 0 && remembered.table_id != table_id {
             if remembered.table_id != 0 && !accepts_table {
-                let detail = other_table(folder, remembered.table_id, found);
+                let detail = other_table(folder, remembered.table_id, table_id);
                 return Err(UidsError::Layout { detail }.into());
             }
             if remembered.table_id != 0 {
                 warn!(
-                    table = format!("{found:016x}"),
+                    table = format!("{table_id:016x}"),
                     before = format!("{:016x}", remembered.table_id),
                     "the points belong to another table of UIDs from now on; run `tsdb uid recover`"
                 );
             }
             remembered = Remembered {
-                table_id: found,
+                table_id,
                 assigned: HighestUids::default(),
             };
             memory.write(&remembered).await?;
@@ -219,7 +219,7 @@ impl Uids {
         Ok(())
     }
 
-    /// What is wrong between the series here and the UID service.
+    /// Returns the faults between the series here and the UID service.
     pub fn uid_health(&self) -> UidHealth {
         self.0.uses.health.lock().clone()
     }

@@ -1,6 +1,6 @@
-//! Names of callers whose rights are limited to some metrics.
+//! Names for callers with rights on some metrics only.
 //!
-//! A UID of a metric without a name is refused as well: points of a deleted metric stay readable by TSUID.
+//! A UID of a metric without a name is rejected as well: points of a deleted metric stay readable by TSUID.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,9 +10,9 @@ use oxtsdb_access::MetricScope;
 use oxtsdb_query::{Engine, NameDirectory, NameError, NameGeneration};
 use oxtsdb_schema::{Uid, UidKind, UidWidths};
 
-/// A directory that refuses other metrics than those of a scope, in both directions.
+/// A directory that rejects metrics outside of a scope, in both directions.
 ///
-/// Names of tags are those of all metrics, so that an error for an unknown one would reveal which names others use.
+/// All metrics share the names of tags, so that an error for an unknown one would reveal which names others use.
 /// Unknown names of tags resolve to the UID 0, which no name has: nothing matches, as for a name of other metrics.
 #[derive(Debug)]
 struct LimitedNames {
@@ -21,7 +21,7 @@ struct LimitedNames {
     widths: UidWidths,
 }
 
-/// The same engine, whose queries are refused if they name another metric than those of `scope`.
+/// The same engine; it rejects queries that name a metric outside of `scope`.
 pub fn limited_engine(engine: &Engine, scope: &MetricScope) -> Engine {
     engine.clone().with_directory(Arc::new(LimitedNames {
         directory: Arc::clone(&engine.storage().directory),

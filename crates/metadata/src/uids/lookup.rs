@@ -44,24 +44,24 @@ impl Uids {
         names: &[(UidKind, &str)],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Uid>>, UidsError> {
-        let mut found = Vec::with_capacity(names.len());
+        let mut resolved = Vec::with_capacity(names.len());
         let mut missing = Vec::new();
         for (kind, name) in names {
             let uid = self.0.cache.uid(*kind, name);
             if uid.is_none() && !self.0.cache.is_absent(*kind, name) {
-                missing.push(found.len());
+                missing.push(resolved.len());
             }
-            found.push(uid);
+            resolved.push(uid);
         }
         if missing.is_empty() {
-            return Ok(found);
+            return Ok(resolved);
         }
         let requested: Vec<(UidKind, &str)> = missing.iter().map(|index| names[*index]).collect();
         let uids = self.request_existing_uids(&requested, deadline).await?;
         for (index, uid) in missing.into_iter().zip(uids) {
-            found[index] = uid;
+            resolved[index] = uid;
         }
-        Ok(found)
+        Ok(resolved)
     }
 
     /// The names of UIDs of one kind, in their order; `None` for each that has none. UIDs that
@@ -81,13 +81,13 @@ impl Uids {
             if !all.is_empty() {
                 tokio::task::yield_now().await;
             }
-            let (mut found, missing) = self.cached_names(kind, uids);
+            let (mut resolved, missing) = self.cached_names(kind, uids);
             if !missing.is_empty() {
                 let requested: Vec<Uid> = missing.iter().map(|index| uids[*index]).collect();
                 let names = self.request_names(kind, &requested, deadline).await?;
-                fill(&mut found, missing, names);
+                fill(&mut resolved, missing, names);
             }
-            all.extend(found);
+            all.extend(resolved);
         }
         Ok(all)
     }
@@ -103,7 +103,7 @@ impl Uids {
         uids: &[Uid],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
-        let (mut found, missing) = self.cached_names(kind, uids);
+        let (mut resolved, missing) = self.cached_names(kind, uids);
         if !missing.is_empty() {
             let requested: Arc<[Uid]> = missing.iter().map(|index| uids[*index]).collect();
             let this = self.clone();
@@ -112,9 +112,9 @@ impl Uids {
                 async move { this.request_names(kind, &requested, None).await }.boxed()
             };
             let names = self.0.outage.call(missing.len(), deadline, attempt).await?;
-            fill(&mut found, missing, names);
+            fill(&mut resolved, missing, names);
         }
-        Ok(found)
+        Ok(resolved)
     }
 
     /// The UIDs of names, in their order. Missing UIDs are assigned in the order of the names' first occurrence,
@@ -181,15 +181,17 @@ impl Uids {
 
     /// The cached names, and the positions of those that are not cached.
     fn cached_names(&self, kind: UidKind, uids: &[Uid]) -> (Vec<Option<Arc<str>>>, Vec<usize>) {
-        let found: Vec<_> = uids.iter().map(|uid| self.0.cache.name(kind, uid)).collect();
-        let missing = (0..found.len()).filter(|index| found[*index].is_none()).collect();
-        (found, missing)
+        let resolved: Vec<_> = uids.iter().map(|uid| self.0.cache.name(kind, uid)).collect();
+        let missing = (0..resolved.len())
+            .filter(|index| resolved[*index].is_none())
+            .collect();
+        (resolved, missing)
     }
 }
 
 /// Puts the requested names into their positions.
-fn fill(found: &mut [Option<Arc<str>>], missing: Vec<usize>, names: Vec<Option<Arc<str>>>) {
+fn fill(resolved: &mut [Option<Arc<str>>], missing: Vec<usize>, names: Vec<Option<Arc<str>>>) {
     for (index, name) in missing.into_iter().zip(names) {
-        found[index] = name;
+        resolved[index] = name;
     }
 }

@@ -28,7 +28,7 @@ use super::UidsError;
 /// a service that hangs is noticed earlier by the pings of its connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A call for more names may take [`PATIENCE`] for each so many.
+/// A call for more names may take [`PATIENCE`] for each of this number.
 const NAMES_PER_PATIENCE: usize = 1024;
 
 /// The pause before the first repetition; each following is twice as long, up to [`LAST_PAUSE`].

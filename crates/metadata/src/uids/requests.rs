@@ -34,7 +34,7 @@ impl Uids {
                 Err(rejection) if not_found(&rejection) => {
                     self.cache(mark, |cache| cache.insert_absent(*kind, name));
                 }
-                Err(rejection) => return Err(UidsError::of_item(*kind, name, rejection)),
+                Err(rejection) => return Err(UidsError::from_item(*kind, name, rejection)),
             }
         }
         Ok(uids)
@@ -61,7 +61,7 @@ impl Uids {
                     }
                     Ok(uid)
                 }
-                Err(rejection) => Err(UidRejection::of_item(rejection)),
+                Err(rejection) => Err(UidRejection::from_item(rejection)),
             });
         }
         Ok(uids)
@@ -89,13 +89,13 @@ impl Uids {
                     Some(name)
                 }
                 Err(rejection) if not_found(&rejection) => None,
-                Err(rejection) => return Err(UidsError::of_item(kind, &uid.to_string(), rejection)),
+                Err(rejection) => return Err(UidsError::from_item(kind, &uid.to_string(), rejection)),
             });
         }
         Ok(names)
     }
 
-    /// A page of names of a kind that start with `prefix`, in byte order: the first one, or that of
+    /// A page of names of a kind that start with `prefix`, in byte order: the first page, or
     /// [`SuggestPage::next_page`].
     ///
     /// # Errors

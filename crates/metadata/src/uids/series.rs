@@ -22,7 +22,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Creates a series that is not tracked yet and whose number is not known.
+    /// Creates a series that is not tracked yet, without its number.
     pub fn new(tsuid: &Tsuid) -> Self {
         Self {
             tsuid: tsuid.as_bytes().into(),
@@ -48,11 +48,11 @@ impl Series {
             })
     }
 
-    /// Its number in the store of points, of which a process has one.
+    /// Its number in the store of points; a process has one store.
     ///
     /// # Errors
     ///
-    /// Those of [`PointStore::numbers`].
+    /// As [`PointStore::numbers`].
     #[inline]
     pub fn number(&self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
         match self.number.load(Ordering::Relaxed) {

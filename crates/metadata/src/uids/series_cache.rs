@@ -60,7 +60,7 @@ pub struct SeriesCache {
     shards: [RwLock<Shard>; SHARDS],
     /// Capacity of a shard, in bytes.
     shard_bytes: usize,
-    /// Points whose series was found, and points whose series was not.
+    /// Points with a series that was found, and points with one that was not.
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -87,18 +87,18 @@ struct Entry {
 struct SlotHash(u32);
 
 impl SlotHash {
-    const fn of(hash: u64) -> Self {
+    const fn from_hash(hash: u64) -> Self {
         Self((hash & 0xffff_ffff) as u32)
     }
 
     /// A table uses the lowest bits and the highest seven.
-    const fn of_table(self) -> u64 {
+    const fn for_table(self) -> u64 {
         (self.0 as u64) << 32 | self.0 as u64
     }
 }
 
 impl SeriesCache {
-    /// A cache of about `bytes` whose entries expire after `ttl`; `None`: never.
+    /// A cache of about `bytes`. Entries expire after `ttl`; `None`: never.
     pub fn new(bytes: usize, ttl: Option<Duration>) -> Self {
         Self {
             began: Instant::now(),
@@ -112,13 +112,13 @@ impl SeriesCache {
         }
     }
 
-    /// Counts points whose series was found, and points whose series was not.
+    /// Counts points with a series that was found, and points with one that was not.
     pub fn count(&self, hits: usize, misses: usize) {
         self.hits.fetch_add(hits as u64, Ordering::Relaxed);
         self.misses.fetch_add(misses as u64, Ordering::Relaxed);
     }
 
-    /// What it has, and how often that was enough.
+    /// Its size, and the numbers of hits and misses.
     pub fn figures(&self) -> CacheFigures {
         let mut figures = CacheFigures {
             hits: self.hits.load(Ordering::Relaxed),
@@ -182,8 +182,8 @@ impl SeriesCache {
             let mut candidates = Vec::with_capacity(keys.len() / SHARDS * 2);
             let mut index = first;
             while index != END {
-                let slot = SlotHash::of(keys[index].1);
-                let candidate = entries.young.find(slot.of_table(), |entry| entry.hash == slot);
+                let slot = SlotHash::from_hash(keys[index].1);
+                let candidate = entries.young.find(slot.for_table(), |entry| entry.hash == slot);
                 candidates.push((index, candidate));
                 index = next[index];
             }
@@ -193,8 +193,8 @@ impl SeriesCache {
             }
             for (index, candidate) in candidates {
                 let (key, hash) = keys[index];
-                let found = candidate.map_or_else(|| entries.find(hash, key, now), Found::Young);
-                match found {
+                let entry = candidate.map_or_else(|| entries.find(hash, key, now), Found::Young);
+                match entry {
                     Found::Nothing => {}
                     Found::Young(entry) => series[index] = Some(Arc::clone(&entry.series)),
                     Found::Old => old.push(index),
@@ -218,8 +218,8 @@ impl SeriesCache {
         let now = self.now.load(Ordering::Relaxed);
         let hash = key.hash(&self.hasher);
         let mut shard = self.shards[shard_of(hash)].write();
-        let slot = SlotHash::of(hash);
-        if let Some(entry) = shard.young.find_mut(slot.of_table(), |entry| key.is(&entry.key)) {
+        let slot = SlotHash::from_hash(hash);
+        if let Some(entry) = shard.young.find_mut(slot.for_table(), |entry| key.is(&entry.key)) {
             let is_same = entry.series.tsuid() == series.tsuid();
             if !is_same {
                 entry.series = Arc::clone(series);
@@ -260,8 +260,8 @@ impl SeriesCache {
     }
 }
 
-/// The shard of a hash, by bits that tables do not use.
-/// From all bits of a hash: those of short keys that differ little are uneven in some.
+/// The shard of a hash, by bits that tables do not use. It is computed from all bits of the hash: keys that are short and
+/// differ little have uneven ones.
 const fn shard_of(hash: u64) -> usize {
     (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
 }
@@ -283,7 +283,7 @@ impl Entry {
 
 impl Shard {
     fn find(&self, hash: u64, key: SeriesKey<'_>, now: u32) -> Found<'_> {
-        let hash = SlotHash::of(hash).of_table();
+        let hash = SlotHash::from_hash(hash).for_table();
         if let Some(entry) = self.young.find(hash, |entry| key.is(&entry.key)) {
             return match now < entry.expires_at {
                 true => Found::Young(entry),
@@ -299,7 +299,7 @@ impl Shard {
 
     /// Moves an entry of the old generation to the young one, unless another thread has done so.
     fn renew(&mut self, hash: u64, key: SeriesKey<'_>, shard_bytes: usize) -> Option<Arc<Series>> {
-        let hash = SlotHash::of(hash).of_table();
+        let hash = SlotHash::from_hash(hash).for_table();
         let entry = match self.old.find_entry(hash, |entry| key.is(&entry.key)) {
             Ok(entry) => entry.remove().0,
             Err(_) => {
@@ -339,7 +339,7 @@ impl Shard {
         } else if self.bytes > shard_bytes {
             self.evict();
         }
-        let hash = |entry: &Entry| entry.hash.of_table();
+        let hash = |entry: &Entry| entry.hash.for_table();
         self.young.insert_unique(hash(&entry), entry, hash);
     }
 }

@@ -26,7 +26,7 @@ use crate::meta::changes::Subject;
 /// The interval of heartbeats: a watch is taken as broken after three.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What the lag of replicas is extended by: a look-up that was served within it arrives in this time.
+/// The time by which the lag of replicas is extended: a look-up that was served within it arrives in this time.
 const IN_FLIGHT: Duration = Duration::from_millis(500);
 
 /// The pause between two times that the caches are emptied because there is no watch.
@@ -38,7 +38,7 @@ const NAMELESS: Duration = Duration::from_secs(10);
 /// Changes that wait for the lag of replicas. With more, everything is forgotten after it.
 const MAX_WAITING: usize = 1024;
 
-/// What is to be removed from the caches.
+/// Mappings to remove from the caches.
 #[derive(Clone, Debug)]
 enum Stale {
     Events(Arc<[UidEvent]>),

@@ -94,7 +94,7 @@ async fn lists_series_written_before_and_after_reading() {
 
 /// Stores an annotation on the series of metric 1 with this tag value.
 async fn annotate(engine: &oxtsdb_query::Engine, value: u8) {
-    let annotations = Annotations::of(engine);
+    let annotations = Annotations::from_engine(engine);
     let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, value];
     let key = AnnotationKey::at_instant(annotations.layout(), &tsuid, i64::from(T) * 1000).unwrap();
     let edit = Edit {
@@ -116,7 +116,7 @@ async fn lists_a_series_that_has_only_annotations() {
     assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1, 2]);
     let next = next_of(&stack.store);
     assert_eq!(values(&next.list(metric()).await.unwrap()), [1, 2]);
-    // The counter of a series with points is as before; that of the other one says that it has none.
+    // The counter of a series with points is as before; the counter of the other one says that it has none.
     let tracked = stack.cells("tsdb-meta").await;
     assert_eq!(tracked[..1], counters);
     assert_eq!(

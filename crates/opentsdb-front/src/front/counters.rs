@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use oxtsdb_ingest::{Caller, Example, IngestCounts, ProtocolCounts, RejectionKind, Writer};
+use oxtsdb_ingest::{Caller, Example, IngestCounts, POINT_FIGURES, ProtocolCounts, RejectionKind, Writer};
 use oxtsdb_metadata::meta::new_series::NewSeriesFeed;
-use oxtsdb_point_store::{Figures, PointStore};
+use oxtsdb_point_store::{FIGURES, PointStore};
 use oxtsdb_query::Engine;
-use oxtsdb_resources::{Admission, MemoryPool};
+use oxtsdb_resources::memory::POOL_FIGURES;
+use oxtsdb_resources::{Admission, Figure, MemoryPool};
 use oxtsdb_row_store::StoreControl;
 use oxtsdb_server::connections::ConnectionCounts;
 use oxtsdb_server::metrics::{Metrics, Protocol, Requests};
@@ -197,17 +198,8 @@ impl Counters {
             },
         ];
         for protocol in Protocol::ALL {
-            let counts = self.ingest(protocol);
-            let of_protocol = |name, value| Statistic {
-                name,
-                tag: Some(("type", protocol.name())),
-                value,
-            };
-            all.extend([
-                of_protocol("oxtsdb.points.added", counts.stored()),
-                of_protocol("oxtsdb.points.rejected", counts.rejected()),
-                of_protocol("oxtsdb.points.failed", counts.failed()),
-            ]);
+            let tag = Some(("type", protocol.name()));
+            all.extend(statistics(POINT_FIGURES, tag, self.ingest(protocol)));
         }
         if let Some(store) = &self.store {
             all.push(Statistic {
@@ -232,41 +224,32 @@ impl Counters {
             });
         }
         if let Some(figures) = self.points.as_ref().and_then(|points| points.figures()) {
-            all.extend(statistics_of_points(&figures));
+            all.extend(statistics(FIGURES, None, &figures));
         }
         if let Some((admission, pools)) = &self.resources {
-            all.extend(statistics_of(admission, pools));
+            all.extend(limits(admission, pools));
         }
         all
     }
 }
 
-/// The figures of the store of points.
-fn statistics_of_points(figures: &Figures) -> impl Iterator<Item = Statistic> + use<> {
-    [
-        ("oxtsdb.points.series", figures.series),
-        ("oxtsdb.points.in_parts", figures.points),
-        ("oxtsdb.points.parts", figures.parts),
-        ("oxtsdb.points.bytes", figures.bytes),
-        ("oxtsdb.points.merge_debt_bytes", figures.merge_debt_bytes),
-        ("oxtsdb.points.journal_bytes", figures.journal_bytes),
-        ("oxtsdb.points.memory_bytes", figures.memory_bytes),
-        ("oxtsdb.points.flushes", figures.flushes),
-        ("oxtsdb.points.merges", figures.merges),
-        ("oxtsdb.points.failed_merges", figures.failed_merges),
-        ("oxtsdb.points.dropped_days", figures.dropped_days),
-        ("oxtsdb.points.clock_jumps", figures.clock_jumps),
-    ]
-    .into_iter()
-    .map(|(name, value)| Statistic {
-        name,
-        tag: None,
-        value,
+/// The figures of a table that have a line.
+fn statistics<T>(
+    table: &[Figure<T>],
+    tag: Option<(&'static str, &'static str)>,
+    values: &T,
+) -> impl Iterator<Item = Statistic> {
+    table.iter().filter_map(move |figure| {
+        Some(Statistic {
+            name: figure.statistic?,
+            tag,
+            value: (figure.value)(values)?,
+        })
     })
 }
 
 /// The usage of the limits of the process.
-fn statistics_of(admission: &Admission, pools: &[MemoryPool; 2]) -> Vec<Statistic> {
+fn limits(admission: &Admission, pools: &[MemoryPool; 2]) -> Vec<Statistic> {
     let queries = admission.usage();
     let of_queries = |state, value| Statistic {
         name: "oxtsdb.queries",
@@ -279,17 +262,7 @@ fn statistics_of(admission: &Admission, pools: &[MemoryPool; 2]) -> Vec<Statisti
         of_queries("rejected", queries.rejected),
     ];
     for usage in pools.iter().map(MemoryPool::usage) {
-        let of_pool = |name, value| Statistic {
-            name,
-            tag: Some(("pool", usage.name)),
-            value,
-        };
-        all.extend([
-            of_pool("oxtsdb.memory.limit_bytes", usage.limit_bytes),
-            of_pool("oxtsdb.memory.used_bytes", usage.used_bytes),
-            of_pool("oxtsdb.memory.peak_bytes", usage.peak_bytes),
-            of_pool("oxtsdb.memory.rejected", usage.rejected),
-        ]);
+        all.extend(statistics(POOL_FIGURES, Some(("pool", usage.name)), &usage));
     }
     all
 }

@@ -13,22 +13,19 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
-use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
+use oxtsdb_ingest::point_text::{self, NameOf};
 use oxtsdb_ingest::rollup::{Aggregate, AggregateError, NewAggregate};
 use oxtsdb_ingest::{Example, RejectionKind};
 use oxtsdb_schema::Value;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
-use oxtsdb_server::metrics::Protocol;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::front::counters::Counters;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::of_content;
-use crate::http::put::failure::status_of_point;
-use crate::http::put::outcome::{self, Flags, Outcome};
+use crate::http::put::outcome::{self, Batches, Flags};
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::scalar::{Text, Whole};
 use crate::http::reply::Reply;
@@ -88,7 +85,7 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
     let deadline = flags.deadline();
-    let mut outcome = Outcome::default();
+    let mut batches = Batches::new(counters, &caller, flags);
     for (chunk, chunk_values) in values.kept.chunks(WRITE_VALUES).enumerate() {
         let mut places = Vec::with_capacity(chunk_values.len());
         let mut good = Vec::with_capacity(chunk_values.len());
@@ -100,57 +97,39 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
                     good.push(value);
                 }
                 Err((kind, text)) => {
-                    Counters::count(&counters.illegal_arguments);
-                    counters.reject(&caller, kind, || example(&text, value.as_ref()));
-                    outcome.fail(flags, place, text);
+                    let counter = &counters.illegal_arguments;
+                    batches.reject(place, counter, kind, text, |text| example(text, value.as_ref()));
                 }
             }
         }
-        if outcome.timeouts > 0 {
-            outcome.timeouts += good.len();
+        if batches.skip(good.len()) {
             continue;
         }
-        let written = match parts.rollups.write(&good, Some(deadline)).await {
-            Ok(written) => written,
-            Err(error) if flags.timeout_ms.is_some() && outcome::is_timeout(&error) => {
-                outcome.timeouts = good.len();
-                continue;
-            }
-            Err(error) => {
-                Counters::add(&counters.storage_errors, good.len());
-                counters.ingest(Protocol::Http).add_failed(good.len() as u64);
-                return Err(outcome::failure(&error, outcome.success));
-            }
+        let written = parts.rollups.write(&good, Some(deadline)).await;
+        let written = written.map(|written| (written.written, written));
+        let Some(written) = batches.end(good.len(), written)? else {
+            continue;
         };
-        outcome.success += written.written;
-        counters.ingest(Protocol::Http).add_batch(written.written as u64);
         let place = |index: usize| places.get(index).copied().unwrap_or_default();
         for (index, error) in written.invalid {
-            Counters::count(&counters.illegal_arguments);
-            counters.reject(&caller, RejectionKind::Rollup, || {
-                example(&error.to_string(), sent(&values.kept, place(index)))
-            });
             let text = match error {
                 AggregateError::NoSuchInterval { .. } => "Unexpected exception".to_owned(),
-                error => error.to_string(),
+                ref error => error.to_string(),
             };
-            outcome.fail(flags, place(index), text);
+            let (counter, kind) = (&counters.illegal_arguments, RejectionKind::Rollup);
+            batches.reject(place(index), counter, kind, text, |_| {
+                example(&error.to_string(), sent(&values.kept, place(index)))
+            });
         }
         for error in written.unresolved {
-            outcome.failure = outcome.failure.or(status_of_point(&error.reason));
-            let tags = good
-                .get(error.index)
-                .map(|value| value.tags.as_slice())
-                .unwrap_or_default();
-            let text = outcome::rejection_text(Rejection::of(&error.reason, tags), counters);
-            counters.reject(&caller, RejectionKind::from(&*error.reason), || {
-                example(&text, sent(&values.kept, place(error.index)))
+            let tags = good.get(error.index).map(|value| value.tags.as_slice());
+            let place = place(error.index);
+            batches.reject_point(place, &error.reason, tags.unwrap_or_default(), |text| {
+                example(text, sent(&values.kept, place))
             });
-            outcome.fail(flags, place(error.index), text);
         }
     }
-    outcome.details.sort_by_key(|(place, _)| *place);
-    outcome::reply(&outcome, flags, |out, place| {
+    outcome::reply(&batches.outcome(), flags, |out, place| {
         write_value(out, sent(&values.kept, place));
     })
 }

@@ -75,22 +75,8 @@ pub(super) async fn write_histograms(
     writer: &Writer,
     histograms: &[NewHistogram<'_>],
 ) -> Result<WriteOutcome, WriteError> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let written = writer
-            .write_histograms(histograms, Some(deadline.into_std()))
-            .await;
-        let is_transient = match &written {
-            Ok(outcome) => outcome.errors.iter().any(|error| error.reason.is_transient()),
-            Err(error) => error.is_transient(),
-        };
-        if !is_transient || Instant::now() + pause >= deadline {
-            return written;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_PAUSE);
-    }
+    let write = |deadline| writer.write_histograms(histograms, deadline);
+    repeat(write, |outcome: &WriteOutcome| &outcome.errors).await
 }
 
 /// As [`write_histograms`], of rollups.
@@ -98,12 +84,21 @@ pub(super) async fn write_rollups(
     writer: &RollupWriter,
     rollups: &[NewAggregate<'_>],
 ) -> Result<AggregateOutcome, WriteError> {
+    let write = |deadline| writer.write(rollups, deadline);
+    repeat(write, |outcome: &AggregateOutcome| &outcome.unresolved).await
+}
+
+/// Repeats a write while it, or a value of it, fails for a transient reason.
+async fn repeat<T, F: Future<Output = Result<T, WriteError>>>(
+    write: impl Fn(Option<std::time::Instant>) -> F,
+    errors: fn(&T) -> &Vec<PointError>,
+) -> Result<T, WriteError> {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     loop {
-        let written = writer.write(rollups, Some(deadline.into_std())).await;
+        let written = write(Some(deadline.into_std())).await;
         let is_transient = match &written {
-            Ok(outcome) => outcome.unresolved.iter().any(|error| error.reason.is_transient()),
+            Ok(outcome) => errors(outcome).iter().any(|error| error.reason.is_transient()),
             Err(error) => error.is_transient(),
         };
         if !is_transient || Instant::now() + pause >= deadline {

@@ -1,6 +1,5 @@
 //! The background threads: merge parts and drop old days.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::core::{Core, Errors};
@@ -24,7 +23,7 @@ pub(super) fn run(core: &Core) {
         || {
             if reported.elapsed() >= REPORT {
                 reported = Instant::now();
-                report(&core.figures());
+                report(&core.stats().figures);
             }
             drop_old_days(core)?;
             merge(core, |free| free)
@@ -61,36 +60,20 @@ fn repeat(
 }
 
 fn report(figures: &Figures) {
-    let Figures {
-        series,
-        points,
-        parts,
-        bytes,
-        merge_debt_bytes,
-        journal_bytes,
-        memory_bytes,
-        flushes,
-        merges,
-        failed_merges,
-        dropped_days,
-        clock_jumps,
-        clock_held_back_ms,
-        ..
-    } = figures;
     tracing::info!(
-        series,
-        points,
-        parts,
-        bytes,
-        merge_debt_bytes,
-        journal_bytes,
-        memory_bytes,
-        flushes,
-        merges,
-        failed_merges,
-        dropped_days,
-        clock_jumps,
-        clock_held_back_ms,
+        series = figures.series,
+        points = figures.points,
+        parts = figures.parts,
+        bytes = figures.part_bytes,
+        merge_debt_bytes = figures.merge_debt_bytes,
+        journal_bytes = figures.journal_bytes,
+        memory_bytes = figures.memory_bytes(),
+        flushes = figures.counters.flushes.get(),
+        merges = figures.merges.completed.get(),
+        failed_merges = figures.merges.failed.get(),
+        dropped_days = figures.counters.dropped_days.get(),
+        clock_jumps = figures.clock.jumps,
+        clock_held_back_ms = figures.clock.held_back_ms,
         "point store"
     );
 }
@@ -116,10 +99,7 @@ fn drop_old_days(core: &Core) -> Result<(), PointStoreError> {
         return Ok(());
     };
     let dropped = core.days.drop_before(edge_ms)?;
-    let counters = &core.counters;
-    counters
-        .dropped_days
-        .fetch_add(dropped.days as u64, Ordering::Relaxed);
-    counters.dropped_bytes.fetch_add(dropped.bytes, Ordering::Relaxed);
+    core.counters.dropped_days.add(dropped.days as u64);
+    core.counters.dropped_bytes.add(dropped.bytes);
     Ok(())
 }

@@ -140,7 +140,7 @@ impl Committer<'_> {
         self.core.errors.lock().write = written.as_ref().err().cloned();
         match written {
             Ok(()) => {
-                self.core.counters.groups.fetch_add(1, Ordering::Relaxed);
+                self.core.counters.frames.add(1);
                 self.send(Apply::Group(group.batches));
                 self.flush_if_due();
             }
@@ -182,10 +182,7 @@ impl Committer<'_> {
         self.core.durable_series.store(end, Ordering::Release);
         let bytes = self.journal.byte_len().saturating_sub(before);
         self.pay(bytes);
-        self.core
-            .counters
-            .journal_bytes
-            .fetch_add(bytes, Ordering::Relaxed);
+        self.core.counters.journal_bytes.add(bytes);
         Ok(())
     }
 
@@ -311,9 +308,7 @@ pub(super) fn apply(core: &Core, work: &Receiver<Apply>) {
                 let active = Arc::clone(&core.heads.read().active);
                 for (batch, reply) in batches {
                     active.append(&batch);
-                    core.counters
-                        .points
-                        .fetch_add(batch.len() as u64, Ordering::Relaxed);
+                    core.counters.points.add(batch.len() as u64);
                     // The caller may have dropped the receiver.
                     drop(reply.send(Ok(())));
                 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU32};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -17,7 +17,7 @@ use super::journal::JournalFiles;
 use super::queue::{Queue, Reply};
 use super::series::SeriesCatalogue;
 use super::throttle::FlushProgress;
-use crate::{DamagedPart, PointStoreError, SeriesNumber, TimeRange, Timings};
+use crate::{Counters, DamagedPart, PointStoreError, SeriesNumber, TimeRange, Timings};
 
 /// An open store.
 #[derive(Debug)]
@@ -156,15 +156,4 @@ impl FlushQueue {
         self.state.lock().stopping = true;
         self.changed.notify_all();
     }
-}
-
-/// Counters since the store was opened.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) points: AtomicU64,
-    pub(super) groups: AtomicU64,
-    pub(super) flushes: AtomicU64,
-    pub(super) dropped_days: AtomicU64,
-    pub(super) dropped_bytes: AtomicU64,
-    pub(super) journal_bytes: AtomicU64,
 }

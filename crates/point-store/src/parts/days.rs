@@ -68,7 +68,7 @@ use self::name::{DayFile, DayNumber, Sequences};
 use self::policy::MergePolicy;
 use self::set_aside::SetAside;
 use super::part::{MetricSet, PageCache, Part, PartWriter};
-use crate::{PointStoreError, TimeRange};
+use crate::{MergeCounters, PointStoreError, TimeRange};
 use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::folder::create_dir_durably;
 
@@ -90,7 +90,7 @@ struct Shared {
     changes: Mutex<Changes>,
     /// Changed only under `changes`; reads wait for no I/O.
     days: RwLock<BTreeMap<DayNumber, Day>>,
-    counters: check::Counters,
+    counters: MergeCounters,
     /// Files of the store that were lost and could be made again, if the caller accepts losses.
     losses: Vec<PointStoreError>,
 }

@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, SendError, SyncSender};
 use std::thread;
 use std::time::Duration;
@@ -145,7 +144,7 @@ fn write_head(
     let mut heads = core.heads.write();
     heads.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head));
     drop(heads);
-    core.counters.flushes.fetch_add(1, Ordering::Relaxed);
+    core.counters.flushes.add(1);
     core.timings.flush.observe_since(begun);
     Ok(())
 }

@@ -16,10 +16,10 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use super::clock_record;
-use super::clock_watch::{ClockStats, ClockWatch};
+use super::clock_watch::ClockWatch;
 use super::commit;
 use super::config::PartsConfig;
-use super::core::{Core, Counters, Errors, FlushJob, FlushQueue, FlushState, Stop};
+use super::core::{Core, Errors, FlushJob, FlushQueue, FlushState, Stop};
 use super::days::check::{Checked, DayStats, DaysStats};
 use super::days::pace::{CheckPacer, RatePacer};
 use super::days::policy::MergePolicy;
@@ -33,8 +33,8 @@ use super::read::{BatchReader, WindowReader};
 use super::series::{SeriesCatalogue, SeriesKey};
 use super::{background, flush, snapshot};
 use crate::{
-    ColumnStream, DamagedPart, Figures, HighestUids, Point, PointBatch, PointStore, PointStoreError,
-    ReadEstimate, ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange, Timings,
+    ColumnStream, Counters, DamagedPart, Figures, HighestUids, Point, PointBatch, PointStore,
+    PointStoreError, ReadEstimate, ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange, Timings,
 };
 use oxtsdb_storage_file::disk::Disk;
 
@@ -59,30 +59,10 @@ struct Threads {
 /// Statistics of a store.
 #[derive(Clone, Debug, Default)]
 pub struct PartsStats {
-    /// Series.
-    pub series: u64,
-    /// Memory of the series, in bytes.
-    pub series_bytes: u64,
-    /// Points appended since the store was opened.
-    pub points: u64,
-    /// Frames of the journal since the store was opened, each with one sync.
-    pub groups: u64,
-    /// Bytes written to the journal since the store was opened.
-    pub journal_bytes_written: u64,
-    /// Bytes of the journal.
-    pub journal_bytes: u64,
-    /// Memory of points that are in no part.
-    pub head_bytes: u64,
-    /// Heads written as parts since the store was opened.
-    pub flushes: u64,
-    /// Days that retention dropped since the store was opened, and bytes of their parts.
-    pub dropped_days: u64,
-    /// Bytes of the parts of these days.
-    pub dropped_bytes: u64,
-    /// Jumps of the clock.
-    pub clock: ClockStats,
-    /// Parts.
-    pub days: DaysStats,
+    /// Figures of the store.
+    pub figures: Figures,
+    /// Each day, ascending.
+    pub days: Vec<DayStats>,
 }
 
 impl PartsStore {
@@ -285,49 +265,26 @@ impl PartsStore {
 
 impl Core {
     pub(super) fn stats(&self) -> PartsStats {
-        let counters = &self.counters;
-        PartsStats {
+        let DaysStats { days, merges } = self.days.stats();
+        let sum = |value: fn(&DayStats) -> u64| days.iter().map(value).sum();
+        let figures = Figures {
             series: u64::from(self.series.len()),
             series_bytes: self.series.byte_len() as u64,
-            points: counters.points.load(Ordering::Relaxed),
-            groups: counters.groups.load(Ordering::Relaxed),
-            journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
-            journal_bytes: self.journal.byte_len(),
             head_bytes: self.heads.read().byte_len() as u64,
-            flushes: counters.flushes.load(Ordering::Relaxed),
-            dropped_days: counters.dropped_days.load(Ordering::Relaxed),
-            dropped_bytes: counters.dropped_bytes.load(Ordering::Relaxed),
-            clock: self.clock.stats(),
-            days: self.days.stats(),
-        }
-    }
-
-    pub(super) fn figures(&self) -> Figures {
-        let stats = self.stats();
-        let days = &stats.days;
-        let sum = |of: fn(&DayStats) -> u64| days.days.iter().map(of).sum::<u64>();
-        Figures {
-            series: stats.series,
+            journal_bytes: self.journal.byte_len(),
             points: sum(|day| day.points),
             parts: sum(|day| day.parts as u64),
-            bytes: sum(|day| day.bytes),
+            part_bytes: sum(|day| day.bytes),
+            index_bytes: sum(|day| day.memory_bytes as u64),
             merge_debt_bytes: sum(|day| day.merge_debt_bytes),
-            journal_bytes: stats.journal_bytes,
-            memory_bytes: stats.head_bytes + stats.series_bytes + sum(|day| day.memory_bytes as u64),
-            flushes: stats.flushes,
-            merges: days.merges,
-            failed_merges: days.failed_merges,
-            dropped_days: stats.dropped_days,
-            clock_jumps: stats.clock.jumps,
-            clock_held_back_ms: stats.clock.held_back_ms.cast_unsigned(),
-            clock_needs_confirmation: stats.clock.needs_confirmation,
-            journal_bytes_written: stats.journal_bytes_written,
-            merge_bytes_read: days.merged_bytes,
-            merge_bytes_written: days.written_bytes,
             page_cache_bytes: self.days.cache_bytes(),
             disk_free_bytes: self.config.disk.free_bytes(&self.config.path).ok(),
             disk_reserve_bytes: self.config.reserve_bytes,
-        }
+            clock: self.clock.stats(),
+            counters: self.counters.clone(),
+            merges,
+        };
+        PartsStats { figures, days }
     }
 
     /// Computes the instant before which points are dropped, and returns it; `None`: none are.
@@ -532,7 +489,7 @@ impl PointStore for PartsStore {
     }
 
     fn figures(&self) -> Option<Figures> {
-        Some(self.core.figures())
+        Some(self.core.stats().figures)
     }
 
     fn timings(&self) -> Option<Arc<Timings>> {

@@ -179,16 +179,16 @@ async fn points_in_the_future_drop_no_others() {
     assert_eq!(read(&store, &series, TimeRange::ALL).await.unwrap()[0].1.len(), 2);
     // It jumps by as much again, which is noticed, and retention stays.
     now.fetch_add(3000 * DAY * 1000, Ordering::Relaxed);
-    while store.stats().clock.jumps == 0 {
+    while store.stats().figures.clock.jumps == 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(store.retention_edge_ms(), Some(edge_ms));
-    let held_back_ms = store.stats().clock.held_back_ms;
+    let held_back_ms = store.stats().figures.clock.held_back_ms;
     assert!(
         (held_back_ms - 4000 * DAY * 1000).abs() < 60_000,
         "{held_back_ms}"
     );
-    assert_eq!(store.stats().dropped_days, 0);
+    assert_eq!(store.stats().figures.counters.dropped_days.get(), 0);
 }
 
 /// A store that was used until now, with points of the last 20 days, and is opened by a clock 400 days ahead.
@@ -257,14 +257,14 @@ async fn a_clock_ahead_by_more_than_the_retention_drops_nothing() {
     for _ in 0..2 {
         let store = ahead.open(400, None);
         assert_eq!(ahead.points_after_one_of(&store, 400).await, 21);
-        let clock = store.stats().clock;
+        let clock = store.stats().figures.clock;
         assert!(clock.needs_confirmation, "{clock:?}");
-        assert_eq!(store.stats().dropped_days, 0);
+        assert_eq!(store.stats().figures.counters.dropped_days.get(), 0);
         store.close().await.unwrap();
     }
     // The clock is set right.
     let store = ahead.open(1, None);
-    assert_eq!(store.stats().clock, ClockStats::default());
+    assert_eq!(store.stats().figures.clock, ClockStats::default());
     assert_eq!(ahead.points_after_one_of(&store, 1).await, 22);
 }
 
@@ -273,15 +273,15 @@ async fn a_clock_ahead_is_followed_when_the_operator_confirms_the_day() {
     let ahead = ClockAhead::new().await;
     let day_ms = ahead.now_ms + 400 * ClockAhead::DAY * 1000;
     let store = ahead.open(400, Some(day_ms - 1));
-    assert!(store.stats().clock.needs_confirmation);
+    assert!(store.stats().figures.clock.needs_confirmation);
     drop(store);
     let store = ahead.open(400, Some(day_ms));
-    assert_eq!(store.stats().clock, ClockStats::default());
+    assert_eq!(store.stats().figures.clock, ClockStats::default());
     assert_eq!(ahead.points_after_one_of(&store, 400).await, 1);
     drop(store);
     // The time is recorded then.
     let store = ahead.open(401, None);
-    assert_eq!(store.stats().clock, ClockStats::default());
+    assert_eq!(store.stats().figures.clock, ClockStats::default());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -294,11 +294,11 @@ async fn the_newest_points_replace_a_record_of_the_time_that_is_absent_or_damage
             false => ahead.disk.remove(record).unwrap(),
         }
         let store = ahead.open(400, None);
-        assert!(store.stats().clock.needs_confirmation);
+        assert!(store.stats().figures.clock.needs_confirmation);
         assert_eq!(ahead.points_after_one_of(&store, 400).await, 21);
         drop(store);
         // Within the retention.
-        assert_eq!(ahead.open(20, None).stats().clock, ClockStats::default());
+        assert_eq!(ahead.open(20, None).stats().figures.clock, ClockStats::default());
     }
 }
 
@@ -320,7 +320,7 @@ async fn a_snapshot_has_the_time_at_which_it_was_made() {
         ..small(Arc::new(ahead.disk.clone()))
     };
     let copy = PartsStore::open(config).unwrap();
-    assert!(copy.stats().clock.needs_confirmation);
+    assert!(copy.stats().figures.clock.needs_confirmation);
 }
 
 #[tokio::test(flavor = "multi_thread")]

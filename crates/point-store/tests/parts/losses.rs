@@ -96,7 +96,7 @@ async fn history() -> History {
         recorder.append(&all[..3], DAY + round * 10, round).await;
         recorder.flush().await;
     }
-    while recorder.store.stats().days.merges == 0 {
+    while recorder.store.stats().figures.merges.completed.get() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     recorder.append(&[2], DAY + 100, 5).await;

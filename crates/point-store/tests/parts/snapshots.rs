@@ -97,7 +97,7 @@ async fn a_check_reports_progress_and_damage() {
         store.append(batch(&points)).await.unwrap();
     }
     store.flush().await.unwrap();
-    let bytes: u64 = store.stats().days.days.iter().map(|day| day.bytes).sum();
+    let bytes: u64 = store.stats().days.iter().map(|day| day.bytes).sum();
     let mut last = 0;
     let checked = store
         .check(0, &mut |bytes| {

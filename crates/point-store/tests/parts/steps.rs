@@ -88,7 +88,7 @@ async fn operate(disk: &SimulatedDisk, step: Step, after: bool) -> (i64, i64) {
         if !flushed || !linked || disk.has_crashed() {
             return (count + 1, count + 1);
         }
-        while store.stats().days.days.iter().any(|day| day.parts > 20) && !disk.has_crashed() {
+        while store.stats().days.iter().any(|day| day.parts > 20) && !disk.has_crashed() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 
-use crate::ClientId;
+use crate::{ClientId, Figure};
 
 /// The setting that bounds all memory, named in error messages.
 pub const LIMIT_SETTING: &str = "--memory-limit-mib";
@@ -106,6 +106,34 @@ pub struct PoolUsage {
     /// Rejected reservations since the process started.
     pub rejected: u64,
 }
+
+type Row = Figure<PoolUsage>;
+
+/// Metrics of pools and lines of `/api/stats`, in their order.
+pub static POOL_FIGURES: &[Row] = &[
+    Row::gauge(
+        "memory_pool_limit_bytes",
+        "Size of a pool: of writes that are not stored, and of queries",
+        |pool| Some(pool.limit_bytes),
+    )
+    .statistic("oxtsdb.memory.limit_bytes"),
+    Row::gauge("memory_pool_used_bytes", "Reserved bytes of a pool", |pool| {
+        Some(pool.used_bytes)
+    })
+    .statistic("oxtsdb.memory.used_bytes"),
+    Row::gauge(
+        "memory_pool_peak_bytes",
+        "The most reserved bytes of a pool since the start",
+        |pool| Some(pool.peak_bytes),
+    )
+    .statistic("oxtsdb.memory.peak_bytes"),
+    Row::counter(
+        "memory_pool_rejected",
+        "Reservations that a pool had no memory for",
+        |pool| Some(pool.rejected),
+    )
+    .statistic("oxtsdb.memory.rejected"),
+];
 
 impl fmt::Debug for MemoryPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

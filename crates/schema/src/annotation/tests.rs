@@ -5,7 +5,7 @@ use crate::row::CellKind;
 use crate::salt::SaltLayout;
 use crate::timestamp::MAX_MILLIS;
 
-/// What OpenTSDB stores: the document that it received, row, qualifier and value.
+/// Annotations as OpenTSDB stores them: the received document, row, qualifier and value.
 const STORED: &[(&str, &str, &str, &str)] = &[
     (
         // V52

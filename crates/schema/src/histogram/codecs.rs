@@ -80,7 +80,7 @@ impl HistogramCodecs {
     ///
     /// # Errors
     ///
-    /// [`HistogramError::UnknownCodec`], and those of the format.
+    /// [`HistogramError::UnknownCodec`], and errors of the format.
     pub fn decode(&self, id: u8, bytes: &[u8]) -> Result<Histogram, HistogramError> {
         if id != self.simple {
             return Err(HistogramError::UnknownCodec { id });
@@ -102,7 +102,7 @@ impl HistogramCodecs {
     ///
     /// # Errors
     ///
-    /// Those of [`Histogram::write_to`].
+    /// As [`Histogram::write_to`].
     pub fn encode_cell(&self, histogram: &Histogram) -> Result<Vec<u8>, HistogramError> {
         let mut value = vec![self.simple];
         histogram.write_to(&mut value)?;

@@ -45,7 +45,7 @@ pub enum RollupConfigError {
     Interval {
         /// Its text.
         interval: String,
-        /// What is wrong.
+        /// The broken rule.
         #[source]
         error: IntervalError,
     },
@@ -155,7 +155,7 @@ impl RollupConfig {
         self.intervals.iter().find(|interval| interval.is_default())
     }
 
-    /// The intervals of which a length is a multiple, the longest first.
+    /// The intervals that divide a length, the longest first.
     pub fn intervals_of(&self, seconds: u32) -> Vec<&RollupInterval> {
         let divides = |interval: &&RollupInterval| seconds > 0 && seconds.is_multiple_of(interval.seconds());
         let mut matching: Vec<_> = self.intervals.iter().filter(divides).collect();

@@ -15,7 +15,7 @@ const MIN_INTERVALS: u64 = 12;
 /// The most intervals of a row that OpenTSDB accepts.
 const MAX_INTERVALS: u64 = 7774;
 
-/// What a row covers. All spans begin at full hours of UTC.
+/// The time that a row covers. All spans begin at full hours of UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowSpan {
     /// Hours, counted from the epoch.
@@ -241,7 +241,7 @@ impl RollupInterval {
         self.intervals
     }
 
-    /// What a row covers.
+    /// The time that a row covers.
     pub const fn row_span(&self) -> RowSpan {
         self.row_span
     }

@@ -86,13 +86,13 @@ pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKi
         CellKind::Compacted => {
             // Memory in proportion to the cell: a vector that grows takes up to three times as much.
             out.reserve_exact(cell.qualifier.len() / 2);
-            let mut points = CompactedPoints::of(cell);
+            let mut points = CompactedPoints::new(cell);
             points.by_ref().try_for_each(|point| add(out, point))?;
             points.end()?;
         }
         CellKind::Appended => {
             out.reserve_exact(cell.value.len() / SHORTEST_APPENDED);
-            let mut points = AppendedPoints::of(cell);
+            let mut points = AppendedPoints::new(cell);
             points.by_ref().try_for_each(|point| add(out, point))?;
             points.end()?;
         }
@@ -101,7 +101,7 @@ pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKi
     Ok(kind)
 }
 
-/// A point with its encoded value, whose length matches the qualifier unless the cell is damaged.
+/// A point with its encoded value. The value has the length that the qualifier states, unless the cell is damaged.
 pub(super) type RawPoint<'a> = (Qualifier, &'a [u8]);
 
 /// Decodes the value of a point.
@@ -166,7 +166,7 @@ pub(super) struct CompactedPoints<'a> {
 }
 
 impl<'a> CompactedPoints<'a> {
-    pub(super) const fn of(cell: CellRef<'a>) -> CompactedPoints<'a> {
+    pub(super) const fn new(cell: CellRef<'a>) -> CompactedPoints<'a> {
         CompactedPoints {
             cell,
             qualifiers: cell.qualifier,
@@ -231,7 +231,7 @@ pub(super) struct AppendedPoints<'a> {
 }
 
 impl<'a> AppendedPoints<'a> {
-    pub(super) const fn of(cell: CellRef<'a>) -> AppendedPoints<'a> {
+    pub(super) const fn new(cell: CellRef<'a>) -> AppendedPoints<'a> {
         AppendedPoints {
             cell: cell.value,
             rest: cell.value,
@@ -262,7 +262,7 @@ impl<'a> Iterator for AppendedPoints<'a> {
     }
 }
 
-/// Appends a point to the value of a cell of appended points, whose qualifier is
+/// Appends a point to the value of a cell of appended points, which has the qualifier
 /// [`APPEND_QUALIFIER`](crate::data_table::APPEND_QUALIFIER). `value` must have the length that `qualifier`
 /// states.
 pub fn append_point(qualifier: Qualifier, value: &[u8], out: &mut Vec<u8>) {

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A finding has a type; [`CheckRules`] says which types are repaired. All repairs of a row are one list of changes, because
-//! findings meet in cells: a compacted cell can be out of order, and have a point that another cell has too. What cannot be
-//! corrected is removed. A point that a reader returns keeps its instant and its value.
+//! findings meet in cells: a compacted cell can be out of order, and have a point that another cell has too. Repairs remove the
+//! points that they cannot correct. A point that a reader returns keeps its instant and its value.
 //!
 //! A row in any form that OpenTSDB writes has no findings: single, compacted and appended points in both resolutions,
 //! annotations, histograms.
 //!
-//! Source: OpenTSDB 2.4, `Fsck`, whose report this follows; [`RowFindingType`] has the differences.
+//! Source: OpenTSDB 2.4, `Fsck`, also for the report; [`RowFindingType`] has the differences.
 
 mod finding;
 mod key;
@@ -43,7 +43,7 @@ pub struct CheckRules {
 }
 
 impl CheckRules {
-    /// The rules without options: those of [`RowFindingType::is_repaired`], and the oldest of duplicates.
+    /// The rules without options: [`RowFindingType::is_repaired`], and of duplicates the oldest remains.
     pub fn new(layout: RowKeyLayout) -> CheckRules {
         let repair = RowFindingType::ALL
             .into_iter()
@@ -82,7 +82,7 @@ pub struct RowChange {
     pub new: Option<(Vec<u8>, i64)>,
 }
 
-/// What is wrong in a row.
+/// The findings of a row, and their repair.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowCheck {
     /// One finding for each type.
@@ -93,7 +93,7 @@ pub struct RowCheck {
 
 /// Checks a row.
 ///
-/// `cells` are those of family `t`, ordered by qualifier, at most one of each. `is_unknown` says whether a UID has no name.
+/// `cells` are the row's cells of family `t`, ordered by qualifier, at most one of each. `is_unknown` says whether a UID has no name.
 pub fn check_row(
     key: &[u8],
     cells: &[CellRef<'_>],
@@ -121,7 +121,7 @@ pub fn check_row(
 struct Findings(BTreeMap<RowFindingType, RowFinding>);
 
 impl Findings {
-    /// Adds a finding. The message is that of the first one of its type.
+    /// Adds a finding. A type keeps the message of its first finding.
     fn add(&mut self, finding: RowFindingType, qualifier: &[u8], message: impl FnOnce() -> String) {
         let first = || RowFinding {
             finding,

@@ -57,7 +57,7 @@ pub struct PlannedCell {
 /// Plans the compaction of a row, or returns `None` if there is nothing to do: the row has no points, cells in
 /// their final form, or appended points.
 ///
-/// `cells` are those of family `t`, ordered by qualifier, at most one of each qualifier. The plan holds for exactly
+/// `cells` are the row's cells of family `t`, ordered by qualifier, at most one of each. The plan holds for exactly
 /// these cells: a cell that has changed since it was read must not be removed.
 ///
 /// # Errors

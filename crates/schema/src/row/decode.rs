@@ -15,7 +15,7 @@ use super::stats::{DuplicatePolicy, RowStats};
 
 /// Appends the points of a row to `out`, in order of time.
 ///
-/// `cells` are those of family `t`, ordered by qualifier, as stores return them. They are iterated a second
+/// `cells` are the row's cells of family `t`, ordered by qualifier, as stores return them. They are iterated a second
 /// time if they have to be merged.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ where
     let start = out.len();
     let read = match read_ascending(cells.clone(), out) {
         Ok(Some(stats)) => Ok(stats),
-        // A damaged value may be that of a duplicate, which only the merge knows to be replaced.
+        // A duplicate may have the damaged value, and only the merge knows that it is replaced.
         Ok(None) | Err(_) => {
             out.truncate(start);
             merge(cells, duplicates, out)
@@ -100,7 +100,7 @@ impl Ascending<'_> {
 
     fn push_compacted(&mut self, cell: CellRef<'_>) -> Result<bool, RowError> {
         self.out.reserve(cell.qualifier.len() / 2);
-        let mut points = CompactedPoints::of(cell);
+        let mut points = CompactedPoints::new(cell);
         for point in &mut points {
             if !self.push(point)? {
                 return Ok(false);
@@ -111,7 +111,7 @@ impl Ascending<'_> {
     }
 
     fn push_appended(&mut self, cell: CellRef<'_>) -> Result<bool, RowError> {
-        let mut points = AppendedPoints::of(cell);
+        let mut points = AppendedPoints::new(cell);
         for point in &mut points {
             if !self.push(point)? {
                 return Ok(false);
@@ -121,8 +121,8 @@ impl Ascending<'_> {
         Ok(true)
     }
 
-    /// Adds the points of a compacted cell whose qualifiers all have one length and type, the common case: loops
-    /// over arrays without a branch per point. `None` if the cell is not uniform, `false` if it does not ascend.
+    /// Adds the points of a compacted cell with qualifiers of one length and type, the common case: loops over arrays
+    /// without a branch per point. `None` if the cell is not uniform, `false` if it does not ascend.
     fn push_uniform(&mut self, cell: CellRef<'_>) -> Option<bool> {
         let (first, _) = Qualifier::split_first(cell.qualifier)?;
         let flags = first.flags();

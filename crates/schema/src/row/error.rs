@@ -11,7 +11,7 @@ pub enum RowError {
     /// A truncated qualifier.
     #[error("cell is damaged: {0}")]
     Qualifier(#[from] QualifierError),
-    /// A value whose length contradicts its qualifier.
+    /// A value with a length that contradicts its qualifier.
     #[error("cell with qualifier `{qualifier}` is damaged: {source}")]
     Value {
         /// The point's qualifier, as hex.
@@ -27,7 +27,7 @@ pub enum RowError {
         /// Bytes of the value.
         length: usize,
     },
-    /// A 4-byte float stored in 8 bytes whose first 4 are not zero.
+    /// A 4-byte float stored in 8 bytes, with first 4 bytes that are not zero.
     #[error(
         "cell with qualifier `{qualifier}` holds the float `{value}`, expected its first 4 bytes \
          to be zero"
@@ -38,7 +38,7 @@ pub enum RowError {
         /// The value, as hex.
         value: String,
     },
-    /// A compacted cell whose qualifiers announce more or fewer bytes than its values have, so that none of its
+    /// A compacted cell with qualifiers that announce more or fewer bytes than its values have, so that none of its
     /// values can be trusted. OpenTSDB returns the points before the end.
     #[error(
         "compacted cell with qualifier `{qualifier}` is damaged: the values of its {points} points \

@@ -113,7 +113,7 @@ fn head(point: RawPoint<'_>, timestamp_ms: i64, index: usize) -> Reverse<Head<'_
 
 /// A compacted cell, after one pass that checks its lengths and its order.
 fn compacted<'a>(cell: CellRef<'a>, stats: &mut RowStats) -> Result<Column<'a>, RowError> {
-    let mut walk = CompactedPoints::of(cell);
+    let mut walk = CompactedPoints::new(cell);
     let (mut previous_ms, mut descents) = (0, 0);
     for (qualifier, _) in &mut walk {
         let offset_ms = qualifier.offset_ms();
@@ -122,10 +122,10 @@ fn compacted<'a>(cell: CellRef<'a>, stats: &mut RowStats) -> Result<Column<'a>, 
     }
     walk.end()?;
     if descents == 0 {
-        return Ok(Column::Compacted(CompactedPoints::of(cell)));
+        return Ok(Column::Compacted(CompactedPoints::new(cell)));
     }
     stats.out_of_order += descents;
-    let mut points: Vec<_> = CompactedPoints::of(cell).collect();
+    let mut points: Vec<_> = CompactedPoints::new(cell).collect();
     points.sort_by_key(|(qualifier, _)| qualifier.offset_ms());
     Ok(Column::Sorted(points.into_iter()))
 }
@@ -135,7 +135,7 @@ fn last_of_each_instant<'a>(
     cell: CellRef<'a>,
     stats: &mut RowStats,
 ) -> Result<std::vec::IntoIter<RawPoint<'a>>, RowError> {
-    let mut walk = AppendedPoints::of(cell);
+    let mut walk = AppendedPoints::new(cell);
     let mut points: Vec<_> = walk.by_ref().collect();
     walk.end()?;
     let arrived = points.len();

@@ -7,7 +7,7 @@ use super::error::RowError;
 use crate::Qualifier;
 use crate::data_table::begins_as_append;
 
-/// What is left of a cell's points.
+/// The points that remain in a cell after a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellWithout {
     /// How many points were left out.
@@ -23,8 +23,8 @@ pub enum Rest {
     All,
     /// None.
     Nothing,
-    /// Some. The qualifier of appended points is the same as before, that of compacted ones is another. More than one cell
-    /// only if a compacted one [must not begin](begins_as_append) with the first points.
+    /// Some remain. The cell of appended points keeps its qualifier, a compacted cell gets another one. There is more than
+    /// one cell only if a compacted one [must not begin](begins_as_append) with the first points.
     Cells(Vec<RestCell>),
 }
 
@@ -59,12 +59,12 @@ pub fn without_points(cell: CellRef<'_>, is_deleted: impl Fn(u32) -> bool) -> Re
     match kind {
         CellKind::Point => keep(single_point(cell)?)?,
         CellKind::Compacted => {
-            let mut points = CompactedPoints::of(cell);
+            let mut points = CompactedPoints::new(cell);
             points.by_ref().try_for_each(&mut keep)?;
             points.end()?;
         }
         CellKind::Appended => {
-            let mut points = AppendedPoints::of(cell);
+            let mut points = AppendedPoints::new(cell);
             points.by_ref().try_for_each(&mut keep)?;
             points.end()?;
         }
@@ -93,14 +93,14 @@ pub fn without_points(cell: CellRef<'_>, is_deleted: impl Fn(u32) -> bool) -> Re
         let cells = alone
             .chunks(1)
             .chain((!compacted.is_empty()).then_some(compacted));
-        Rest::Cells(cells.map(RestCell::of).collect())
+        Rest::Cells(cells.map(RestCell::from_points).collect())
     };
     Ok(CellWithout { deleted, rest })
 }
 
 impl RestCell {
     /// The cell of one point, or of several compacted ones.
-    fn of(points: &[(Qualifier, &[u8])]) -> Self {
+    fn from_points(points: &[(Qualifier, &[u8])]) -> Self {
         let (mut qualifiers, mut values) = (Vec::new(), Vec::new());
         for (qualifier, raw) in points {
             qualifier.write_to(&mut qualifiers);
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(left, CellWithout { deleted: 1, rest });
     }
 
-    /// OpenTSDB's fsck takes a longer cell whose qualifier begins with 05 for appended points.
+    /// OpenTSDB's fsck takes a longer cell with a qualifier that begins with 05 for appended points.
     #[test]
     fn no_compacted_cell_that_is_left_begins_as_the_column_of_appended_points() {
         let points = [79, 80, 95, 96, 97].map(|seconds| point(seconds * 1000, i64::from(seconds)));

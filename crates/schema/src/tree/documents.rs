@@ -23,7 +23,7 @@ pub struct DocumentError {
     pub reason: String,
 }
 
-/// The definition of a tree. Its id is that of its row.
+/// A tree definition, keyed by its row's tree id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TreeDocument {
@@ -46,7 +46,7 @@ pub struct TreeDocument {
     pub store_failures: bool,
 }
 
-/// What a rule extracts a name from.
+/// The part of a series that a rule extracts a name from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RuleType {
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for RuleType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleDocument {
-    /// What it looks at.
+    /// The part of a series that it reads.
     #[serde(rename = "type")]
     pub rule_type: RuleType,
     /// The tag key; of a custom field the name of the metric, tag key or tag value that has it.

@@ -19,8 +19,10 @@ const LEAF: &[u8] = b"leaf:";
 const COLLISION: &[u8] = b"tree_collision:";
 const NOT_MATCHED: &[u8] = b"tree_not_matched:";
 
-/// What follows the tree id in the row of its collisions, and in that of series that did not match.
+/// The byte behind the tree id in the row of the tree's collisions.
 const COLLISION_ROW: u8 = 1;
+
+/// The same in the row of its series that did not match.
 const NOT_MATCHED_ROW: u8 = 2;
 
 /// The width of a tree id and of a hash, in bytes.
@@ -165,7 +167,7 @@ impl BranchId {
         (self.0.len() - ID_BYTES) / HASH_BYTES
     }
 
-    /// Whether `row_key` is that of a child, directly below this branch.
+    /// Whether `row_key` is the key of a child, directly below this branch.
     pub fn is_parent_of(&self, row_key: &[u8]) -> bool {
         row_key.len() == self.0.len() + HASH_BYTES && row_key.starts_with(&self.0)
     }
@@ -214,7 +216,7 @@ pub enum TreeCell<'a> {
     },
     /// A branch.
     Branch,
-    /// The leaf whose name has this hash.
+    /// The leaf, by the hash of its name.
     Leaf([u8; 4]),
     /// The collision of a series.
     Collision(&'a [u8]),

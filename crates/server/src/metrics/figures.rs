@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use oxtsdb_resources::DurationCounts;
 use oxtsdb_resources::durations::BOUNDS_SECONDS;
+use oxtsdb_resources::figure::FigureKind;
+use oxtsdb_resources::{DurationCounts, Figure};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -16,6 +17,43 @@ pub struct Figures<'a> {
 }
 
 impl Figures<'_> {
+    /// The figures of a table.
+    pub fn table<T>(&mut self, table: &[Figure<T>], values: &T) {
+        for Figure {
+            metric,
+            help,
+            kind,
+            value,
+            ..
+        } in table
+        {
+            match (kind, value(values)) {
+                (FigureKind::Counter, Some(value)) => self.counter(metric, help, value),
+                (FigureKind::Gauge, Some(value)) => self.gauge(metric, help, value),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// As [`Figures::table`], one of each for each value of a label.
+    pub fn table_by<T>(&mut self, table: &[Figure<T>], label: &str, values: &[(&str, &T)]) {
+        for Figure {
+            metric,
+            help,
+            kind,
+            value,
+            ..
+        } in table
+        {
+            let values = values.iter();
+            let values = values.filter_map(|(label, values)| Some((*label, value(values)?)));
+            match kind {
+                FigureKind::Counter => self.counter_by(metric, help, label, values),
+                FigureKind::Gauge => self.gauge_by(metric, help, label, values),
+            }
+        }
+    }
+
     /// A number that only grows; `_total` is added to its name.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.add(name, help, MetricType::Counter, |mut encoder| {

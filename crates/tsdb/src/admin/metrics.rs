@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::sample::{Labels, Sample};
 use super::text::{self, TextError};
 
-/// All samples of a scrape. Names are those of samples: of counters with `_total`.
+/// All samples of a scrape, by the names of samples: counters have `_total`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics(HashMap<String, Vec<Sample>>);
 
@@ -93,7 +93,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// What was added since an earlier scrape; all of it, if the counts began anew.
+    /// The additions since an earlier scrape; all counts, if they began anew.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let before = |bound: f64| {
             let mut buckets = earlier.buckets.iter();
@@ -117,8 +117,8 @@ impl Histogram {
         }
     }
 
-    /// Adds another histogram. Of bounds that only one has, which servers of another version may have, the other one's
-    /// count is that of its next lower bound.
+    /// Adds another histogram. For a bound that only one of them has, which servers of another version may have, the other
+    /// one's count is the count of its next lower bound.
     pub(crate) fn add(&mut self, other: &Self) {
         let bounds: Vec<f64> = self
             .buckets

@@ -28,7 +28,7 @@ struct SubQuery {
     m: String,
 }
 
-/// What it has used until now.
+/// Its use of resources until now.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Usage {

@@ -150,7 +150,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A sample belongs to a family with a type, whose suffix it has, and a count is not negative.
+    /// A sample belongs to a family with a type and has the suffix of the type, and a count is not negative.
     fn check_type(&self, name: &str, labels: &[(String, String)], value: f64) -> Result<(), &'static str> {
         let of_family = TYPES.iter().find_map(|(kind, suffixes)| {
             let mut suffixes = suffixes.iter();

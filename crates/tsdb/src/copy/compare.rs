@@ -31,7 +31,7 @@ const PRINTED_BYTES: usize = 32;
 /// are not compared. Of two cells with one instant, the newest is compared, as queries read it.
 ///
 /// Prints the first differing rows, `TABLE row KEY: ...`, and a line for each table with rows, cells and checksum. With
-/// one STORE, prints its sums, for a comparison with those of another machine. Rows that are written meanwhile differ.
+/// one STORE, prints its sums, for a comparison with the sums of another machine. Rows that are written meanwhile differ.
 ///
 /// Exit status: 0 if all rows are equal, else 1.
 #[derive(Args, Clone, Debug)]
@@ -239,7 +239,7 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// What is compared of a row.
+    /// The cells of a row that are compared.
     fn cells(&self, row: &Row) -> Vec<ShownCell> {
         if !self.args.exact && self.role == DATA {
             return shown_cells(row, self.layout);
@@ -284,7 +284,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What is left to print.
+    /// The lines that are left to print.
     fn summary(&mut self, sides: &mut [Side]) -> String {
         self.end_range(sides);
         if self.differing > self.args.max {

@@ -41,7 +41,7 @@ enum Line {
     End(End),
 }
 
-/// What was exported.
+/// The content of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     format: String,

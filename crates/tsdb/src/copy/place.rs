@@ -62,7 +62,7 @@ impl TableArgs {
     ///
     /// They are not OpenTSDB's configuration of rollups.
     pub(super) fn rollups(&self) -> anyhow::Result<Rollups> {
-        Rollups::of(&self.data())
+        Rollups::from_settings(&self.data())
     }
 
     /// Checks that a store with these settings reads the rows of an export as they were written.
@@ -117,7 +117,7 @@ impl OpenStore {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn close(self) -> anyhow::Result<()> {
         for store in self.stores {
             store.close().await?;
@@ -147,7 +147,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// As [`Place::open_store`]; those of the manifest.
+    /// As [`Place::open_store`]; errors of the manifest.
     pub(super) async fn open(&self, args: &TableArgs) -> anyhow::Result<Opened> {
         match self {
             Self::Export(folder) => {

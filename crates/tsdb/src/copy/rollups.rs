@@ -1,7 +1,8 @@
 //! The tables of rollups in a copy.
 //!
-//! Cells of rollups have ids of aggregators and offsets in rows, whose meaning only the configuration says. An export
-//! therefore has what its cells depend on, and a store must have the same; the names of tables may differ.
+//! Cells of rollups have ids of aggregators and offsets in rows, and only the configuration says what they mean. An
+//! export therefore has the settings that its cells depend on, and a store must have the same; the names of tables may
+//! differ.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::roles::{DATA, STATE};
 
-/// What cells of rollups depend on.
+/// The settings that cells of rollups depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RollupHeader {
     /// By aggregator in lower case.
@@ -76,7 +77,7 @@ pub(super) struct Rollups {
     pub(super) header: Option<RollupHeader>,
     /// The table of the standing job: read first, so that the job builds again what changed during an export.
     pub(super) state: Option<(String, TableName)>,
-    /// The tables of rollups with their roles, without that of points.
+    /// The tables of rollups with their roles, without the table of points.
     pub(super) tables: Vec<(String, TableName)>,
 }
 
@@ -86,7 +87,7 @@ impl Rollups {
     /// # Errors
     ///
     /// A setting breaks its rule.
-    pub(super) fn of(settings: &DataSettings) -> anyhow::Result<Self> {
+    pub(super) fn from_settings(settings: &DataSettings) -> anyhow::Result<Self> {
         let Some(rollups) = settings.rollups.rollups()? else {
             return Ok(Self::default());
         };
@@ -138,7 +139,7 @@ mod tests {
     fn rollups(config: &str) -> Rollups {
         let mut settings = DataSettings::default();
         settings.rollups.rollups_config = Some(config.to_owned());
-        Rollups::of(&settings).unwrap()
+        Rollups::from_settings(&settings).unwrap()
     }
 
     fn config(tables: [&str; 4]) -> String {
@@ -164,7 +165,12 @@ mod tests {
             json,
             r#"{"aggregation_ids":{"count":1,"sum":0},"intervals":{"1h":{"row_span":"1d","table":"rollup-1h","pre_aggregation_table":"rollup-1m-pre"},"1m":{"row_span":"1h","table":"data","pre_aggregation_table":"rollup-1m-pre"}}}"#
         );
-        assert!(Rollups::of(&DataSettings::default()).unwrap().header.is_none());
+        assert!(
+            Rollups::from_settings(&DataSettings::default())
+                .unwrap()
+                .header
+                .is_none()
+        );
         assert!(["data", "rollup-1h", "rollup-1h-pre"].map(has_keys_of_points) == [true; 3]);
         assert!(!["uid", "meta", STATE].iter().any(|role| has_keys_of_points(role)));
     }

@@ -32,7 +32,7 @@ const MAX_KEY: usize = 32_767;
 const MAX_QUALIFIER: usize = (16 << 20) - 1;
 const MAX_VALUE: usize = 16 << 20;
 
-/// What is wrong with a segment. Offsets are those of uncompressed bytes.
+/// A segment that cannot be read. Offsets count uncompressed bytes.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SegmentError {
     /// Not a gzip file.
@@ -60,7 +60,7 @@ pub(super) enum SegmentError {
     Length {
         /// Its length.
         offset: usize,
-        /// That of the manifest.
+        /// The manifest's.
         expected: usize,
     },
     /// A record that is damaged.
@@ -68,7 +68,7 @@ pub(super) enum SegmentError {
     Record {
         /// Where it begins.
         offset: usize,
-        /// What is wrong.
+        /// The reason.
         detail: String,
     },
 }
@@ -143,7 +143,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     ///
-    /// Those of gzip.
+    /// Errors of gzip.
     pub(super) fn compress(&self) -> std::io::Result<Vec<u8>> {
         let mut encoder = GzEncoder::new(Vec::with_capacity(self.bytes.len() / 4), Compression::fast());
         encoder.write_all(&self.bytes)?;

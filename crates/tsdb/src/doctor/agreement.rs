@@ -1,4 +1,4 @@
-//! What the servers of a deployment have to agree on.
+//! Settings and tables that the servers of a deployment have to agree on.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ fn stores_of(service: &str, servers: &[Server], is_of: fn(&Server) -> bool) -> F
     )
 }
 
-/// Whether both services are among the servers, of which all have responded.
+/// Whether both services are among the servers, and all have responded.
 pub(super) fn coverage(servers: &[Server]) -> Finding {
     let missing = match (
         servers.iter().any(Server::has_data_service),

@@ -1,4 +1,4 @@
-//! What can run out: memory, descriptors, connections, disk, UIDs.
+//! Resources that can run out: memory, descriptors, connections, disk, UIDs.
 
 use super::finding::{Finding, Level};
 use super::server::Server;
@@ -6,7 +6,7 @@ use super::server::Server;
 /// Share of a limit from which on it is a warning.
 const NEARLY_USED: f64 = 0.8;
 
-/// What the process takes beyond its limit: allocator, stacks, sockets (docs/limits.md).
+/// Memory of the process beyond its limit: allocator, stacks, sockets (docs/limits.md).
 const OVERHEAD: f64 = 1.2;
 
 /// Fewer descriptors than this are the default of a shell, not a choice for a server.
@@ -241,7 +241,7 @@ mod tests {
         # TYPE oxtsdb_uid_available gauge\noxtsdb_uid_available{kind=\"tagv\"} 16776215\n\
         # TYPE oxtsdb_memory_pool_rejected counter\noxtsdb_memory_pool_rejected_total{pool=\"query\"} 0\n";
 
-    /// What is found if a value of [`HEALTHY`] is another one.
+    /// The finding if a value of [`HEALTHY`] is another one.
     fn found(before: &str, after: &str) -> Finding {
         let text = HEALTHY.replace(&format!("{before}\n"), &format!("{after}\n"));
         assert_ne!(text, HEALTHY);

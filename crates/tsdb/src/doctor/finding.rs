@@ -1,4 +1,4 @@
-//! What the doctor found, and how it is printed.
+//! Findings of the doctor, and how they are printed.
 
 use std::fmt::Write as _;
 
@@ -35,13 +35,13 @@ impl Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What was checked, a word or two.
+    /// The subject of the check, a word or two.
     pub(crate) check: &'static str,
     /// The server; empty: the deployment.
     pub(crate) server: String,
-    /// What was found, with figures.
+    /// The result, with figures.
     pub(crate) found: String,
-    /// What to change; empty if there is nothing.
+    /// Advice; empty if there is nothing to change.
     pub(crate) advice: String,
 }
 

@@ -111,7 +111,7 @@ async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -
     }
 }
 
-/// What to change after a call that failed.
+/// Advice after a call that failed.
 fn advice(error: &Error, setting: &str, options: &str) -> String {
     match error {
         Error::Connection { message, .. } if message.contains("refused") => {

@@ -1,4 +1,4 @@
-//! What a server reports of itself.
+//! The state that a server reports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ pub(super) struct Server {
     pub(super) clock: Clock,
 }
 
-/// The clock of a server, compared with that of this machine.
+/// The clock of a server, compared with this machine's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     /// How far it is ahead, milliseconds.
@@ -74,7 +74,7 @@ pub(super) async fn read(listener: &AdminListener) -> Result<Server, AdminError>
     let not_ready = listener.readiness().await?;
     let metrics = listener.metrics().await?;
     let rejections = listener.rejections().await?;
-    // The connection is open, so that the times are those of a round trip.
+    // The connection is open, so that the times enclose one round trip.
     let requested_ms = now_ms();
     let facts: Deployment = listener.json(deployment::PATH).await?;
     let server_ms = i64::try_from(facts.clock_ms).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What does not work, or did not since the start.
+//! Failures: now, or since the start.
 
 use super::finding::{Finding, Level};
 use super::server::Server;
@@ -205,7 +205,7 @@ fn internal_errors(server: &Server) -> Option<Finding> {
     })
 }
 
-/// Whether a data service reaches its UID service, which may be another one than that of --uid-target.
+/// Whether a data service reaches its UID service, which may be another one than --uid-target.
 fn uid_service(server: &Server) -> Option<Finding> {
     let up = server.metrics.value("oxtsdb_uid_service_up", &[])?;
     Some(match up > 0.0 {

@@ -147,7 +147,7 @@ impl Repair for RowRepair {
     type Stored = StoredRepair;
     type PlanLine = PlanLine;
 
-    fn of_line(line: PlanLine) -> Vec<StoredRepair> {
+    fn from_line(line: PlanLine) -> Vec<StoredRepair> {
         line.repairs
     }
 

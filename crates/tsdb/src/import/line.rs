@@ -27,11 +27,11 @@ pub(super) struct Line<'a> {
     pub(super) metric: &'a str,
     /// When.
     pub(super) timestamp_ms: i64,
-    /// What.
+    /// The value.
     pub(super) value: Value,
     /// All tags; not empty. See [`tags`].
     pub(super) tags: &'a str,
-    /// What a rollup aggregates; `None` for a point.
+    /// The aggregate of a rollup; `None` for a point.
     pub(super) aggregate: Option<&'a str>,
 }
 

@@ -90,7 +90,7 @@ impl Lines {
             if let Some(length) = memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
                 let line = self.start..searched + length;
                 self.start = line.end + 1;
-                return Ok(Some(Found::of(&self.buffer[line])));
+                return Ok(Some(Found::from_line(&self.buffer[line])));
             }
             if self.end - self.start > MAX_LINE {
                 return self.pass_over().map(|()| Some(Found::TooLong));
@@ -140,7 +140,7 @@ impl Lines {
 }
 
 impl<'a> Found<'a> {
-    fn of(line: &'a [u8]) -> Self {
+    fn from_line(line: &'a [u8]) -> Self {
         if line.len() > MAX_LINE {
             Found::TooLong
         } else {

@@ -121,7 +121,7 @@ impl Batcher {
     }
 }
 
-/// The aggregate of a word; that of the last rollup if it is the same.
+/// The aggregate of a word; the last rollup's if it is the same.
 fn aggregate(word: &str, last: Option<&Rollup>) -> Arc<Aggregate> {
     let word = AggregateWord::parse(word);
     let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();

@@ -26,7 +26,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// A report about `files`, whose rejected lines all go to `errors`, if given.
+    /// A report about `files`. All rejected lines go to `errors`, if given.
     ///
     /// # Errors
     ///

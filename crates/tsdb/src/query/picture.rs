@@ -26,7 +26,7 @@ impl Form {
     /// # Errors
     ///
     /// The name ends otherwise.
-    pub(super) fn of(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn from_path(path: &Path) -> anyhow::Result<Self> {
         let extension = path.extension().unwrap_or_default();
         match extension.to_ascii_lowercase().to_str() {
             Some("png") => Ok(Self::Png),
@@ -59,7 +59,7 @@ pub(super) fn write(path: &Path, size: Size, result: &QueryOutput, zone: &TimeZo
             text: annotation.description.chars().take(MARK_CHARS).collect(),
         })
         .collect();
-    let picture = match Form::of(path)? {
+    let picture = match Form::from_path(path)? {
         Form::Png => plot.png(),
         Form::Svg => plot.svg().into_bytes(),
     };

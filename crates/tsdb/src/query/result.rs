@@ -31,7 +31,7 @@ pub(super) struct QueryOutput {
 }
 
 /// The series of a query, by sub-query.
-pub(super) fn of_query(result: QueryResult) -> QueryOutput {
+pub(super) fn query_output(result: QueryResult) -> QueryOutput {
     let mut annotations = result.annotations;
     let series = result.series.into_iter();
     let series = series
@@ -50,7 +50,7 @@ pub(super) fn of_query(result: QueryResult) -> QueryOutput {
 }
 
 /// The series of expressions, in the order of the outputs.
-pub(super) fn of_expressions(result: ExpressionResult, outputs: &[String]) -> Vec<Series> {
+pub(super) fn expression_series(result: ExpressionResult, outputs: &[String]) -> Vec<Series> {
     let mut series = result.series;
     series.sort_by_key(|series| outputs.iter().position(|output| *output == series.series.output));
     let series = series.into_iter();
@@ -118,7 +118,7 @@ mod tests {
             ..ExpressionResult::default()
         };
         let outputs = ["e1".to_owned(), "e0".to_owned()];
-        let found = of_expressions(result, &outputs);
+        let found = expression_series(result, &outputs);
         assert_eq!((found[0].metric.as_str(), found[0].tags.len()), ("name", 0));
         assert!(found[0].aggregate_tags.is_empty());
         assert_eq!(

@@ -77,7 +77,7 @@ pub(super) fn repairs<R: Repair>(
             return Ok(Vec::new());
         }
         let line = serde_json::from_str(&line).with_context(place)?;
-        anyhow::Ok(R::of_line(line))
+        anyhow::Ok(R::from_line(line))
     };
     Ok(lines.zip(2..).map(repairs).flat_map(|line| match line {
         Ok(repairs) => repairs.into_iter().map(Ok).collect(),

@@ -32,7 +32,7 @@ pub(crate) trait Repair: Clone + 'static {
     type PlanLine: DeserializeOwned;
 
     /// The repairs of a line, in the order in which they are made.
-    fn of_line(line: Self::PlanLine) -> Vec<Self::Stored>;
+    fn from_line(line: Self::PlanLine) -> Vec<Self::Stored>;
 
     /// Decodes a repair that was read from a file, and checks whether the server can accept it.
     ///

@@ -4,7 +4,7 @@ use oxtsdb_client::FoundSeries;
 
 use super::Format;
 
-/// What is printed of a series of which a UID has no name.
+/// The text of a series with a UID that has no name.
 const UNNAMED: &str = "(a UID has no name)";
 
 /// Writes series in a format.

@@ -15,7 +15,7 @@ use crate::target::Server;
 /// Results of a page.
 const PAGE_SIZE: i32 = 1000;
 
-/// What is searched.
+/// The documents that are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// Metadata of metrics, tag keys and tag values: kind, UID, name, display name, description, notes

@@ -9,10 +9,10 @@ use oxtsdb_server::settings::{FileSetting, FileSettings};
 
 use super::properties;
 
-/// What was found in an `opentsdb.conf`.
+/// The settings of an `opentsdb.conf`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// What applies.
+    /// The settings that apply.
     pub(crate) settings: FileSettings,
     /// The keys that set something, in their order.
     pub(crate) used: Vec<String>,
@@ -147,7 +147,7 @@ const KNOWN: &[(&str, &str, Form)] = &[
 const PORT: &str = "tsd.network.port";
 const BIND: &str = "tsd.network.bind";
 
-/// Whether a filter of names is on, and the class that it is: ours is that of the whitelists.
+/// Whether a filter of names is on, and its class: ours is the class of the whitelists.
 const FILTER: &str = "tsd.uidfilter.enable";
 const FILTER_CLASS: &str = "tsd.uidfilter.plugin";
 const WHITELIST: &str = "tsd.uidfilter.whitelist.";

@@ -36,8 +36,8 @@ const ROLLUPS: &str = "data/rollups";
 /// Accept what the stores of a data folder have lost, so that a server starts
 ///
 /// For a folder with which a server does not start because files of a store are missing or damaged, or the whole store
-/// is missing or an older copy. Prints what is lost. With --yes the stores continue without it: what is intact is served,
-/// what is lost is gone, unless `tsdb restore` has a snapshot. Calls no server, and none may run with the data folder.
+/// is missing or an older copy. Prints what is lost. With --yes the stores continue without it: intact data is served,
+/// lost data is gone, unless `tsdb restore` has a snapshot. Calls no server, and none may run with the data folder.
 ///
 /// Exit status: 1 if losses are left, because --yes is not set or because a store cannot be opened without what it lost.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ pub(crate) struct SalvageArgs {
     uids: UidTableSettings,
 }
 
-/// What a store has lost.
+/// The losses of a store.
 #[derive(Debug, Default)]
 struct Found {
     /// Why a server does not start with its folder.
@@ -70,7 +70,7 @@ struct Found {
 ///
 /// # Errors
 ///
-/// There is no store in the folder, or a server uses it; those of the disk.
+/// There is no store in the folder, or a server uses it; errors of the disk.
 pub(super) async fn run(args: SalvageArgs) -> anyhow::Result<ExitCode> {
     let widths = UidWidths {
         metric: UidWidth::new(args.uids.uid_width_metric).context("--uid-width-metric")?,
@@ -213,7 +213,7 @@ fn text_of(name: &str, found: &Found) -> String {
     text
 }
 
-/// What to do next.
+/// Advice on the next step.
 fn advice(lost: &BTreeSet<&str>, losses: usize, yes: bool, failed: bool, data_dir: &Path) -> String {
     if failed {
         return "restore a snapshot to a new data folder (`tsdb restore`)\n".to_owned();

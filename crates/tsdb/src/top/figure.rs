@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What a cell of a section has.
+/// The content of a section's cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Figure {
     Text(String),

@@ -5,7 +5,7 @@
 //!           ─► store, work, or HBase's gateways ─► UIDs
 //! ```
 //!
-//! Counters and histograms of all servers are added up. What belongs to one server (its memory, its store) has a row
+//! Counters and histograms of all servers are added up. Figures of one server (its memory, its store) have a row
 //! for each. Sections without figures are left out.
 
 mod load;

@@ -1,6 +1,6 @@
 //! Arranges a frame in lines for the width and the height of a screen.
 //!
-//! What does not fit is first written closer: without empty lines, with short tables on one line, with fewer rows of
+//! Sections that do not fit are first written closer: without empty lines, with short tables on one line, with fewer rows of
 //! long tables. The number of rows that are left out is shown.
 
 use oxtsdb_access::shown::is_printable;
@@ -89,7 +89,7 @@ pub(super) struct Screen {
     pub(super) body: Vec<Line>,
 }
 
-/// What the user has chosen.
+/// The choices of the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice {
     pub(super) sort: Sort,
@@ -250,7 +250,7 @@ fn inline(section: &Section, width: usize) -> Vec<Line> {
     wrapped(&format!("{} ({})", section.title, names.join(", ")), items, width)
 }
 
-/// Names and values: `QUERIES  running 1  queued 0`. What is missing is left out.
+/// Names and values: `QUERIES  running 1  queued 0`. Missing values are left out.
 fn facts(section: &Section, row: &[Figure], width: usize) -> Vec<Line> {
     let mut title = section.title.to_owned();
     let pairs = section

@@ -123,14 +123,14 @@ impl Signals {
     }
 }
 
-/// What follows a key.
+/// The reaction to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Continue,
     Quit,
 }
 
-/// What is shown.
+/// The state of the screen.
 #[derive(Debug)]
 pub(super) struct View {
     servers: Vec<Server>,

@@ -6,7 +6,7 @@ use oxtsdb_server::admin::deployment::{self, Deployment};
 
 use crate::admin::{AdminError, AdminListener, Histogram, Labels, Metrics, Queries, Rejections};
 
-/// What a server reports at an instant.
+/// The reports of a server at an instant.
 #[derive(Clone, Debug)]
 pub(super) struct Scrape {
     pub(super) at: Instant,
@@ -116,7 +116,7 @@ impl Server {
     }
 }
 
-/// What has happened on a server in a time.
+/// The changes on a server in a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval<'a> {
     later: &'a Metrics,
@@ -145,7 +145,7 @@ impl<'a> Interval<'a> {
         increase.map(|increase| increase / self.seconds)
     }
 
-    /// What was added to histograms.
+    /// The additions to histograms.
     pub(super) fn histogram(&self, name: &str, labels: Labels<'_>) -> Histogram {
         let later = self.later.histogram(name, labels);
         match self.earlier {

@@ -61,7 +61,7 @@ pub(super) struct RulesArgs {
     /// Id of the tree
     #[arg(value_name = "ID")]
     tree_id: u32,
-    /// Store the rules of a file, as for `tree create`; those of the same level and order are replaced
+    /// Store the rules of a file, as for `tree create`; rules of the same level and order are replaced
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Delete all rules that are not in the file

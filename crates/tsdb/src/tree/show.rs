@@ -44,7 +44,7 @@ struct Branch {
     children: Vec<TreeBranch>,
 }
 
-/// What remains to be printed.
+/// The state of an output of a tree.
 struct Printer<'a> {
     server: &'a Server<DataClient>,
     lines: usize,

@@ -19,7 +19,7 @@ pub(super) struct MetaArgs {
     command: MetaCommand,
 }
 
-/// What to do with metadata.
+/// Subcommands of `tsdb uid meta`.
 #[derive(Debug, Subcommand)]
 enum MetaCommand {
     /// Print the metadata of a UID

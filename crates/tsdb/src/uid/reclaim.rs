@@ -138,7 +138,7 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
     while let Some(mappings) = export.next().await.map_err(failed)? {
         for mapping in mappings {
             let (kind, number) = (mapping.kind, mapping.uid.number());
-            // What was assigned during the search is not among those that were seen.
+            // UIDs that were assigned during the search are not in `seen`.
             let candidate = seen.get(kind).contains(number) && !twice.get(kind).contains(number);
             if candidate && !found.of(kind).contains(number) {
                 let (kind, uid) = (kind.as_str(), mapping.uid.to_string());

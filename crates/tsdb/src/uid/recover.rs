@@ -36,7 +36,7 @@ const NAME: &str = "name";
 /// Prints each name. Restore the folder uid in place of this if there is a copy of its last state. With several data
 /// services, run it once for each.
 ///
-/// UIDs whose names were deleted on purpose get a placeholder, too. Exit status: 1 if a UID has no name afterwards.
+/// UIDs get a placeholder, too, if their names were deleted on purpose. Exit status: 1 if a UID has no name afterwards.
 #[derive(Debug, Args)]
 pub(super) struct RecoverArgs {
     #[command(flatten)]
@@ -137,7 +137,7 @@ async fn raise(
     dry_run: bool,
 ) -> anyhow::Result<()> {
     let of_kind = usage.kinds.iter().find(|usage| usage.kind == kind);
-    // Series that have no points any more, and those of other data services.
+    // Series that have no points any more, and series of other data services.
     let reported = of_kind.map_or(0, |usage| usage.highest_in_use);
     let minimum = found.of(kind).iter().last().unwrap_or(0).max(reported);
     let counter = of_kind.map_or(0, |usage| usage.used);

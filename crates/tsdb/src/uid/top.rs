@@ -111,7 +111,7 @@ pub(crate) fn name(name: &str, uid: &[u8]) -> String {
     }
 }
 
-/// A table whose first column is text, the others numbers.
+/// A table with text in the first column, and numbers in the others.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);

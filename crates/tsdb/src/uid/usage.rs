@@ -10,7 +10,7 @@ use oxtsdb_client::{KindUsage, QuotaUsage, UidClient, UidKind};
 use crate::stdout::print;
 use crate::target::Server;
 
-/// What to print.
+/// The figures to print.
 #[derive(Debug, Args)]
 pub(super) struct UsageArgs {
     /// Start to count the names of the quotas again, which corrects what a crash left behind

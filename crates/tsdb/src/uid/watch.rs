@@ -22,7 +22,7 @@ pub(super) struct WatchArgs {
     /// Without assignments
     #[arg(long)]
     no_assigned: bool,
-    /// Exit after so many events
+    /// Exit after this number of events
     #[arg(long, value_name = "COUNT")]
     count: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! The commands that ask: query, scan, uid, mkmetric, health, version.
+//! Commands that read: query, scan, uid, mkmetric, health, version.
 
 use crate::harness::{Server, run, tsdb};
 

@@ -17,7 +17,7 @@ pub(crate) fn tsdb(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its exit status.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,

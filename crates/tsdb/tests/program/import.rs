@@ -156,7 +156,7 @@ fn a_crash_of_the_server_loses_and_duplicates_nothing() {
         .read_line(&mut stdout)
         .unwrap();
     assert!(import.0.wait().unwrap().success(), "{stdout}");
-    // What was stored and not acknowledged is sent again, so more may be counted, never fewer.
+    // Points that were stored and not acknowledged are sent again, so more may be counted, never fewer.
     assert!(stdout.ends_with(", 0 lines rejected\n"), "{stdout}");
     let end = (1_346_846_400 + 50_000 * 10).to_string();
     let result = server

@@ -277,7 +277,7 @@ fn peer(answer: fn(TcpStream)) -> SocketAddr {
 fn serve_on_hbase_that_fails(gateway: &str, arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    // What the connections log comes before.
+    // The log of the connections comes before.
     let mut command = tsdb(&["--log", "off", "serve", "--store", "hbase", "--data-dir"]);
     command.arg(&data).args(["--hbase-thrift", gateway]);
     command

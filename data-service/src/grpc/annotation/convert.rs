@@ -55,7 +55,7 @@ pub(super) fn source(layout: &RowKeyLayout, field: &str, tsuid: &[u8]) -> Result
         .map_err(|error| wrong_tsuid(field, &error.to_string()))
 }
 
-/// The change that a message and its mask ask for.
+/// The change that a message and its mask request.
 pub(super) fn edit(
     within: &str,
     annotation: AnnotationMessage,

@@ -6,11 +6,11 @@ use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, reas
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::grpc::query::of_query;
-use crate::grpc::status::of_store;
+use crate::grpc::query::query_status;
+use crate::grpc::status::store_status;
 
 /// The status of a call about one annotation.
-pub(super) fn of_key(error: &AnnotationError, key: &AnnotationKey) -> Status {
+pub(super) fn key_status(error: &AnnotationError, key: &AnnotationKey) -> Status {
     match error {
         AnnotationError::NotFound => {
             let start_ms = oxtsdb_schema::annotation::millis(key.start_time()).to_string();
@@ -18,12 +18,12 @@ pub(super) fn of_key(error: &AnnotationError, key: &AnnotationKey) -> Status {
             let reason = ErrorReason::AnnotationNotFound;
             status(Code::NotFound, reason, error.to_string(), &metadata)
         }
-        other => of_range(other, ""),
+        other => range_status(other, ""),
     }
 }
 
 /// The status of a call about a range; `table` is the table of points.
-pub(super) fn of_range(error: &AnnotationError, table: &str) -> Status {
+pub(super) fn range_status(error: &AnnotationError, table: &str) -> Status {
     use AnnotationError as E;
     let with = |code, reason, metadata: &[(&str, &str)]| status(code, reason, error.to_string(), metadata);
     match error {
@@ -41,8 +41,8 @@ pub(super) fn of_range(error: &AnnotationError, table: &str) -> Status {
             ErrorReason::CorruptCell,
             &[("table", table), ("row_key", row_key), ("qualifier", qualifier)],
         ),
-        E::Store(error) => of_store(error),
-        E::Query(error) => of_query(error, "", table),
+        E::Store(error) => store_status(error),
+        E::Query(error) => query_status(error, "", table),
     }
 }
 

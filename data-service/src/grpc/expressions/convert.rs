@@ -255,6 +255,6 @@ fn function_body(field: &str, message: &FunctionMessage, names: &HashSet<&str>) 
     for (index, name) in message.of.iter().enumerate() {
         known_name(&format!("{of}[{index}]"), name, names)?;
     }
-    let function = function::of_message(field, message)?;
+    let function = function::function_from_message(field, message)?;
     Ok(Body::Function(function, message.of.clone()))
 }

@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::grpc::query::convert::millis;
 
 /// The function of a message.
-pub(super) fn of_message(field: &str, message: &FunctionMessage) -> Result<Function, Status> {
+pub(super) fn function_from_message(field: &str, message: &FunctionMessage) -> Result<Function, Status> {
     let at_least_1 = |name: &str, value: u32| {
         let field = format!("{field}.{name}");
         let positive = usize::try_from(value).ok().filter(|value| *value > 0);
@@ -121,7 +121,7 @@ mod tests {
             };
             if let StepBody::Function(function) = &steps[0].body {
                 let message = function_message(function.clone(), steps[0].of.clone());
-                assert_eq!(of_message("f", &message).unwrap(), *function);
+                assert_eq!(function_from_message("f", &message).unwrap(), *function);
                 names.push(named.names()[0].to_owned());
             }
         }

@@ -26,7 +26,7 @@ use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, Statistics};
 use tonic::{Code, Request, Response, Status};
 
-use super::query::of_query;
+use super::query::query_status;
 use super::results::{context_of, result_stream};
 use convert::ExpressionsQuery;
 
@@ -43,7 +43,7 @@ pub(super) async fn query_expressions(
     let query = convert::expressions_query(&request, now_ms())?;
     let table = engine.storage().table.to_string();
     let spec = query.spec();
-    let failed = |error: ExpressionError| of_expression(&error, &table);
+    let failed = |error: ExpressionError| expression_status(&error, &table);
     let admitted = engine
         .admit(context, spec.description(), spec.max_scanned_points)
         .await;
@@ -132,7 +132,7 @@ async fn read(
     for (place, input) in query.inputs.iter().enumerate() {
         by_shift.entry(input.shift_ms).or_default().push(place);
     }
-    let mut found: Vec<Vec<Series>> = vec![Vec::new(); query.inputs.len()];
+    let mut series: Vec<Vec<Series>> = vec![Vec::new(); query.inputs.len()];
     let mut total = Statistics::default();
     for (shift_ms, places) in by_shift {
         let shifted = QuerySpec {
@@ -147,14 +147,14 @@ async fn read(
         let part = run::series(engine, &shifted, admitted).await?;
         held.merge(part.held);
         for (place, list) in places.into_iter().zip(part.series) {
-            found[place] = list.into_iter().map(|series| series.moved(shift_ms)).collect();
+            series[place] = list.into_iter().map(|series| series.moved(shift_ms)).collect();
         }
         total.series += part.statistics.series;
         total.rows += part.statistics.rows;
         total.bytes += part.statistics.bytes;
         total.add_read(part.statistics);
     }
-    let inputs = query.inputs.iter().zip(found).zip(query_tags);
+    let inputs = query.inputs.iter().zip(series).zip(query_tags);
     let input = |((input, series), query_tags): ((&convert::QueryInput, _), _)| Input {
         name: input.name.clone(),
         fill: input.fill,
@@ -165,7 +165,7 @@ async fn read(
 }
 
 /// The status of failed expressions.
-fn of_expression(error: &ExpressionError, table: &str) -> Status {
+fn expression_status(error: &ExpressionError, table: &str) -> Status {
     use ExpressionError as E;
     let message = error.to_string();
     let too_large = |limit: u64| {
@@ -179,7 +179,7 @@ fn of_expression(error: &ExpressionError, table: &str) -> Status {
         )
     };
     match error {
-        E::Query(error) => of_query(error, "inputs.query.", table),
+        E::Query(error) => query_status(error, "inputs.query.", table),
         E::Arithmetic(_)
         | E::Lengths { .. }
         | E::NoIntersection { .. }

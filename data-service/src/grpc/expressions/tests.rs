@@ -346,7 +346,7 @@ async fn applies_quirks_on_request() {
             vec!["e a 10:1.5 20:2.5", "e b 10:-5.0"],
             vec!["e a 0:0.0 10:1.5 20:2.5", "e b 0:0.0 10:-5.0"],
         ),
-        // At 25 s there is one value, 7, and the first place is that of host a of `in`.
+        // At 25 s there is one value, 7, and the first place belongs to host a of `in`.
         (
             vec![function("e", &["a", "b"], Kind::HighestCurrent(1))],
             vec!["e a 10:5 25:7"],

@@ -47,8 +47,8 @@ fn percentile(field: &str, message: &Percentile) -> Result<Aggregator, Status> {
             Some(Function::Percentile { percent, of_ints, .. }) if percent == message.rank && of_ints == estimate
         )
     };
-    let found = Aggregator::ALL.iter().find(is_requested).copied();
-    found.ok_or_else(|| {
+    let percentile = Aggregator::ALL.iter().find(is_requested).copied();
+    percentile.ok_or_else(|| {
         let rule = format!("is {}, expected 50, 75, 90, 95, 99 or 99.9", message.rank);
         invalid_field(&format!("{field}.rank"), rule)
     })
@@ -58,7 +58,7 @@ fn percentile(field: &str, message: &Percentile) -> Result<Aggregator, Status> {
 mod tests {
     use super::*;
 
-    fn of_function(function: AggregateFunction) -> AggregatorMessage {
+    fn from_function(function: AggregateFunction) -> AggregatorMessage {
         AggregatorMessage {
             kind: Some(Kind::Function(function.into())),
         }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn functions_and_aggregators_match_one_to_one() {
         let functions = (1..).map_while(|number| AggregateFunction::try_from(number).ok());
-        let functions = functions.map(of_function);
+        let functions = functions.map(from_function);
         let percentile = |rank: &f64, estimator| AggregatorMessage {
             kind: Some(Kind::Percentile(Percentile {
                 rank: *rank,
@@ -93,7 +93,7 @@ mod tests {
         for message in [
             None,
             Some(AggregatorMessage { kind: None }),
-            Some(of_function(AggregateFunction::Unspecified)),
+            Some(from_function(AggregateFunction::Unspecified)),
             Some(AggregatorMessage {
                 kind: Some(Kind::Function(77)),
             }),

@@ -29,7 +29,7 @@ const FRAME_POINTS: u32 = 4096;
 /// Most points in a message: 1 MiB, which every client accepts.
 const MAX_FRAME_POINTS: u32 = 65_536;
 
-/// A message of annotations is closed when they take so many bytes.
+/// The bytes of annotations at which a message is closed.
 const ANNOTATION_BYTES: u64 = 1 << 20;
 
 /// How the result of a request is encoded.
@@ -52,7 +52,7 @@ impl Encoder {
         }
     }
 
-    /// The messages of a frame; those of a group are encoded when the stream is polled.
+    /// The messages of a frame; a group's are encoded when the stream is polled.
     pub(super) fn frames(&self, frame: Frame) -> Messages {
         match frame {
             Frame::Group(group) => self.group(group),

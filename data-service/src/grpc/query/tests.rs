@@ -255,7 +255,7 @@ async fn reports_or_skips_a_damaged_cell() {
     let key = [
         0, 0, 1, 0x50, 0xe2, 0x27, 0x00, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 0, 2,
     ];
-    // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
+    // Flags of 4 bytes, in the resolution that has trusted flags; the value has 2.
     batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
     stack.store.write(batch).await.unwrap();
     let whole = || request("sys.cpu.nice", AggregateFunction::None);

@@ -257,7 +257,7 @@ async fn a_table_scan_without_a_range_sends_all_hours() {
     assert_eq!(rows.len(), 2);
 }
 
-/// A service whose only permit of a query is taken while the returned value lives.
+/// A service with one permit for queries, which is taken while the returned value lives.
 async fn busy(query_timeout_seconds: u64) -> (TestStack, impl Sized) {
     let mut settings = DataSettings::default();
     settings.queries.max_concurrent_queries = 1;

@@ -15,7 +15,7 @@ use tonic::{Code, Request, Status};
 use super::{SeriesMetaHandler, convert};
 use crate::grpc::annotation::message;
 use crate::grpc::query::field_error::no_such;
-use crate::grpc::query::of_query;
+use crate::grpc::query::query_status;
 use crate::grpc::results::context_of;
 use crate::grpc::series::count;
 use crate::grpc::status::overloaded;
@@ -77,30 +77,30 @@ pub(super) async fn search_metadata(
     };
 
     let table = handler.engine.storage().table.to_string();
-    let of_query = |error: &QueryError| of_query(error, "", &table);
+    let query_status = |error: &QueryError| query_status(error, "", &table);
     let description = QueryDescription::without_range(format!("search:{kind:?}:{}", query.text));
     let admitted = handler.engine.admit(context, description, None).await;
-    let admitted = admitted.map_err(|error| of_query(&error))?;
+    let admitted = admitted.map_err(|error| query_status(&error))?;
     let context = admitted.context();
     let size = size.min(MAX_WINDOW.saturating_sub(start));
-    let found = text_search.search(query.clone(), start, size, context).await;
-    let found = found.map_err(|error| match &error {
+    let hits = text_search.search(query.clone(), start, size, context).await;
+    let hits = hits.map_err(|error| match &error {
         SearchError::Syntax { detail } => invalid_field("query", detail),
         SearchError::Window { .. } => invalid_field("page_token", error.to_string()),
         SearchError::NotReady => overloaded(error.to_string(), "--text-search"),
         SearchError::Failed { .. } => status(Code::Internal, ErrorReason::Internal, error.to_string(), &[]),
-        SearchError::Query(error) => of_query(error),
+        SearchError::Query(error) => query_status(error),
     })?;
 
     let mut response = SearchMetadataResponse {
-        total_results: found.total,
+        total_results: hits.total,
         ..SearchMetadataResponse::default()
     };
-    let mut held = context.budget().hold(0).map_err(|error| of_query(&error))?;
+    let mut held = context.budget().hold(0).map_err(|error| query_status(&error))?;
     let (mut bytes, mut next) = (0, start);
-    'page: for subjects in found.subjects.chunks(BATCH) {
+    'page: for subjects in hits.subjects.chunks(BATCH) {
         let records = text_search.records(subjects, context).await;
-        let (records, _held) = records.map_err(|error| of_query(&error))?;
+        let (records, _held) = records.map_err(|error| query_status(&error))?;
         for record in records {
             if let Some(record) = record {
                 let result = FoundMetadata {
@@ -111,14 +111,14 @@ pub(super) async fn search_metadata(
                     break 'page;
                 }
                 bytes += length;
-                held.grow(length as u64).map_err(|error| of_query(&error))?;
+                held.grow(length as u64).map_err(|error| query_status(&error))?;
                 response.results.push(result);
             }
             next += 1;
         }
     }
     // A page without any would be followed by itself.
-    if next > start && (next as u64) < found.total.min(MAX_WINDOW as u64) {
+    if next > start && (next as u64) < hits.total.min(MAX_WINDOW as u64) {
         let position = u32::try_from(next).unwrap_or(u32::MAX);
         response.next_page_token = encode_token(&query, &position.to_be_bytes());
     }

@@ -7,7 +7,7 @@ use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError, RequestContext};
 use tonic::{Request, Response, Status};
 
-use super::super::query::of_query;
+use super::super::query::query_status;
 use super::super::results::{context_of, result_stream};
 use super::SeriesMetaHandler;
 
@@ -101,5 +101,5 @@ async fn admit(engine: &Engine, request: RequestContext, name: &str) -> Result<A
 }
 
 fn failed(engine: &Engine, error: &QueryError) -> Status {
-    of_query(error, "", &engine.storage().table.to_string())
+    query_status(error, "", &engine.storage().table.to_string())
 }

@@ -9,13 +9,13 @@ use tonic::Status;
 
 use super::TreeServiceHandler;
 use super::convert::{branch_message, leaf_message};
-use super::status::of_tree;
-use crate::grpc::query::of_query;
+use super::status::tree_status;
+use crate::grpc::query::query_status;
 use crate::grpc::results::result_stream;
 
 type Messages = MessageStream<GetBranchResponse>;
 
-/// Streams a branch. It is admitted as a query, whose budget the leaves are charged to.
+/// Streams a branch. It is admitted as a query, and the leaves are charged to the query's budget.
 pub(super) async fn get_branch(
     handler: TreeServiceHandler,
     id: BranchId,
@@ -23,7 +23,7 @@ pub(super) async fn get_branch(
 ) -> Result<Messages, Status> {
     let admitted = handler.admit(context, format!("branch:{id}")).await?;
     let read = admitted.context().run(handler.trees.branch(&id)).await;
-    let document = read.map_err(|error| of_tree(&error))?;
+    let document = read.map_err(|error| tree_status(&error))?;
     let messages = messages(&handler, (id, document), &admitted);
     Ok(result_stream(messages, &handler.engine, Some(admitted)))
 }
@@ -50,13 +50,16 @@ fn messages(
         ..GetBranchResponse::default()
     });
     let context = admitted.context().clone();
-    let rest = leaves.chain(children).map_err(|error| of_tree(&error)).boxed();
+    let rest = leaves
+        .chain(children)
+        .map_err(|error| tree_status(&error))
+        .boxed();
     let rest = stream::unfold(Some((rest, context)), |state| async move {
         let (mut rest, context) = state?;
         tokio::select! {
             biased;
             message = rest.next() => message.map(|message| (message, Some((rest, context)))),
-            error = context.interrupted() => Some((Err(of_query(&error, "", "")), None)),
+            error = context.interrupted() => Some((Err(query_status(&error, "", "")), None)),
         }
     });
     stream::iter([Ok(first)]).chain(rest).boxed()

@@ -13,7 +13,7 @@ use oxtsdb_schema::tree::{BranchDocument, BranchId, RuleDocument, RuleType, Tree
 use prost_types::{FieldMask, Timestamp};
 use tonic::Status;
 
-use super::status::of_rule;
+use super::status::rule_status;
 
 /// The fields of a definition that can be changed.
 const FIELDS: [&str; 6] = [
@@ -128,7 +128,7 @@ fn rule(field: &str, tree: TreeId, message: TreeRule) -> Result<RuleDocument, St
         display_format: message.display_format,
         ..RuleDocument::new(tree, rule_type)
     };
-    Rule::compile_strictly(&document).map_err(|error| of_rule(field, &error))?;
+    Rule::compile_strictly(&document).map_err(|error| rule_status(field, &error))?;
     Ok(document)
 }
 

@@ -14,7 +14,7 @@ use oxtsdb_query::{Admitted, Engine, QueryDescription, RequestContext};
 use oxtsdb_resources::ComputePool;
 use tonic::Status;
 
-use crate::grpc::query::of_query;
+use crate::grpc::query::query_status;
 
 /// Serves `oxtsdb.data.v1.TreeService`. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl TreeServiceHandler {
     async fn admit(&self, context: RequestContext, what: String) -> Result<Admitted, Status> {
         let description = QueryDescription::without_range(what);
         let admitted = self.engine.admit(context, description, None).await;
-        admitted.map_err(|error| of_query(&error, "", &self.trees.table_name().to_string()))
+        admitted.map_err(|error| query_status(&error, "", &self.trees.table_name().to_string()))
     }
 
     fn compute(&self) -> &ComputePool {

@@ -27,7 +27,7 @@ use tonic::{Request, Response, Status};
 use super::TreeServiceHandler;
 use super::branch::get_branch;
 use super::convert::{new_tree, rules, tree_edit, tree_id, tree_message};
-use super::status::of_tree;
+use super::status::tree_status;
 use super::test::test_tree;
 use crate::grpc::query::field_error::{missing, no_such};
 use crate::grpc::results::{context_of, result_stream};
@@ -298,5 +298,5 @@ fn panicked(error: Panicked) -> Status {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: TreeError) -> Status {
-    of_tree(&error)
+    tree_status(&error)
 }

@@ -6,11 +6,11 @@ use oxtsdb_proto::common::v1::ErrorReason as R;
 use oxtsdb_proto::error::{invalid_field, invalid_field_with, status};
 use tonic::{Code, Status};
 
-use crate::grpc::query::of_query;
-use crate::grpc::status::{of_store, of_uids};
+use crate::grpc::query::query_status;
+use crate::grpc::status::{store_status, uids_status};
 
 /// The error of an operation on trees.
-pub(super) fn of_tree(error: &E) -> Status {
+pub(super) fn tree_status(error: &E) -> Status {
     let message = error.to_string();
     let not_found =
         |reason, metadata: &[(&str, &str)]| status(Code::NotFound, reason, message.clone(), metadata);
@@ -24,7 +24,7 @@ pub(super) fn of_tree(error: &E) -> Status {
                 &[("tree_id", &tree), ("level", &level), ("order", &order)],
             )
         }
-        E::InvalidRule(error) => of_rule("rules", error),
+        E::InvalidRule(error) => rule_status("rules", error),
         E::NoName => invalid_field("tree.name", "is empty"),
         E::TextTooLong { part, .. } => invalid_field(&format!("tree.{part}"), message),
         E::TooManyRules { .. } | E::RulesTooLarge(_) => invalid_field("rules", message),
@@ -55,14 +55,14 @@ pub(super) fn of_tree(error: &E) -> Status {
             ];
             status(Code::DataLoss, R::CorruptCell, message, &metadata)
         }
-        E::Query(error) => of_query(error, "", ""),
-        E::Store(error) => of_store(error),
-        E::Uids(error) => of_uids(error),
+        E::Query(error) => query_status(error, "", ""),
+        E::Store(error) => store_status(error),
+        E::Uids(error) => uids_status(error),
     }
 }
 
 /// A rule that cannot be applied. `field` is the path of the rule, or of the rules.
-pub(super) fn of_rule(field: &str, error: &RuleError) -> Status {
+pub(super) fn rule_status(field: &str, error: &RuleError) -> Status {
     let (tree, level, order) = (
         error.tree.to_string(),
         error.level.to_string(),

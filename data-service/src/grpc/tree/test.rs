@@ -15,8 +15,8 @@ use oxtsdb_schema::{Tsuid, UidKind};
 use tonic::{Code, Status};
 
 use super::TreeServiceHandler;
-use super::status::of_tree;
-use crate::grpc::status::{kind_name, of_uids};
+use super::status::tree_status;
+use crate::grpc::status::{kind_name, uids_status};
 
 /// Series of a request.
 const MAX_SERIES: usize = 100;
@@ -43,9 +43,9 @@ pub(super) async fn test_tree(
         .trees
         .tester(tree)
         .await
-        .map_err(|error| of_tree(&error))?;
+        .map_err(|error| tree_status(&error))?;
     let tested = tester.test(&tsuids).await;
-    let mut tested = tested.map_err(|error| of_tree(&error))?.into_iter();
+    let mut tested = tested.map_err(|error| tree_status(&error))?.into_iter();
     let results = keys.into_iter().map(|key| match key {
         Err(error) => ResultMessage {
             outcome: Some(OutcomeMessage::Error(error)),
@@ -135,10 +135,10 @@ async fn tsuid(uids: &Uids, index: usize, key: SeriesKey) -> Result<Result<Tsuid
             (UidKind::Tagv, tag.value.as_str()),
         ]);
     }
-    let found = uids.uids(&names, Some(Instant::now() + TIMEOUT)).await;
-    let found = found.map_err(|error| of_uids(&error))?;
-    let mut known = Vec::with_capacity(found.len());
-    for (uid, (kind, name)) in found.into_iter().zip(&names) {
+    let resolved = uids.uids(&names, Some(Instant::now() + TIMEOUT)).await;
+    let resolved = resolved.map_err(|error| uids_status(&error))?;
+    let mut known = Vec::with_capacity(resolved.len());
+    for (uid, (kind, name)) in resolved.into_iter().zip(&names) {
         let Some(uid) = uid else {
             let metadata = [("kind", kind_name(*kind)), ("name", *name)];
             let message = format!("{kind} `{name}` does not exist");

@@ -31,16 +31,16 @@ pub(in crate::grpc) async fn write_columns(
     if !(1..=MAX_COLUMN_POINTS).contains(&count) {
         return Err(wrong_point_count("columns.blocks", count, MAX_COLUMN_POINTS));
     }
-    let of_write = |error| status::of_write(&error);
+    let write_status = |error| status::write_status(&error);
     let mut tables = Tables::new(service.tables_limits());
     declare(WITHIN, &columns, &mut tables)?;
     let resolved = tables.resolve(&service.writer, deadline).await;
-    resolved.map_err(of_write)?;
+    resolved.map_err(write_status)?;
     if let Some(outage) = tables.total_outage() {
-        return Err(status::of_uids(outage));
+        return Err(status::uids_status(outage));
     }
     let batch = service.writer.batch_in_time(count, deadline).await;
-    let mut batch = batch.map_err(of_write)?;
+    let mut batch = batch.map_err(write_status)?;
     let rules = options.time.rules(SystemTime::now());
     let encoded = run_encoder(count, service.writer.compute(), move || {
         let mut failures = Failures::new(options.max_errors);
@@ -51,7 +51,7 @@ pub(in crate::grpc) async fn write_columns(
             batch.encoded(),
             &mut failures,
         )
-        .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+        .map_err(|violation| status::violation_status(WITHIN, &violation))?;
         failures.describe(|point| describe(blocks(&columns), point, |number| tables.describe(number)));
         batch.shrink();
         Ok((batch, failures))
@@ -60,7 +60,7 @@ pub(in crate::grpc) async fn write_columns(
     let written = batch.points();
     let stored = service.writer.store(batch, deadline).await;
     count_write(service, &caller, written, &failures, stored.is_ok());
-    stored.map_err(of_write)?;
+    stored.map_err(write_status)?;
     Ok(Response::new(WriteColumnsResponse {
         written,
         failed: failures.failed(),

@@ -20,7 +20,7 @@ pub(in crate::grpc) fn declare(within: &str, columns: &Columns, tables: &mut Tab
     };
     tables
         .declare(symbols, series)
-        .map_err(|violation| status::of_violation(within, &violation))
+        .map_err(|violation| status::violation_status(within, &violation))
 }
 
 fn declaration(message: &SeriesDeclaration) -> Declaration<'_> {
@@ -57,7 +57,7 @@ fn delta_timestamps(message: &DeltaTimestampsMessage) -> DeltaTimestamps<'_> {
     }
 }
 
-/// A block for each series. `numbers` has those of the series in the table.
+/// A block for each series. `numbers` has the numbers of the series in the table.
 pub(super) fn series_blocks<'a>(
     points: &'a WriteView<'_>,
     numbers: &'a [u32],

@@ -8,11 +8,11 @@ use tonic::{Code, Status};
 /// Points that are encoded inline, in a millisecond or two.
 const INLINE_POINTS: usize = 20_000;
 
-/// Runs a function that encodes so many points.
+/// Runs a function that encodes `points`.
 ///
 /// # Errors
 ///
-/// Those of the function; INTERNAL if it panics.
+/// Errors of the function; INTERNAL if it panics.
 pub(in crate::grpc) async fn run_encoder<T: Send + 'static>(
     points: usize,
     compute: &ComputePool,
@@ -28,7 +28,7 @@ pub(in crate::grpc) async fn run_encoder<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// Those of the function; INTERNAL if it panics.
+/// Errors of the function; INTERNAL if it panics.
 pub(super) async fn in_pool<T: Send + 'static>(
     compute: &ComputePool,
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,

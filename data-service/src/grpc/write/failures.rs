@@ -13,7 +13,7 @@ use crate::grpc::status;
 /// Bytes that the errors of a message may take.
 const ERRORS_BYTES: usize = 512 << 10;
 
-/// What an element takes beside its own bytes: its tag and length.
+/// The bytes of an element beside its content: tag and length.
 const ELEMENT_BYTES: usize = 8;
 
 /// The failures of a response; `None` if there are none.
@@ -69,7 +69,7 @@ impl RemainingFailures {
             + self.failures.errors().len().saturating_sub(self.errors) * size_of::<ErrorRun>()
     }
 
-    /// The next ones that fit `budget` bytes, which is at least that of all errors.
+    /// The next ones that fit `budget` bytes, which is at least the budget of all errors.
     pub(in crate::grpc) fn next_part(&mut self, budget: usize) -> FailuresPart {
         let mut bytes = 0;
         let errors = self.take_errors(budget, &mut bytes);
@@ -128,6 +128,6 @@ fn point_error(error: &ErrorRun) -> PointError {
     PointError {
         first: error.run.first.into(),
         count: error.run.count.into(),
-        error: Some(status::of_point(&error.reason)),
+        error: Some(status::point_item_error(&error.reason)),
     }
 }

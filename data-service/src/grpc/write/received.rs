@@ -7,7 +7,7 @@ use oxtsdb_proto::{decode_memory, decode_request};
 use self_cell::self_cell;
 use tonic::Status;
 
-/// What the points borrow from.
+/// The text that the points borrow from.
 #[derive(Debug)]
 pub(super) enum Message {
     Encoded(Bytes),
@@ -35,7 +35,7 @@ impl Received {
             Message::Decoded(request) => Ok(WriteView::of(request)),
         });
         let Ok(view) = view else {
-            return decode_request(message).map(Self::of);
+            return decode_request(message).map(Self::from_request);
         };
         // A view of the largest request takes a few MiB.
         let bytes = view.borrow_dependent().byte_len();
@@ -44,7 +44,7 @@ impl Received {
     }
 
     /// A request that is decoded.
-    pub(super) fn of(request: WriteRequest) -> Self {
+    pub(super) fn from_request(request: WriteRequest) -> Self {
         Self::new(Message::Decoded(request), |message| match message {
             Message::Decoded(request) => WriteView::of(request),
             // Not made here.

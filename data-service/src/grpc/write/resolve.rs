@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::grpc::status;
 
-/// The series of a request, in their order, of which some are [`known`]. Tags are parsed of the others only.
+/// The series of a request, in their order; some are [`known`]. Only the tags of the others are parsed.
 ///
 /// # Errors
 ///
@@ -64,11 +64,11 @@ pub(super) async fn resolve(
         });
     let requested: Vec<_> = requested.collect();
     let resolved = writer.resolve(requested.into_iter(), deadline).await;
-    let Resolution { series, outage } = resolved.map_err(|error| status::of_write(&error))?;
+    let Resolution { series, outage } = resolved.map_err(|error| status::write_status(&error))?;
     if let Some(outage) = outage
         && !series.iter().any(Result::is_ok)
     {
-        return Err(status::of_uids(&outage));
+        return Err(status::uids_status(&outage));
     }
     let missing = Arc::new(PointErrorReason::NoSeries);
     let mut resolved = series.into_iter();

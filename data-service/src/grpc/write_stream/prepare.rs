@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
 use crate::grpc::{DataServiceHandler, status};
 
-/// Tables of so many bytes are not charged: most streams have few series.
+/// Tables up to this size are not charged: most streams have few series.
 const FREE_TABLE_BYTES: u64 = 64 << 10;
 
 /// How long a stream waits for memory for its tables.
@@ -115,7 +115,7 @@ impl Frames {
         self.tables
             .resolve(&self.writer, self.deadline)
             .await
-            .map_err(|error| status::of_write(&error))?;
+            .map_err(|error| status::write_status(&error))?;
         self.charge_tables().await?;
         let permit = self.writer.permit(points).await;
         let mut batch = self.writer.batch(points, permit);
@@ -131,7 +131,7 @@ impl Frames {
                 batch.encoded(),
                 &mut failures,
             )
-            .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+            .map_err(|violation| status::violation_status(WITHIN, &violation))?;
             failures.describe(|point| describe(blocks(&columns), point, |number| tables.describe(number)));
             batch.shrink();
             Ok((tables, batch, failures))

@@ -1,4 +1,4 @@
-//! What the server sends on a stream, and how long it waits for the client to read it.
+//! Replies of the server on a stream, and how long it waits for the client to read them.
 //!
 //! There is no queue of messages. The producer keeps `opened`, `draining` and the outcome of acknowledged
 //! frames; while the client does not read, outcomes without failures are merged into one. So adding a reply

@@ -12,7 +12,7 @@ use crate::differential::request::{Request, path};
 /// Most nested calls.
 const DEPTH: usize = 3;
 
-/// What the sub-queries of a request usually share, since combined series need the same number of values.
+/// The parts that sub-queries of a request usually share, since combined series need the same number of values.
 struct Common<'a> {
     metric: &'a Metric,
     windows: Option<String>,

@@ -1,7 +1,7 @@
 //! Compares two responses to expressions.
 //!
-//! Responses of `/api/query/gexp` are compared like those of `/api/query`; see [`crate::differential::response`].
-//! Those of `/api/query/exp` must be equal: every number to the last bit, and its type.
+//! Responses of `/api/query/gexp` are compared as for `/api/query`; see [`crate::differential::response`].
+//! Responses of `/api/query/exp` must be equal: every number to the last bit, and its type.
 
 use serde_json::Value;
 

@@ -23,7 +23,7 @@ use crate::{Error, SeriesName, StreamOptions, StreamWriter, Timestamp, transport
 const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a server does with a request for a stream.
+/// The behaviour of a server on a request for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Mode {
     /// Acknowledges each frame.

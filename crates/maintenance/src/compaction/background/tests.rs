@@ -37,7 +37,7 @@ fn settings() -> DataSettings {
     settings
 }
 
-/// A row with two cells, so many hours ago.
+/// A row with two cells, `hours_ago`.
 fn old_row(batch: &mut WriteBatch, hours_ago: i64) {
     let hour_ms = 3_600_000;
     let base_ms = (now_ms() / hour_ms - hours_ago) * hour_ms;
@@ -86,7 +86,7 @@ async fn compacts_ended_hours_of_the_look_back_despite_failures() {
     )
     .await;
     let deadline = Instant::now() + Duration::from_secs(30);
-    // That of 30 hours ago is before the look-back, the last hour goes on.
+    // The row of 30 hours ago is before the look-back, the last hour goes on.
     while cells(&store).await != [2, 1, 1, 2] {
         assert!(Instant::now() < deadline, "{:?}", cells(&store).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -97,8 +97,8 @@ async fn compacts_ended_hours_of_the_look_back_despite_failures() {
 #[tokio::test]
 async fn stops_when_the_program_drains() {
     let stack = TestStack::start().await;
-    let compactor = Compactor::of(&stack.service.engine, false).unwrap();
-    let job = Background::of(compactor, &stack.service.engine, &settings().compaction).unwrap();
+    let compactor = Compactor::from_engine(&stack.service.engine, false).unwrap();
+    let job = Background::from_settings(compactor, &stack.service.engine, &settings().compaction).unwrap();
     let running = tokio::spawn(job.run(stack.shutdown.clone()));
     stack.trigger.shut_down().await;
     tokio::time::timeout(Duration::from_secs(5), running)
@@ -110,7 +110,7 @@ async fn stops_when_the_program_drains() {
 #[tokio::test]
 async fn is_off_by_default() {
     let stack = TestStack::start().await;
-    let compactor = Compactor::of(&stack.service.engine, false).unwrap();
+    let compactor = Compactor::from_engine(&stack.service.engine, false).unwrap();
     let settings = CompactionSettings::default();
-    assert!(Background::of(compactor, &stack.service.engine, &settings).is_none());
+    assert!(Background::from_settings(compactor, &stack.service.engine, &settings).is_none());
 }

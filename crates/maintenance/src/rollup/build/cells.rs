@@ -28,7 +28,7 @@ const READ_BYTES: usize = 8 << 20;
 /// Bytes of a stored cell in memory, roughly.
 const CELL_BYTES: usize = 48;
 
-/// What was written.
+/// Numbers of written cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenCells {
     /// New cells, and cells with other values than before.
@@ -107,7 +107,7 @@ fn edit(target: &Target, rows: &[BuiltRow], stored: &[Option<Row>]) -> (WriteBat
     let mut cells = WrittenCells::default();
     let nothing = None;
     for (row, stored) in rows.iter().zip(stored.iter().chain(std::iter::repeat(&nothing))) {
-        let old = OldCells::of(stored.as_ref(), target);
+        let old = OldCells::from_row(stored.as_ref(), target);
         let mut has_row = false;
         for (name, id) in &target.ids {
             for (offset, window) in &row.windows {
@@ -158,11 +158,11 @@ struct OldCell<'a> {
 struct OldCells<'a>(Vec<OldCell<'a>>);
 
 impl<'a> OldCells<'a> {
-    fn of(row: Option<&'a Row>, target: &Target) -> Self {
+    fn from_row(row: Option<&'a Row>, target: &Target) -> Self {
         let cells = row.into_iter().flat_map(Row::cells);
         let decoded = cells.filter_map(|cell| {
-            let found = RollupCell::decode(cell.qualifier, cell.value, &target.interval).ok()?;
-            let id = match found.aggregate {
+            let rollup = RollupCell::decode(cell.qualifier, cell.value, &target.interval).ok()?;
+            let id = match rollup.aggregate {
                 Aggregate::Id(id) => id,
                 Aggregate::Name(name) => {
                     let own = target.ids.iter().find(|(own, _)| own.as_bytes() == name);
@@ -171,7 +171,7 @@ impl<'a> OldCells<'a> {
             };
             Some(OldCell {
                 id,
-                offset: found.offset,
+                offset: rollup.offset,
                 qualifier: cell.qualifier,
                 value: cell.value,
             })

@@ -24,7 +24,7 @@ const SERIES_POINTS: u64 = 1 << 20;
 /// Damaged parts that the read of a series may find.
 const DAMAGED_PARTS: usize = 1000;
 
-/// How a chunk is read: jobs of so many series, and a series in so many parts of the chunk.
+/// How a chunk is read: the series of a job, and the parts of the chunk in which a series is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) series: usize,
@@ -33,7 +33,11 @@ pub(super) struct Shape {
 
 impl Shape {
     /// By an estimate of the points of some series.
-    pub(super) fn of(points: &dyn PointStore, series: &[SeriesNumber], seconds: (u32, u32)) -> Self {
+    pub(super) fn from_estimate(
+        points: &dyn PointStore,
+        series: &[SeriesNumber],
+        seconds: (u32, u32),
+    ) -> Self {
         let mut ascending = series.to_vec();
         ascending.sort_unstable();
         let estimate = points.estimate(&ascending, range(seconds));

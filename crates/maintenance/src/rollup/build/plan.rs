@@ -1,4 +1,4 @@
-//! What a build of rollups does: intervals, their tables and aggregates, and the range in chunks.
+//! The plan of a build of rollups: intervals, their tables and aggregates, and the range in chunks.
 
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_query::Rollups;
@@ -195,7 +195,7 @@ impl BuildPlan {
         self.targets.iter().map(accumulator).collect()
     }
 
-    /// The seconds whose points the windows that begin in a chunk need, the end exclusive; `None`: it has no windows.
+    /// The seconds of points that the windows beginning in a chunk need, the end exclusive; `None`: it has no windows.
     pub(super) fn points_of(&self, chunk: (u32, u32)) -> Option<(u32, u32)> {
         let ranges = self.targets.iter().map(|target| target.windows_of(chunk));
         let ranges = ranges.filter(|(start, stop)| start < stop);

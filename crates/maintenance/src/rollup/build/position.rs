@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 pub struct Position {
     /// Of the request.
     pub(super) fingerprint: u64,
-    /// The end of its range, in seconds: that of a range without an end was the clock.
+    /// The end of its range, in seconds; of a range without an end, the clock.
     pub(super) stop: u32,
     /// The metric.
     pub(super) metric: MetricUid,
@@ -39,7 +39,7 @@ pub enum PositionError {
     OtherRequest,
 }
 
-/// What a request builds, without its end, which may be the clock.
+/// A hash of the request's content, without its end, which may be the clock.
 pub(super) fn fingerprint(request: &BuildRequest) -> u64 {
     let mut hasher = FxHasher::default();
     (&request.metric, request.range_ms.0, &request.intervals).hash(&mut hasher);

@@ -29,7 +29,7 @@ pub(super) struct OpenSeries {
     memory: Reservation,
 }
 
-/// What a batch of rows had.
+/// The content of a batch of rows.
 #[derive(Debug, Default)]
 pub(super) struct BuiltBatch {
     pub(super) rows: Vec<BuiltRow>,

@@ -1,4 +1,4 @@
-//! What a build leaves out, because it cannot be read.
+//! Rows and ranges that a build leaves out, because they cannot be read.
 //!
 //! A rollup of some points of an interval would replace a better one, so intervals that touch what is unreadable get no
 //! rollups, and keep those that they have.
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::BuildError;
 
-/// What a build has left out. Clones share it.
+/// Rows and ranges that a build has left out. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SkipLog(Arc<Mutex<Skipped>>);
 

@@ -108,7 +108,7 @@ impl Accumulator {
         }
     }
 
-    /// Leaves out the window of an instant whose points cannot be read.
+    /// Leaves out the window of an instant with points that cannot be read.
     pub(super) fn leave_out(&mut self, time_ms: i64, complete: &mut impl FnMut(Window)) {
         if (self.range_ms.0..self.range_ms.1).contains(&time_ms) {
             let start_ms = time_ms - time_ms.rem_euclid(self.length_ms);

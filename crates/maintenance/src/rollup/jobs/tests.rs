@@ -130,7 +130,7 @@ async fn damage_row(fixture: &Fixture, seconds: u64) {
     let key = [&[0, 0, 1], &seconds.to_be_bytes()[..], &[0, 0, 1, 0, 0, 1]].concat();
     let mut batch = WriteBatch::new("tsdb".parse().unwrap());
     let family = batch.family("t");
-    // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
+    // Flags of 4 bytes, in the resolution that has trusted flags; the value has 2.
     batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
     fixture.jobs.store.write(batch).await.unwrap();
 }

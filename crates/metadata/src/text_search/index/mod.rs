@@ -71,7 +71,7 @@ struct Fields {
     words: Field,
 }
 
-/// What is stored with each commit.
+/// The payload that is stored with each commit.
 #[derive(Serialize, Deserialize)]
 struct Payload {
     identity: String,
@@ -223,11 +223,11 @@ impl Index {
         ]);
         let searcher = self.reader.searcher();
         let top = TopDocs::with_limit(search.limit.max(1)).and_offset(search.start);
-        let found = searcher.search(&query, &(Count, top));
+        let hits = searcher.search(&query, &(Count, top));
         if (search.stops)() {
             return Err(oxtsdb_query::QueryError::DeadlineExceeded.into());
         }
-        let (total, top) = found.map_err(|error| failed(&error))?;
+        let (total, top) = hits.map_err(|error| failed(&error))?;
         let mut subjects = Vec::with_capacity(top.len());
         for (_, address) in top.into_iter().take(search.limit) {
             let document: TantivyDocument = searcher.doc(address).map_err(|error| failed(&error))?;

@@ -1,6 +1,6 @@
 //! Words that match a pattern: `*` is any text, `?` any character.
 //!
-//! The automaton walks the sorted entries of the index and skips those whose beginning cannot match, so `cpu*` is
+//! The automaton walks the sorted entries of the index and skips entries with a beginning that cannot match, so `cpu*` is
 //! cheap and `*cpu` reads all words of a field. It ends early when the search must stop.
 
 use std::fmt;
@@ -39,10 +39,10 @@ pub(super) struct Wildcard {
     is_stopped: AtomicBool,
 }
 
-/// What was read.
+/// The state after the text that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// So many bytes of the prefix.
+    /// This number of bytes of the prefix.
     Prefix(usize),
     /// The prefix. A set bit is an element that may come next, or behind the last one the end.
     Elements(u128),

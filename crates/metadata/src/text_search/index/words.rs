@@ -3,7 +3,7 @@
 /// The longest word that is indexed, in bytes.
 const MAX_WORD_BYTES: usize = 255;
 
-/// What separates the name of a field from a word.
+/// Separates the name of a field from a word.
 const SEPARATOR: char = '\0';
 
 /// The entry of a word in the index; an empty field stands for any.

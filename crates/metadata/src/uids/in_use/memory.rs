@@ -1,4 +1,4 @@
-//! What the folder of the points remembers of the UID service.
+//! The record of the UID service in the folder of the points.
 //!
 //! ```text
 //!   table `tsdb-uids-in-use`, in the embedded store of the data service only
@@ -17,7 +17,7 @@ const FAMILY: &str = "u";
 const QUALIFIER: &[u8] = b"t";
 const ROW: &[u8] = &[0];
 
-/// What is remembered.
+/// The content of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Remembered {
     /// The table of UIDs; 0: none is remembered.

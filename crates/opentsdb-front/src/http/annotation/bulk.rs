@@ -33,7 +33,7 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Result<Reply, HttpError> {
     let engine = &request.parts.engine;
     let documents = parsed(&mut request.body, &engine.resources().compute, parse::bulk).await?;
-    let annotations = Annotations::of(engine).announcing(request.parts.uids.meta_changes());
+    let annotations = Annotations::from_engine(engine).announcing(request.parts.uids.meta_changes());
     let mut edits = Vec::with_capacity(documents.len());
     for sent in documents {
         let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
@@ -108,7 +108,7 @@ pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpErr
         let parse = move |content: &[u8]| parse::BulkDelete::of_json(content, now_ms);
         parsed(&mut request.body, &engine.resources().compute, parse).await?
     };
-    let annotations = Annotations::of(engine);
+    let annotations = Annotations::from_engine(engine);
     let mut sources = Vec::new();
     for text in range.tsuids.iter().flatten() {
         let series = series_of(annotations.layout(), text).map_err(|error| failure::of_key(&error))?;

@@ -36,7 +36,7 @@ pub(crate) use list::list;
 /// GET: one annotation.
 pub(crate) async fn get(mut request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let sent = document(&mut request).await?;
-    let annotations = Annotations::of(&request.parts.engine);
+    let annotations = Annotations::from_engine(&request.parts.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
     let key = key.map_err(|error| failure::of_key(&error))?;
     let annotation = annotations.get(&key).await;
@@ -61,7 +61,8 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 
 async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Result<Reply, HttpError> {
     let sent = document(&mut request).await?;
-    let annotations = Annotations::of(&request.parts.engine).announcing(request.parts.uids.meta_changes());
+    let annotations =
+        Annotations::from_engine(&request.parts.engine).announcing(request.parts.uids.meta_changes());
     let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
     let key = key.map_err(|error| failure::of_key(&error))?;
     let edit = edit(sent);
@@ -76,7 +77,8 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
 /// DELETE: 204, whether or not there was one.
 pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let sent = document(&mut request).await?;
-    let annotations = Annotations::of(&request.parts.engine).announcing(request.parts.uids.meta_changes());
+    let annotations =
+        Annotations::from_engine(&request.parts.engine).announcing(request.parts.uids.meta_changes());
     let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
     let key = key.map_err(|error| {
         HttpError::bad_request("Unable to delete Annotation information").with_details(error.to_string())

@@ -8,11 +8,10 @@
 mod body;
 
 use http::StatusCode;
-use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
+use oxtsdb_ingest::point_text::{self, NameOf};
 use oxtsdb_ingest::{Caller, Example, NewHistogram, RejectionKind, Writer};
 use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_schema::{HistogramCodecs, Timestamp};
-use oxtsdb_server::metrics::Protocol;
 
 use self::body::{SentHistogram, Unfit};
 use crate::front::counters::Counters;
@@ -20,8 +19,7 @@ use crate::front::histogram_text::DISABLED;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
-use crate::http::put::failure;
-use crate::http::put::outcome::{self, Flags, Outcome, is_timeout, rejection_text, reply};
+use crate::http::put::outcome::{self, Batches, Flags, Outcome, reply};
 use crate::http::reply::Reply;
 
 /// Histograms in one call of the writer.
@@ -80,7 +78,7 @@ async fn store(
     flags: Flags,
 ) -> Result<Outcome, HttpError> {
     let deadline = flags.deadline();
-    let mut outcome = Outcome::default();
+    let mut batches = Batches::new(counters, caller, flags);
     for (chunk, histograms) in histograms.chunks(WRITE_HISTOGRAMS).enumerate() {
         let mut good = Vec::with_capacity(histograms.len());
         for (index, histogram) in histograms.iter().enumerate() {
@@ -88,52 +86,34 @@ async fn store(
             match check(place, histogram.as_ref(), &codecs) {
                 Ok(histogram) => good.push(histogram),
                 Err(unfit) => {
-                    Counters::count(match &unfit {
+                    let counter = match &unfit {
                         Unfit::NoNumber => &counters.invalid_values,
                         Unfit::Unexpected | Unfit::Rule(..) => &counters.illegal_arguments,
-                    });
+                    };
                     let (kind, text) = (unfit.kind(), unfit.into_text());
-                    counters.reject(caller, kind, || example(&text, histogram.as_ref()));
-                    outcome.fail(flags, place, text);
+                    batches.reject(place, counter, kind, text, |text| {
+                        example(text, histogram.as_ref())
+                    });
                 }
             }
         }
-        if outcome.timeouts > 0 {
-            outcome.timeouts += good.len();
+        if batches.skip(good.len()) {
             continue;
         }
         let new: Vec<NewHistogram<'_>> = good.iter().map(GoodHistogram::new_histogram).collect();
-        match writer.write_histograms(&new, Some(deadline)).await {
-            Ok(written) => {
-                let stored = good.len() - written.errors.len();
-                outcome.success += stored;
-                counters.ingest(Protocol::Http).add_batch(stored as u64);
-                for error in written.errors {
-                    let failure = failure::status_of_point(&error.reason);
-                    outcome.failure = outcome.failure.or(failure);
-                    let Some(histogram) = good.get(error.index) else {
-                        continue;
-                    };
-                    let text = rejection_text(Rejection::of(&error.reason, &histogram.tags), counters);
-                    counters.reject(caller, RejectionKind::from(&*error.reason), || {
-                        let sent = histograms.get(histogram.place - chunk * WRITE_HISTOGRAMS);
-                        example(&text, sent.and_then(Option::as_ref))
-                    });
-                    outcome.fail(flags, histogram.place, text);
-                }
-            }
-            Err(error) if flags.timeout_ms.is_some() && is_timeout(&error) => {
-                outcome.timeouts = good.len();
-            }
-            Err(error) => {
-                Counters::add(&counters.storage_errors, good.len());
-                counters.ingest(Protocol::Http).add_failed(good.len() as u64);
-                return Err(outcome::failure(&error, outcome.success));
-            }
+        let written = writer.write_histograms(&new, Some(deadline)).await;
+        let written = written.map(|written| (good.len() - written.errors.len(), written.errors));
+        for error in batches.end(good.len(), written)?.unwrap_or_default() {
+            let Some(histogram) = good.get(error.index) else {
+                continue;
+            };
+            batches.reject_point(histogram.place, &error.reason, &histogram.tags, |text| {
+                let sent = histograms.get(histogram.place - chunk * WRITE_HISTOGRAMS);
+                example(text, sent.and_then(Option::as_ref))
+            });
         }
     }
-    outcome.details.sort_by_key(|(place, _)| *place);
-    Ok(outcome)
+    Ok(batches.outcome())
 }
 
 /// A rejected histogram for the log.

@@ -6,7 +6,7 @@ use oxtsdb_metadata::uids::UidRejection;
 use oxtsdb_row_store::StoreError;
 
 /// The status of a write that failed as a whole: 507 for a full disk, 503 if a retry may succeed, else 500.
-pub(in crate::http) fn status_of_write(error: &WriteError) -> StatusCode {
+pub(super) fn status_of_write(error: &WriteError) -> StatusCode {
     match error {
         WriteError::Store(StoreError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
         error if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
@@ -16,7 +16,7 @@ pub(in crate::http) fn status_of_write(error: &WriteError) -> StatusCode {
 
 /// As [`status_of_write`], for a valid point with names that could not be assigned; `None` for points that are
 /// invalid or need an operator.
-pub(in crate::http) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
+pub(super) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
     let rejection = match reason {
         PointErrorReason::Unresolved(_) => return Some(StatusCode::SERVICE_UNAVAILABLE),
         PointErrorReason::Refused(_) => return Some(StatusCode::FORBIDDEN),

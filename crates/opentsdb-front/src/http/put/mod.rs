@@ -8,7 +8,7 @@
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
 
 mod body;
-pub(in crate::http) mod failure;
+mod failure;
 pub(in crate::http) mod outcome;
 mod point;
 mod scan;
@@ -18,13 +18,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use oxtsdb_ingest::point_text::{self, NameOf, Rejection};
+use oxtsdb_ingest::point_text::{self, NameOf};
 use oxtsdb_ingest::{Caller, Example, RejectionKind, Writer};
 use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
 use oxtsdb_schema::{Timestamp, Value};
-use oxtsdb_server::metrics::Protocol;
 use self_cell::self_cell;
 
 use crate::front::counters::Counters;
@@ -33,7 +32,7 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::put::body::{PutBody, PutBodyError};
-use crate::http::put::outcome::{Flags, Outcome, is_timeout, rejection_text, reply};
+use crate::http::put::outcome::{Batches, Flags, Outcome, reply};
 use crate::http::put::point::{PutPoint, PutTags};
 use crate::http::reply::Reply;
 
@@ -156,7 +155,7 @@ async fn store(
     flags: Flags,
 ) -> Result<Outcome, HttpError> {
     let deadline = flags.deadline();
-    let mut outcome = Outcome::default();
+    let mut batches = Batches::new(counters, caller, flags);
     for (chunk, points) in body.points.chunks(WRITE_POINTS).enumerate() {
         let texts: Vec<SeriesText<'_>> = points.iter().flatten().filter_map(series_text).collect();
         let mut cached = writer.known(&texts).into_iter();
@@ -186,53 +185,33 @@ async fn store(
                         Unfit::NoNumber => (&counters.invalid_values, RejectionKind::Value),
                         Unfit::Rule(kind, _) => (&counters.illegal_arguments, *kind),
                     };
-                    Counters::count(counter);
                     let text = unfit.into_text();
-                    counters.reject(caller, kind, || example(&text, point.as_ref(), body));
-                    outcome.fail(flags, place, text);
+                    let example = |text: &str| example(text, point.as_ref(), body);
+                    batches.reject(place, counter, kind, text, example);
                 }
             }
         }
-        if outcome.timeouts > 0 {
-            outcome.timeouts += good.len();
+        if batches.skip(good.len()) {
             continue;
         }
         let requested = known.into_iter().zip(&good).map(|(known, point)| {
             known.map_or_else(|| Requested::Series(point.series(&tags)), Requested::Known)
         });
         let point = |index: usize| (good[index].timestamp, good[index].value);
-        match writer.write_points(requested, point, Some(deadline)).await {
-            Ok(written) => {
-                let stored = good.len() - written.errors.len();
-                outcome.success += stored;
-                counters.ingest(Protocol::Http).add_batch(stored as u64);
-                for error in written.errors {
-                    let failure = failure::status_of_point(&error.reason);
-                    outcome.failure = outcome.failure.or(failure);
-                    let Some(point) = good.get(error.index) else {
-                        continue;
-                    };
-                    let tags = tags.get(point.tags.clone()).unwrap_or_default();
-                    let text = rejection_text(Rejection::of(&error.reason, tags), counters);
-                    counters.reject(caller, RejectionKind::from(&*error.reason), || {
-                        let sent = body.points.get(point.place).and_then(Option::as_ref);
-                        example(&text, sent, body)
-                    });
-                    outcome.fail(flags, point.place, text);
-                }
-            }
-            Err(error) if flags.timeout_ms.is_some() && is_timeout(&error) => {
-                outcome.timeouts = good.len();
-            }
-            Err(error) => {
-                Counters::add(&counters.storage_errors, good.len());
-                counters.ingest(Protocol::Http).add_failed(good.len() as u64);
-                return Err(outcome::failure(&error, outcome.success));
-            }
+        let written = writer.write_points(requested, point, Some(deadline)).await;
+        let written = written.map(|written| (good.len() - written.errors.len(), written.errors));
+        for error in batches.end(good.len(), written)?.unwrap_or_default() {
+            let Some(point) = good.get(error.index) else {
+                continue;
+            };
+            let tags = tags.get(point.tags.clone()).unwrap_or_default();
+            batches.reject_point(point.place, &error.reason, tags, |text| {
+                let sent = body.points.get(point.place).and_then(Option::as_ref);
+                example(text, sent, body)
+            });
         }
     }
-    outcome.details.sort_by_key(|(place, _)| *place);
-    Ok(outcome)
+    Ok(batches.outcome())
 }
 
 /// Error of a point that is not passed to the writer.

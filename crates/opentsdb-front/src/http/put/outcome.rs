@@ -2,11 +2,13 @@
 //!
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
 
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use oxtsdb_ingest::point_text::Rejection;
-use oxtsdb_ingest::{Caller, Example, WriteError};
+use oxtsdb_ingest::{Caller, Example, PointErrorReason, RejectionKind, WriteError};
+use oxtsdb_server::metrics::Protocol;
 
 use super::failure;
 use crate::front::counters::Counters;
@@ -45,13 +47,103 @@ pub(in crate::http) struct Outcome {
     pub(in crate::http) failure: Option<StatusCode>,
 }
 
-impl Outcome {
-    /// Counts a point that is not stored.
-    pub(in crate::http) fn fail(&mut self, flags: Flags, place: usize, text: String) {
-        self.failed += 1;
-        if flags.details && self.details.len() < MOST_DETAILS {
-            self.details.push((place, text));
+/// The batches of a body, and their outcome so far.
+pub(in crate::http) struct Batches<'a> {
+    counters: &'a Counters,
+    caller: &'a Caller,
+    flags: Flags,
+    outcome: Outcome,
+}
+
+impl<'a> Batches<'a> {
+    pub(in crate::http) fn new(counters: &'a Counters, caller: &'a Caller, flags: Flags) -> Self {
+        Self {
+            counters,
+            caller,
+            flags,
+            outcome: Outcome::default(),
         }
+    }
+
+    /// Counts a point of the body that is not stored; `example` describes it with its error.
+    pub(in crate::http) fn reject(
+        &mut self,
+        place: usize,
+        counter: &AtomicU64,
+        kind: RejectionKind,
+        text: String,
+        example: impl FnOnce(&str) -> Example,
+    ) {
+        Counters::count(counter);
+        self.counters.reject(self.caller, kind, || example(&text));
+        self.outcome.failed += 1;
+        if self.flags.details && self.outcome.details.len() < MOST_DETAILS {
+            self.outcome.details.push((place, text));
+        }
+    }
+
+    /// As [`Batches::reject`], by the error of the writer.
+    pub(in crate::http) fn reject_point(
+        &mut self,
+        place: usize,
+        reason: &PointErrorReason,
+        tags: &[(&str, &str)],
+        example: impl FnOnce(&str) -> Example,
+    ) {
+        let counters = self.counters;
+        let (counter, text) = match Rejection::of(reason, tags) {
+            Rejection::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
+            Rejection::Rule(text) => (&counters.illegal_arguments, text),
+            Rejection::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
+            Rejection::Storage(text) => (&counters.storage_errors, text),
+        };
+        self.outcome.failure = self.outcome.failure.or(failure::status_of_point(reason));
+        self.reject(place, counter, RejectionKind::from(reason), text, example);
+    }
+
+    /// Whether an earlier batch has timed out; then the points of this one count as not confirmed.
+    pub(in crate::http) fn skip(&mut self, points: usize) -> bool {
+        let has_timed_out = self.outcome.timeouts > 0;
+        if has_timed_out {
+            self.outcome.timeouts += points;
+        }
+        has_timed_out
+    }
+
+    /// Counts the points of a batch by the result of its write, which has the number of stored points. Returns the rest
+    /// of the result; `None` if the write has timed out.
+    ///
+    /// # Errors
+    ///
+    /// The write has failed for another reason.
+    pub(in crate::http) fn end<T>(
+        &mut self,
+        points: usize,
+        written: Result<(usize, T), WriteError>,
+    ) -> Result<Option<T>, HttpError> {
+        let ingest = self.counters.ingest(Protocol::Http);
+        match written {
+            Ok((stored, rest)) => {
+                self.outcome.success += stored;
+                ingest.add_batch(stored as u64);
+                Ok(Some(rest))
+            }
+            Err(error) if self.flags.timeout_ms.is_some() && is_timeout(&error) => {
+                self.outcome.timeouts = points;
+                Ok(None)
+            }
+            Err(error) => {
+                Counters::add(&self.counters.storage_errors, points);
+                ingest.add_failed(points as u64);
+                Err(failure(&error, self.outcome.success))
+            }
+        }
+    }
+
+    /// The outcome of all batches.
+    pub(in crate::http) fn outcome(mut self) -> Outcome {
+        self.outcome.details.sort_by_key(|(place, _)| *place);
+        self.outcome
     }
 }
 
@@ -82,18 +174,6 @@ impl Flags {
     }
 }
 
-/// The text of a rejected point, which is counted.
-pub(in crate::http) fn rejection_text(rejection: Rejection, counters: &Counters) -> String {
-    let (counter, text) = match rejection {
-        Rejection::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
-        Rejection::Rule(text) => (&counters.illegal_arguments, text),
-        Rejection::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
-        Rejection::Storage(text) => (&counters.storage_errors, text),
-    };
-    Counters::count(counter);
-    text
-}
-
 /// Describes a body without points that could be read, for the log.
 pub(in crate::http) fn reject_body(counters: &Counters, caller: &Caller, error: &HttpError, body: &[u8]) {
     if !error.status.is_client_error() {
@@ -109,7 +189,7 @@ pub(in crate::http) fn reject_body(counters: &Counters, caller: &Caller, error: 
 }
 
 /// Whether a write failed because it took too long.
-pub(in crate::http) fn is_timeout(error: &WriteError) -> bool {
+fn is_timeout(error: &WriteError) -> bool {
     matches!(
         error,
         WriteError::DeadlineExceeded
@@ -119,7 +199,7 @@ pub(in crate::http) fn is_timeout(error: &WriteError) -> bool {
 }
 
 /// The error of a write that failed as a whole.
-pub(in crate::http) fn failure(error: &WriteError, stored: usize) -> HttpError {
+fn failure(error: &WriteError, stored: usize) -> HttpError {
     HttpError::new(failure::status_of_write(error), error.to_string())
         .with_details(format!(
             "{stored} points were stored before; sending all of them again is safe"

@@ -1,7 +1,6 @@
 //! The state of all days: statistics, and a check of every checksum while the store is in use.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Days;
 use super::day::DayList;
@@ -11,21 +10,15 @@ use super::pace::Pacer;
 use super::policy::Candidate;
 use super::record::Saved;
 use super::tombstone::Deletion;
-use crate::PointStoreError;
+use crate::{MergeCounters, PointStoreError};
 
 /// Statistics of all days.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct DaysStats {
     /// Each day, ascending.
     pub days: Vec<DayStats>,
-    /// Merges that were completed since the store was opened.
-    pub merges: u64,
-    /// Merges that failed.
-    pub failed_merges: u64,
-    /// Bytes of the parts that completed merges have read.
-    pub merged_bytes: u64,
-    /// Bytes of the parts that they have written.
-    pub written_bytes: u64,
+    /// Merges since the store was opened.
+    pub merges: MergeCounters,
 }
 
 /// Statistics of a day.
@@ -61,14 +54,6 @@ pub struct Checked {
     pub was_stopped: bool,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) merges: AtomicU64,
-    pub(super) failed_merges: AtomicU64,
-    pub(super) merged_bytes: AtomicU64,
-    pub(super) written_bytes: AtomicU64,
-}
-
 impl Days {
     /// Statistics.
     pub fn stats(&self) -> DaysStats {
@@ -85,13 +70,9 @@ impl Days {
                 merge_debt_bytes: shared.policy.debt_bytes(&candidates),
             }
         });
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         DaysStats {
             days: days.collect(),
-            merges: load(&shared.counters.merges),
-            failed_merges: load(&shared.counters.failed_merges),
-            merged_bytes: load(&shared.counters.merged_bytes),
-            written_bytes: load(&shared.counters.written_bytes),
+            merges: shared.counters.clone(),
         }
     }
 

@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::combine::{BlockSink, BlockSource, Combine};
 use super::day::{DayList, DayPart, OwnedFile};
@@ -211,16 +210,16 @@ impl MergeJob {
         let merges = days.get_mut(&self.list.day).map(|day| &mut day.merges);
         match &result {
             Ok(Merged::Done { read, written }) => {
-                counters.merges.fetch_add(1, Ordering::Relaxed);
-                counters.merged_bytes.fetch_add(*read, Ordering::Relaxed);
-                counters.written_bytes.fetch_add(*written, Ordering::Relaxed);
+                counters.completed.add(1);
+                counters.bytes_read.add(*read);
+                counters.bytes_written.add(*written);
                 if let Some(merges) = merges {
                     merges.failures = 0;
                 }
             }
             Ok(Merged::Cancelled) => {}
             Err(_) => {
-                counters.failed_merges.fetch_add(1, Ordering::Relaxed);
+                counters.failed.add(1);
                 if let Some(merges) = merges {
                     merges.set_failed();
                 }

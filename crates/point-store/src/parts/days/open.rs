@@ -15,10 +15,10 @@ use super::policy::MergePolicy;
 use super::record::Saved;
 use super::set_aside::SetAside;
 use super::tombstone::Deletion;
-use super::{Changes, Day, Days, Shared, check, if_present, io_error, merge, retention};
-use crate::PointStoreError;
+use super::{Changes, Day, Days, Shared, if_present, io_error, merge, retention};
 use crate::parts::folder::Folder;
 use crate::parts::part::{Lost, MetricSet, PageCache};
+use crate::{MergeCounters, PointStoreError};
 use oxtsdb_storage_file::disk::Disk;
 
 const MISSING: &str = "the file is missing";
@@ -115,7 +115,7 @@ impl Days {
                 stored: stored.clone(),
             }),
             days: RwLock::default(),
-            counters: check::Counters::default(),
+            counters: MergeCounters::default(),
             losses,
         }));
         let mut opening = Opening {

@@ -1,6 +1,6 @@
 //! Types of findings.
 
-/// What is wrong with a row.
+/// A fault of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowFindingType {
     /// The row key is shorter than salt, metric and base time, or ends within a tag.
@@ -9,10 +9,10 @@ pub enum RowFindingType {
     NoTags,
     /// The base time is not the start of an hour. OpenTSDB's `fsck` does not look at it.
     BaseTime,
-    /// The tags do not ascend by tag key, or a tag key occurs twice: the series is another one than that of its tags.
+    /// The tags do not ascend by tag key, or a tag key occurs twice: the key belongs to another series than its tags.
     /// OpenTSDB's `fsck` does not look at it.
     TagOrder,
-    /// The salt is not that of the series: a read by key does not find the row. OpenTSDB's `fsck` does not look at it.
+    /// The salt does not match the series: a read by key does not find the row. OpenTSDB's `fsck` does not look at it.
     WrongSalt,
     /// A UID of the row key has no name.
     UnknownUid,
@@ -117,8 +117,8 @@ impl RowFindingType {
 
     /// Whether it is repaired unless the rules say otherwise.
     ///
-    /// Not repaired are findings whose cause may lie elsewhere: the names of a row may be lost in table `tsdb-uid`, which
-    /// another check restores, and the points of a row with another key may be wanted.
+    /// Findings that may have their cause elsewhere are not repaired: the names of a row may be lost in table `tsdb-uid`, which
+    /// another check restores, and the points of a row with another key may be needed.
     pub const fn is_repaired(self) -> bool {
         match self {
             Self::BadKey
@@ -163,12 +163,12 @@ impl RowFindingType {
 /// Findings of one type in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowFinding {
-    /// What.
+    /// The type.
     pub finding: RowFindingType,
     /// How often.
     pub count: u64,
     /// The qualifier of the first cell; empty for findings of the row key.
     pub qualifier: Vec<u8>,
-    /// What is wrong in the first one, for people.
+    /// The first finding's fault, for people.
     pub message: String,
 }

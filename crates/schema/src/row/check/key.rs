@@ -5,7 +5,7 @@ use crate::hex_text::excerpt;
 use crate::row_key::{RowKeyError, RowKeyLayout, RowKeyRef};
 use crate::uid::{Uid, UidKind};
 
-/// What is known of a row by its key.
+/// The findings of a row key.
 #[derive(Debug)]
 pub(super) struct KeyCheck {
     /// Whether the cells belong to an hour.

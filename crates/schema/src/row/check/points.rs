@@ -108,7 +108,7 @@ impl<'a> RowPoints<'a> {
             Some(point) => {
                 let cell = self.cells.entry(index).or_default();
                 cell.is_changed = is_repaired;
-                cell.parts.push(Part::of(point));
+                cell.parts.push(Part::from_raw(point));
             }
             None if is_repaired => self.remove(index),
             None => {}
@@ -118,7 +118,7 @@ impl<'a> RowPoints<'a> {
     /// A readable point of a cell.
     fn intact(&mut self, index: usize, point: RawPoint<'a>, rules: &CheckRules, findings: &mut Findings) {
         let cell = self.cells.entry(index).or_default();
-        let mut part = Part::of(point);
+        let mut part = Part::from_raw(point);
         if let (true, Some(Value::Int(int))) = (point.1.len() == 8, Value::read(point.0.flags(), point.1)) {
             let encoded = Value::Int(int).encoded();
             let short = encoded.as_bytes();
@@ -150,7 +150,7 @@ impl<'a> RowPoints<'a> {
         rules: &CheckRules,
         findings: &mut Findings,
     ) {
-        let mut walk = CompactedPoints::of(cell);
+        let mut walk = CompactedPoints::new(cell);
         let points: Vec<RawPoint<'a>> = walk.by_ref().collect();
         if let Err(error) = walk.end() {
             findings.add(RowFindingType::CompactedLength, cell.qualifier, || {
@@ -202,7 +202,7 @@ impl<'a> RowPoints<'a> {
                     let cell = self.cells.entry(index).or_default();
                     cell.is_changed |= is_removed;
                     if !is_removed {
-                        cell.parts.push(Part::of(point));
+                        cell.parts.push(Part::from_raw(point));
                     }
                 }
             }
@@ -210,7 +210,7 @@ impl<'a> RowPoints<'a> {
         self.cells.entry(index).or_default().is_changed |= is_changed;
     }
 
-    /// A cell of appended points. Their order is that of their arrival, and the last one of an instant counts: neither
+    /// A cell of appended points. They are in order of arrival, and the last one of an instant counts: neither
     /// disorder nor repetition is a fault.
     pub(super) fn appended(
         &mut self,
@@ -219,7 +219,7 @@ impl<'a> RowPoints<'a> {
         rules: &CheckRules,
         findings: &mut Findings,
     ) {
-        let mut walk = AppendedPoints::of(cell);
+        let mut walk = AppendedPoints::new(cell);
         let mut points: Vec<RawPoint<'a>> = walk.by_ref().collect();
         if let Err(error) = walk.end() {
             findings.add(RowFindingType::AppendedCutOff, cell.qualifier, || {
@@ -241,7 +241,7 @@ impl<'a> RowPoints<'a> {
                     let cell = self.cells.entry(index).or_default();
                     cell.is_changed |= is_removed;
                     if !is_removed {
-                        cell.parts.push(Part::of(point));
+                        cell.parts.push(Part::from_raw(point));
                     }
                 }
             }
@@ -432,7 +432,7 @@ impl CellPoints<'_> {
 }
 
 impl<'a> Part<'a> {
-    fn of((qualifier, value): RawPoint<'a>) -> Part<'a> {
+    fn from_raw((qualifier, value): RawPoint<'a>) -> Part<'a> {
         Part {
             qualifier,
             value: Cow::Borrowed(value),
@@ -449,7 +449,7 @@ fn is_beyond_hour(qualifier: Qualifier) -> bool {
     i64::from(qualifier.offset_ms()) >= HOUR_MS
 }
 
-/// What is wrong with a point of a cell of several.
+/// The fault of a point in a cell of several.
 fn bad_point((qualifier, value): RawPoint<'_>) -> Option<RowFindingType> {
     if is_beyond_hour(qualifier) {
         Some(RowFindingType::BeyondHour)

@@ -74,7 +74,7 @@ fn check(cells: &Cells, rules: &CheckRules) -> RowCheck {
     check_row(&key(&rules.layout, &[(1, 1)]), &refs(cells), rules, &|_, _| false)
 }
 
-/// The cells after a repair, whose conditions must hold.
+/// The cells after a repair; its conditions must hold.
 fn apply(cells: &Cells, changes: &[RowChange]) -> Cells {
     let mut stored: BTreeMap<Vec<u8>, (Vec<u8>, i64)> = cells
         .iter()

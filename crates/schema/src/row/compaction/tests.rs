@@ -71,7 +71,7 @@ fn all_stored(plan: &RowCompaction) -> bool {
     plan.cells.iter().all(|cell| cell.is_stored)
 }
 
-/// What a row of hex cells becomes, as hex cells in order.
+/// A row after compaction, from and to hex cells in order.
 fn compacted(cells: &[(&str, &str, i64)], policy: DuplicatePolicy) -> Vec<(String, String)> {
     let cells = hex_cells(cells);
     let row = match plan(&cells, policy).unwrap() {
@@ -162,7 +162,7 @@ fn rows_in_final_form_stay() {
     }
 }
 
-/// OpenTSDB's fsck takes a longer cell whose qualifier begins with 05 for appended points.
+/// OpenTSDB's fsck takes a longer cell with a qualifier that begins with 05 for appended points.
 #[test]
 fn no_compacted_cell_begins_as_appended_points() {
     type Case<'a> = (&'a [(&'a str, &'a str, i64)], &'a [(&'a str, &'a str)]);

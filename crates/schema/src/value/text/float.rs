@@ -140,7 +140,7 @@ impl HexNumber {
             None => 0.0,
             Some((_, 128..)) => f32::INFINITY,
             Some((mantissa, exponent)) => {
-                // Truncated to 53 bits, the last of which is set if any was lost: a double that rounds to the same
+                // Truncated to 53 bits; the last one is set if any was lost: a double that rounds to the same
                 // float as the exact number. Every float is a normal double.
                 let kept = mantissa >> 11 | u64::from(mantissa & 0x7ff != 0);
                 let biased = (exponent.max(-200) + 1022).cast_unsigned();

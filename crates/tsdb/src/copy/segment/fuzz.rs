@@ -43,7 +43,7 @@ fn export_segments() {
         with_checksums(&mut bytes);
         let rows = records(&bytes, &families);
         if let Ok(rows) = &rows {
-            // What decodes is encoded to the same.
+            // Decoded rows encode to the same bytes.
             let mut writer = SegmentWriter::new();
             for row in rows {
                 writer.push(row, &families).unwrap();

@@ -1,4 +1,4 @@
-//! What clients do: points, queries, requests, errors.
+//! The load of clients: points, queries, requests, errors.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! What the processes use: health, processors, memory, caches, connections.
+//! Resources of the processes: health, processors, memory, caches, connections.
 
 use super::{All, Figure, Named, Section, Server, Shape, by_server};
 
@@ -103,7 +103,7 @@ pub(super) fn memory(servers: &[Named<'_>]) -> Section {
     by_server(section, servers.len())
 }
 
-/// Caches, with the share of points whose series was cached.
+/// Caches, with the share of points that had a cached series.
 pub(super) fn caches(all: &All<'_>) -> Section {
     let mut section = Section::new(
         "caches",

@@ -1,68 +1,50 @@
-//! What lies below: the embedded store, HBase's gateways, UIDs.
+//! Storage: the embedded store, HBase's gateways, UIDs.
+
+use oxtsdb_point_store::FIGURES;
+use oxtsdb_resources::figure::{ColumnFormat, FigureKind};
 
 use super::{All, Figure, Named, Section, Shape, by_server, latency};
 
-/// The embedded store of each server.
+/// The embedded store of each server: the columns of [`FIGURES`], and the damage.
 pub(super) fn store(servers: &[Named<'_>]) -> Section {
-    let mut section = Section::new(
-        "store",
-        "STORE",
-        Shape::Facts,
-        &[
-            ("server", "server"),
-            ("series", "series"),
-            ("points", "points in parts"),
-            ("parts", "parts"),
-            ("part_bytes", "size"),
-            ("journal_bytes", "journal"),
-            ("memory_bytes", "memory"),
-            ("merge_debt_bytes", "merge debt"),
-            ("journal_bytes_per_second", "journal written"),
-            ("merge_read_bytes_per_second", "merges read"),
-            ("merge_written_bytes_per_second", "merges wrote"),
-            ("disk_free_bytes", "disk free"),
-            ("disk_reserve_bytes", "reserve"),
-            ("failed_merges", "failed merges"),
-            ("damaged_ranges", "damaged ranges"),
-        ],
-    );
-    let with_store = servers.iter().filter(|server| {
+    let with_column = || FIGURES.iter().filter_map(|figure| Some((figure, figure.column?)));
+    let mut columns = vec![("server", "server")];
+    columns.extend(with_column().map(|(_, column)| (column.key, column.title)));
+    columns.push(("damaged_ranges", "damaged ranges"));
+    let mut section = Section::new("store", "STORE", Shape::Facts, &columns);
+    for server in servers {
         let metrics = server.interval.metrics();
-        metrics.value("oxtsdb_store_series", &[]).is_some()
-    });
-    let with_store: Vec<_> = with_store.collect();
-    for server in &with_store {
-        let metrics = server.interval.metrics();
-        let value =
-            |figure, name: &str| Figure::of(figure, metrics.value(&format!("oxtsdb_store_{name}"), &[]));
-        let rate = |name: &str| {
-            let rate = server.interval.rate(&format!("oxtsdb_store_{name}_total"), &[]);
-            Figure::of(Figure::BytesPerSecond, rate)
-        };
-        // Shown only if there are some.
-        let bad = |name: &str| {
-            let count = metrics.value(&format!("oxtsdb_store_{name}"), &[]);
-            Figure::of(Figure::Count, count.filter(|count| *count > 0.0))
-        };
-        section.rows.push(vec![
-            Figure::Text(server.name.to_owned()),
-            value(Figure::Count, "series"),
-            value(Figure::Count, "points"),
-            value(Figure::Count, "parts"),
-            value(Figure::Bytes, "part_bytes"),
-            value(Figure::Bytes, "journal_bytes"),
-            value(Figure::Bytes, "memory_bytes"),
-            value(Figure::Bytes, "merge_debt_bytes"),
-            rate("journal_written_bytes"),
-            rate("merge_read_bytes"),
-            rate("merge_written_bytes"),
-            value(Figure::Bytes, "disk_free_bytes"),
-            value(Figure::Bytes, "disk_reserve_bytes"),
-            bad("failed_merges_total"),
-            bad("damaged_ranges"),
-        ]);
+        if metrics.value("oxtsdb_store_series", &[]).is_none() {
+            continue;
+        }
+        let mut row = vec![Figure::Text(server.name.to_owned())];
+        row.extend(with_column().map(|(figure, column)| {
+            let suffix = if figure.kind == FigureKind::Counter {
+                "_total"
+            } else {
+                ""
+            };
+            let name = format!("oxtsdb_{}{suffix}", figure.metric);
+            let value = metrics.value(&name, &[]);
+            match column.format {
+                ColumnFormat::Count => Figure::of(Figure::Count, value),
+                ColumnFormat::Bytes => Figure::of(Figure::Bytes, value),
+                ColumnFormat::BytesPerSecond => {
+                    Figure::of(Figure::BytesPerSecond, server.interval.rate(&name, &[]))
+                }
+                ColumnFormat::Failures => failures(value),
+            }
+        }));
+        row.push(failures(metrics.value("oxtsdb_store_damaged_ranges", &[])));
+        section.rows.push(row);
     }
-    by_server(section, with_store.len())
+    let count = section.rows.len();
+    by_server(section, count)
+}
+
+/// A number that is shown if it is not 0.
+fn failures(count: Option<f64>) -> Figure {
+    Figure::of(Figure::Count, count.filter(|count| *count > 0.0))
 }
 
 /// Syncs, flushes and merges.

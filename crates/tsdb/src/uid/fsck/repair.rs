@@ -148,7 +148,7 @@ impl Repair for UidRepair {
     type Stored = StoredRepair;
     type PlanLine = PlanLine;
 
-    fn of_line(line: PlanLine) -> Vec<StoredRepair> {
+    fn from_line(line: PlanLine) -> Vec<StoredRepair> {
         line.repair.into_iter().collect()
     }
 

@@ -1,4 +1,4 @@
-//! A store whose scans never end.
+//! A store with scans that never end.
 
 use std::sync::Arc;
 

@@ -74,7 +74,7 @@ async fn write_decoded(
     service: &DataServiceHandler,
     request: WriteRequest,
 ) -> Result<Response<WriteResponse>, Status> {
-    let received = Received::of(request);
+    let received = Received::from_request(request);
     let known = known(&service.writer, received.points());
     let caller = caller_of(&Request::new(()));
     store(service, &caller, received, known, None).await

@@ -5,7 +5,7 @@ use uid_service::UidSettings;
 
 use super::*;
 
-/// A service whose UID service assigns no names until the gate opens, except those of [`declaration`].
+/// A service with a UID service that assigns no names until the gate opens, except the names of [`declaration`].
 async fn without_new_names(settings: DataSettings) -> (TestStack, std::sync::Arc<Gate>) {
     let (stack, gate) = Gate::uid_stack_with(settings).await;
     let names = [
@@ -175,7 +175,7 @@ async fn refreshes_uids_after_the_time_to_live() {
     client.frame(2, by_tsuid);
     assert_eq!(client.ack().await.written, 1);
 
-    // What OpenTSDB's rename of `m` to `n` leaves.
+    // The table after OpenTSDB's rename of `m` to `n`.
     let mut batch = WriteBatch::new("tsdb-uid".parse().unwrap());
     let (id, name) = (batch.family("id"), batch.family("name"));
     batch.row(b"n").put(id, b"metrics", &[0, 0, 1]);

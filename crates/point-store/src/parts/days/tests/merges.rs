@@ -30,7 +30,8 @@ fn merges_neighbours_into_a_part_of_their_sequences() {
     assert_eq!(store.visible(), visible);
     assert_eq!(visible.len(), 60);
     let stats = store.days.stats();
-    assert_eq!((stats.merges, stats.failed_merges), (1, 0));
+    let merges = stats.merges;
+    assert_eq!((merges.completed.get(), merges.failed.get()), (1, 0));
     assert_eq!((stats.days[0].parts, stats.days[0].points), (1, 60));
 }
 
@@ -136,7 +137,7 @@ fn a_failed_merge_removes_its_output_and_backs_off() {
     assert!(store.days.next_merge(5999, u64::MAX).is_none());
     let job = store.days.next_merge(6000, u64::MAX).unwrap();
     assert!(matches!(job.run(&Unpaced), Ok(Merged::Done { .. })));
-    assert_eq!(store.days.stats().failed_merges, 1);
+    assert_eq!(store.days.stats().merges.failed.get(), 1);
 }
 
 #[test]
