@@ -22,7 +22,7 @@ if [ "${1:-}" = run ]; then
   shift
   status=0
   case "${1:-}" in
-    "" | --skip) "${cargo[@]}" "${stores[@]}" --no-fail-fast -- --ignored --test-threads=2 hbase:: || status=$? ;;
+    "" | --skip) "${cargo[@]}" "${stores[@]}" --no-fail-fast -- --ignored --test-threads=2 hbase || status=$? ;;
   esac
   # Two at a time: each starts an OpenTSDB or two.
   "${cargo[@]}" "${opentsdb[@]}" -- --test-threads=2 "$@" || status=$?
