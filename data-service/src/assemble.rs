@@ -247,12 +247,7 @@ pub async fn assemble(
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
     let columns = points.as_ref().map(|points| Arc::clone(&points.columns));
-    let index = SeriesIndex::open(
-        Arc::clone(&store),
-        columns.clone(),
-        &uids.layout().widths,
-        &settings,
-    )?;
+    let index = SeriesIndex::open(Arc::clone(&store), &uids.layout().widths, &settings)?;
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let written = match columns {
         Some(columns) => columns,

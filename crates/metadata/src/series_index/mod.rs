@@ -12,8 +12,7 @@
 //! whether they do. There the index is opened only with `--trust-tsuid-tracking`, and a list is read again after its
 //! maximum age.
 //!
-//! Where points are in columns, the catalogue of their store lists the series: no list is kept in memory, and
-//! `tsdb-meta` is not read.
+//! Queries and look-ups request no list where points are in columns: the catalogue of their store has the series.
 //!
 //! A list never delays a query for longer than a scan: a query waits only while a short list is being read, and
 //! scans while a long list is being read.
@@ -25,7 +24,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_data_settings::DataSettings;
-use oxtsdb_point_store::PointStore;
 use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
@@ -55,8 +53,6 @@ pub struct SeriesIndex(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
-    /// The catalogue, where points are in columns.
-    points: Option<Arc<dyn PointStore>>,
     meta_table: TableName,
     metric_width: usize,
     lists: Lists,
@@ -71,13 +67,12 @@ impl SeriesIndex {
     /// A setting breaks its rule.
     pub fn open(
         store: Arc<dyn RowStore>,
-        points: Option<Arc<dyn PointStore>>,
         widths: &UidWidths,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
         let meta_table = settings.tables.meta_table_name()?;
         let age = settings.series_index.max_age();
-        let max_age = if points.is_some() || !store.has_other_writers() {
+        let max_age = if !store.has_other_writers() {
             None
         } else if settings.series_index.trust_tsuid_tracking {
             Some(age)
@@ -86,7 +81,6 @@ impl SeriesIndex {
         };
         Ok(Some(Self(Arc::new(Inner {
             store,
-            points,
             meta_table,
             metric_width: widths.metric.bytes(),
             lists: Lists::new(settings.memory.series_index_mib << 20, max_age, age),
@@ -100,9 +94,6 @@ impl SeriesIndex {
 
     /// Adds a series whose row is stored. Call this before its points are acknowledged.
     pub fn add(&self, tsuid: &[u8]) {
-        if self.0.points.is_some() {
-            return;
-        }
         let (metric, tags) = tsuid.split_at(self.0.metric_width.min(tsuid.len()));
         if let Ok(metric) = MetricUid::from_bytes(metric) {
             self.0.lists.add(metric, tags);
@@ -115,11 +106,6 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Must be called within a Tokio runtime.
     async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed> {
         let inner = &self.0;
-        if let Some(points) = &inner.points {
-            let points = Arc::clone(points);
-            let listed = tokio::task::spawn_blocking(move || catalogued(&*points, metric)).await;
-            return listed.map(Arc::new).map_err(|_| NotListed::Failed);
-        }
         let mut progress = match inner.lists.find(metric) {
             Found::Ready(list) => return Ok(list),
             Found::Added(merge) if merge.len() <= SERIES_MERGED_INLINE => {
@@ -151,7 +137,7 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Where other writers are, annotations do not track series: OpenTSDB's do not.
     async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError> {
         let inner = &self.0;
-        if inner.store.has_other_writers() && inner.points.is_none() {
+        if inner.store.has_other_writers() {
             return Ok(());
         }
         let found = inner
@@ -217,14 +203,4 @@ impl Inner {
         }
         Ok(Some(list))
     }
-}
-
-/// The series of a metric, from the catalogue.
-fn catalogued(points: &dyn PointStore, metric: MetricUid) -> SeriesList {
-    let (mut list, mut key) = (SeriesList::default(), Vec::new());
-    for series in points.metric_series(metric.as_bytes()) {
-        points.key(series, &mut key);
-        list.push(key.get(metric.as_bytes().len()..).unwrap_or_default());
-    }
-    list
 }
