@@ -9,7 +9,7 @@ use oxtsdb_server::metrics::{Figures, Metrics};
 
 pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
     let storage = engine.storage();
-    let points = storage.points.as_ref().map(|points| Arc::clone(&points.columns));
+    let points = storage.reader.columns().cloned();
     let store = Arc::clone(&storage.store);
     let skipped_cells = engine.skipped_cells();
     metrics.collect(move |figures| {

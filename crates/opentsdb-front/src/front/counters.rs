@@ -99,11 +99,7 @@ impl Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
             store: Some(Arc::clone(&engine.storage().store)),
-            points: engine
-                .storage()
-                .points
-                .as_ref()
-                .map(|points| Arc::clone(&points.columns)),
+            points: engine.storage().reader.columns().cloned(),
             ingest: Arc::clone(writer.counts()),
             writer: Some(writer.clone()),
             new_series: writer.meta_table().new_series().clone(),
