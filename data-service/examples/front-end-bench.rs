@@ -17,8 +17,9 @@ use oxtsdb_client::UidClient;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_row_store::{RowStore, StoreError, Writers};
 use oxtsdb_server::Shutdown;
+use oxtsdb_server::store::StoreKind;
 use tokio::net::TcpListener;
 use uid_service::UidSettings;
 
@@ -47,10 +48,12 @@ async fn main() -> anyhow::Result<()> {
     uid_service::store_part(&uid)?.make_tables(&tables).await?;
     store_part(&data, 0)?.make_tables(&tables).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
-    let uids = uid_service::assemble(Arc::new(tables.clone()), &uid, shutdown.clone()).await?;
+    let uids =
+        uid_service::assemble(Arc::new(tables.clone()), Writers::Single, &uid, shutdown.clone()).await?;
     let client = UidClient::in_process(uids.routes());
     let store = Arc::new(InterceptedStore::new(Arc::new(tables), Arc::new(NoStore)));
     let memory = MemoryAccount::unlimited();
+    let store = (store as _, StoreKind::Embedded);
     let service = assemble(store, None, client, data.clone(), &memory, shutdown.clone()).await?;
     let (writer, engine, uids) = (service.writer, service.engine, service.uids);
     let server = HttpTelnetServer::new(writer, engine, uids, service.trees, None, &data);

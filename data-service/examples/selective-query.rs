@@ -12,10 +12,11 @@ use oxtsdb_ingest::NewPoint;
 use oxtsdb_query::RequestContext;
 use oxtsdb_query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use oxtsdb_resources::MemoryAccount;
-use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
+use oxtsdb_row_store::{RowStore, Writers};
 use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
 use oxtsdb_server::Shutdown;
+use oxtsdb_server::store::StoreKind;
 use uid_service::UidSettings;
 
 #[global_allocator]
@@ -40,10 +41,11 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&*store)
         .await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
-    let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default(), shutdown.clone()).await?;
+    let (uid_store, settings) = (Arc::clone(&store), UidSettings::default());
+    let uids = uid_service::assemble(uid_store, Writers::Single, &settings, shutdown.clone()).await?;
     let client = UidClient::in_process(uids.routes());
     let service = assemble(
-        Arc::clone(&store),
+        (Arc::clone(&store), StoreKind::Embedded),
         None,
         client,
         DataSettings::default(),

@@ -24,8 +24,9 @@ use oxtsdb_proto::data::v1::{
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_row_store::{RowStore, StoreError, Writers};
 use oxtsdb_server::Shutdown;
+use oxtsdb_server::store::StoreKind;
 use prost::Message as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
@@ -56,12 +57,12 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&tables)
         .await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
-    let uid_store = Arc::new(tables.clone());
-    let uids = uid_service::assemble(uid_store, &UidSettings::default(), shutdown.clone()).await?;
+    let (uid_store, settings) = (Arc::new(tables.clone()), UidSettings::default());
+    let uids = uid_service::assemble(uid_store, Writers::Single, &settings, shutdown.clone()).await?;
     let client = UidClient::in_process(uids.routes());
     let store = InterceptedStore::new(Arc::new(tables), Arc::new(NoStore));
     let service = assemble(
-        Arc::new(store),
+        (Arc::new(store), StoreKind::Embedded),
         None,
         client,
         DataSettings::default(),

@@ -31,10 +31,11 @@ use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
 use oxtsdb_query::{Engine, QueryResources};
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
+use oxtsdb_row_store::cells::CellStore;
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::{RowKeyLayout, data_table};
 use oxtsdb_server::settings::SettingError;
-use oxtsdb_server::store::{StorePart, StoreSettings, StoreTable};
+use oxtsdb_server::store::{StoreKind, StorePart, StoreSettings, StoreTable};
 use oxtsdb_server::{FrontEnd, GrpcServer, Host, Shutdown};
 use tracing::warn;
 
@@ -178,20 +179,25 @@ pub fn store_part(settings: &DataSettings, memory_limit_bytes: u64) -> Result<St
     })
 }
 
-/// Where the points of an embedded store are, with their share of the memory; `None` on HBase.
+/// Where the points of an embedded store are, with their share of the memory; `None` on HBase. `embedded` are the stores
+/// of the process by their folders.
 pub fn points_part(
     store: &StoreSettings,
+    embedded: &[(&'static str, Arc<CellStore>)],
     part: &StorePart,
     settings: &DataSettings,
     memory: &MemoryAccount,
     share: &FixedShare,
 ) -> Option<PointsPart> {
     let limit_bytes = memory.limit_bytes();
+    let mut cells = embedded.to_vec();
+    // Names last, so that all series of a snapshot have theirs.
+    cells.sort_by_key(|(folder, _)| *folder != part.folder);
     Some(PointsPart {
         data_dir: store.embedded_dir()?.to_owned(),
         part: part.folder,
         snapshot_dir: settings.point_store.snapshot_dir(&store.data_dir),
-        names: None,
+        cells,
         head_bytes: share.of(settings.point_store.head_bytes(limit_bytes)),
         cache_bytes: share.of(settings.point_store.cache_bytes(limit_bytes)),
     })
@@ -206,7 +212,7 @@ pub fn points_part(
 /// A setting breaks its rule, the UID service does not respond in time or has unexpected UID widths, the
 /// table of points was written with another salt, or the program drains.
 pub async fn assemble(
-    store: Arc<dyn RowStore>,
+    (store, kind): (Arc<dyn RowStore>, StoreKind),
     points: Option<PointsPart>,
     client: UidClient,
     settings: DataSettings,
@@ -247,14 +253,25 @@ pub async fn assemble(
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
     let columns = points.as_ref().map(|points| Arc::clone(&points.columns));
-    let index = SeriesIndex::open(Arc::clone(&store), &uids.layout().widths, &settings)?;
+    let index = SeriesIndex::open(
+        Arc::clone(&store),
+        kind.writers(),
+        &uids.layout().widths,
+        &settings,
+    )?;
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let written = match columns {
         Some(columns) => columns,
-        None => points::in_rows(Arc::clone(&store), *uids.layout(), &settings, shutdown.clone())?,
+        None => points::in_rows(
+            (Arc::clone(&store), kind),
+            *uids.layout(),
+            &settings,
+            shutdown.clone(),
+        )?,
     };
     let writer = Writer::new(
         Arc::clone(&store),
+        kind.writers(),
         written,
         uids.clone(),
         &settings,

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -112,8 +111,16 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     program
         .run(async |host, [store]| {
             let settings = cli.data.clone().with_fixed_share(&host.share);
-            let points = points_part(&cli.server.store, &part, &settings, &host.memory, &host.share);
+            let points = points_part(
+                &cli.server.store,
+                &host.embedded,
+                &part,
+                &settings,
+                &host.memory,
+                &host.share,
+            );
             let (memory, shutdown) = (&host.memory, host.shutdown.clone());
+            let store = (store, cli.server.store.store);
             let service = assemble(store, points, uids, settings.clone(), memory, shutdown).await;
             let service = service.map_err(|error| match error.is::<UidsError>() {
                 true => error.context(format!("--uid-endpoint {}", cli.uid_endpoint)),
@@ -123,7 +130,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .add_to(GrpcServer::new())
                 .depends_on(part.probe(&service.store));
             service.report_to(&host.admin);
-            host.close_at_end(Arc::clone(&service.store));
+            host.close_at_end(service.store.clone());
             Ok([service.http_and_telnet(&settings, host), host.grpc("data", grpc)])
         })
         .await

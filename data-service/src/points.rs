@@ -15,11 +15,12 @@ use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::rows::{Form, RowPoints, RowsConfig};
 use oxtsdb_query::{PointStorage, Rollups};
+use oxtsdb_row_store::cells::CellStore;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
-use oxtsdb_server::store::open_folder;
+use oxtsdb_server::store::{StoreKind, open_folder};
 use oxtsdb_storage_file::disk::real::RealDisk;
 
 /// Files of parts that are kept open: of points, of all rollups, and of the rollups of a table at least.
@@ -30,10 +31,6 @@ const MIN_ROLLUP_FILES: usize = 8;
 /// The most memory of a table's rollups that are in no part, in bytes. Their instants do not ascend with their time, so
 /// that a read of a few decodes all of a series there.
 const MAX_ROLLUP_HEAD: u64 = 32 << 20;
-
-/// The folders of stores in a data folder.
-const DATA: &str = "data";
-const UID: &str = "uid";
 
 /// Where points are stored, if not in rows, and how much memory they take.
 #[derive(Clone, Debug)]
@@ -48,20 +45,11 @@ pub struct PointsPart {
     pub cache_bytes: u64,
     /// The only folder of snapshots.
     pub snapshot_dir: PathBuf,
-    /// The store of names, if it is in this process.
-    pub names: Option<Arc<dyn RowStore>>,
+    /// The other stores of the process by their folders, in the order in which a snapshot copies them.
+    pub cells: Vec<(&'static str, Arc<CellStore>)>,
 }
 
 impl PointsPart {
-    /// The same part; snapshots have the names of this store.
-    #[must_use]
-    pub fn with_names(self, names: Arc<dyn RowStore>) -> Self {
-        Self {
-            names: Some(names),
-            ..self
-        }
-    }
-
     /// The folder that has the stores of points and of rollups.
     pub(crate) fn folder(&self) -> PathBuf {
         self.data_dir.join(self.part)
@@ -112,12 +100,10 @@ impl PointsPart {
             rollups.push((table, store));
         }
         let snapshot_dir = std::path::absolute(&self.snapshot_dir)?;
-        // Names last, so that all series of the snapshot have theirs.
-        let stores = std::iter::once((DATA, Arc::clone(&rows))).chain(self.names.map(|names| (UID, names)));
         let admin = StoreAdmin::new(
             Arc::clone(&points),
             rollups.clone(),
-            stores.collect(),
+            self.cells,
             snapshot_dir,
             settings.retention()?,
             settings.merge_bytes_per_second(),
@@ -187,27 +173,30 @@ impl Shares {
     }
 }
 
-/// The points in the rows of a store, in the form that `settings` select. Must be called within a Tokio runtime.
+/// The points in the rows of a store, in the form that `settings` select: in HBase each cell repeats its row key and is
+/// an object in three processes, so that the default there is one cell for the points of a row. Must be called within a
+/// Tokio runtime.
 ///
 /// # Errors
 ///
 /// If a setting is out of its range.
 pub fn in_rows(
-    store: Arc<dyn RowStore>,
+    (store, kind): (Arc<dyn RowStore>, StoreKind),
     layout: RowKeyLayout,
     settings: &DataSettings,
     shutdown: Shutdown,
 ) -> Result<Arc<dyn PointStore>, SettingError> {
-    let form = match settings.writing.write_form {
-        WriteForm::Auto => Form::of_store(&*store),
-        WriteForm::Cells => Form::Single,
-        WriteForm::Rows => Form::Compacted,
-        WriteForm::Appends => Form::Appended,
+    let form = match (settings.writing.write_form, kind) {
+        (WriteForm::Auto, StoreKind::Hbase) => Form::CompactedWhenOver,
+        (WriteForm::Auto, StoreKind::Embedded) | (WriteForm::Cells, _) => Form::Single,
+        (WriteForm::Rows, _) => Form::Compacted,
+        (WriteForm::Appends, _) => Form::Appended,
     };
     let config = RowsConfig {
         table: settings.tables.data_table_name()?,
         layout,
         form,
+        ordered_writes: kind == StoreKind::Embedded,
         linger: settings.writing.linger(),
         use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
         draining: async move { shutdown.draining().await }.boxed().shared(),

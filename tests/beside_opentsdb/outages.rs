@@ -114,10 +114,9 @@ async fn hbase_pauses() -> anyhow::Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
     let tables = rig.create_tables("paused").await?;
     let hbase = rig.hbase();
-    let gateways = hbase_flags(rig.gateways());
     outage(
         &tables,
-        gateways,
+        rig.store_flags(),
         async |_: &Traffic| hbase.pause().await,
         || hbase.resume(),
     )
@@ -130,10 +129,9 @@ async fn hbase_crashes_and_comes_back() -> anyhow::Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
     let tables = rig.create_tables("killed").await?;
     let hbase = rig.hbase();
-    let gateways = hbase_flags(rig.gateways());
     outage(
         &tables,
-        gateways,
+        rig.store_flags(),
         async |_: &Traffic| hbase.kill9().await,
         || hbase.again(),
     )

@@ -12,7 +12,7 @@ use futures::TryStreamExt as _;
 use oxtsdb_proto::data::v1::fsck_rows_response::Event;
 use oxtsdb_proto::data::v1::{FsckRowsRequest, RowFindingType};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{Row, RowStore as _, Scan, TableName, WriteBatch};
+use oxtsdb_row_store::{Row, RowStore as _, Scan, StoreControl as _, TableName, WriteBatch};
 use oxtsdb_tests::corruptions::{ALL, Cells, HOUR, KEYS, WRITTEN_MS, assign_names, planted, row_key};
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::{Options, Tsdb, program_path, random, sizes};

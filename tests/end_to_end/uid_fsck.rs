@@ -8,7 +8,7 @@ use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::UidKind;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{Row, RowStore as _, Scan, TableName, WriteBatch};
+use oxtsdb_row_store::{Row, RowStore as _, Scan, StoreControl as _, TableName, WriteBatch};
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::{Options, Tsdb, program_path, sizes};
 use tempfile::TempDir;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use oxtsdb_client::UidClient;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation as StoreOperation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_row_store::{RowStore, StoreError, Writers};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
 use oxtsdb_tests::uid_histories::{self, Plan, record};
 use oxtsdb_tests::{random, sizes};
@@ -198,7 +198,9 @@ async fn replicas(
         let store: Arc<dyn RowStore> = Arc::new(store);
         // The checks of its start are subject to the same failures.
         let service = loop {
-            match uid_service::assemble(Arc::clone(&store), &settings, shutdown.clone()).await {
+            match uid_service::assemble(Arc::clone(&store), Writers::Multiple, &settings, shutdown.clone())
+                .await
+            {
                 Ok(service) => break service,
                 Err(error) if error.downcast_ref::<StoreError>().is_some() => {}
                 Err(error) if format!("{error:#}").contains("by the test") => {}

@@ -12,7 +12,7 @@ use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::uid::v1::ExportUidsRequest;
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore as _, TableName, WriteBatch};
+use oxtsdb_row_store::{RowStore as _, StoreControl as _, TableName, WriteBatch};
 use oxtsdb_tests::read_back::series_of_or_none;
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::write_requests::write_request;

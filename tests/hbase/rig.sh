@@ -22,6 +22,7 @@
 # `gateway`, `opentsdb` and `again` print the address.
 #
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
+# OXTSDB_TEST_HBASE_QUORUM=HOST:PORT (ZooKeeper), OXTSDB_TEST_HBASE_MASTERS=HOST:PORT,
 # OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER. All of it listens on 127.0.0.1, on
 # ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=yes says that each
 # OpenTSDB ends within seconds.
@@ -73,6 +74,8 @@ environment() {
   local gateways
   gateways=$(cat "$FOLDER"/thrift-*/address | paste -sd,)
   echo "OXTSDB_TEST_HBASE=$gateways"
+  echo "OXTSDB_TEST_HBASE_QUORUM=$(address_of hbase)"
+  echo "OXTSDB_TEST_HBASE_MASTERS=127.0.0.1:$(setting_of_hbase hbase.master.port)"
   [ ! -e "$FOLDER/opentsdb/address" ] || echo "OXTSDB_TEST_OPENTSDB=$(address_of opentsdb)"
   echo "OXTSDB_TEST_HBASE_FOLDER=$FOLDER"
 }

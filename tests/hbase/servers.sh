@@ -47,6 +47,11 @@ SETTINGS
   echo '</configuration>'
 }
 
+# setting_of_hbase KEY: a value of hbase-site.xml
+setting_of_hbase() {
+  sed -n "s|.*<name>$1</name><value>\([^<]*\)</value>.*|\1|p" "$FOLDER/hbase/hbase-site.xml"
+}
+
 # start_gateway PART [FLAG...]: without flags, with those of its first start.
 start_gateway() {
   local part="$1" folder="$FOLDER/$1" flags

@@ -24,6 +24,8 @@ use command::{output, rig};
 #[derive(Clone, Debug)]
 pub struct Rig {
     gateways: Vec<SocketAddr>,
+    /// ZooKeeper, if stores use HBase's own RPC.
+    quorum: Option<String>,
     folder: PathBuf,
 }
 
@@ -46,8 +48,17 @@ impl Rig {
             .collect::<anyhow::Result<_>>()?;
         let folder =
             env::var_os("OXTSDB_TEST_HBASE_FOLDER").context("OXTSDB_TEST_HBASE_FOLDER is not set")?;
+        let quorum = match env::var("OXTSDB_TEST_HBASE_WAY").as_deref() {
+            Ok("thrift") => None,
+            Ok("native") | Err(_) => {
+                let quorum = env::var("OXTSDB_TEST_HBASE_QUORUM");
+                Some(quorum.context("OXTSDB_TEST_HBASE_QUORUM is not set")?)
+            }
+            Ok(other) => anyhow::bail!("OXTSDB_TEST_HBASE_WAY: `{other}`, expected native or thrift"),
+        };
         Ok(Self {
             gateways,
+            quorum,
             folder: folder.into(),
         })
     }
@@ -57,16 +68,24 @@ impl Rig {
         &self.gateways
     }
 
+    /// Flags for a store on this HBase: over its own RPC, or, if `OXTSDB_TEST_HBASE_WAY` is `thrift`, through the gateways.
+    pub fn store_flags(&self) -> Vec<String> {
+        match &self.quorum {
+            Some(quorum) => vec!["--store=hbase".to_owned(), format!("--hbase-quorum={quorum}")],
+            None => hbase_flags(&self.gateways),
+        }
+    }
+
     /// Flags for `tsdb serve` on tables of this HBase.
     pub fn flags(&self, tables: &Tables) -> Vec<String> {
-        let mut flags = hbase_flags(&self.gateways);
+        let mut flags = self.store_flags();
         flags.extend(tables.flags());
         flags
     }
 
     /// Flags for `uid-service` on these tables.
     pub fn uid_flags(&self, tables: &Tables) -> Vec<String> {
-        let mut flags = hbase_flags(&self.gateways);
+        let mut flags = self.store_flags();
         flags.push(format!("--uid-table={}", tables.uid));
         flags
     }
@@ -210,7 +229,7 @@ impl Rig {
     }
 }
 
-/// Flags for a store behind some gateways.
+/// Flags for a store behind some Thrift gateways.
 pub fn hbase_flags(gateways: &[SocketAddr]) -> Vec<String> {
     let gateways: Vec<String> = gateways.iter().map(SocketAddr::to_string).collect();
     vec![

@@ -22,7 +22,7 @@ mod steps;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::{StoreError, Writers};
 use oxtsdb_schema::{Name, Uid, UidKind};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -119,13 +119,14 @@ impl Changes {
     pub(crate) fn new(
         table: UidTable,
         state: StateTable,
+        writers: Writers,
         sink: Arc<dyn ChangeSink>,
         retention: LogRetention,
     ) -> Self {
         Self {
             table,
             deleted: DeletedUids::new(state.clone()),
-            log: ChangeLog::new(state, Arc::clone(&sink)),
+            log: ChangeLog::new(state, writers, Arc::clone(&sink)),
             sink,
             retention,
             trimmed_at: Mutex::default(),

@@ -59,7 +59,7 @@ impl DeletedUids {
         let rows = self
             .0
             .store()
-            .get_rows(self.0.name(), &keys, &ColumnSelection::All);
+            .get_rows(self.0.name(), &keys, &ColumnSelection::All, None);
         Ok(rows.await?.iter().map(Option::is_some).collect())
     }
 }

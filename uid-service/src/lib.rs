@@ -48,7 +48,7 @@ use oxtsdb_proto::uid::v1::uid_admin_service_server::UidAdminServiceServer;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_reclaim_service_server::UidReclaimServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
-use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::{RowStore, Writers};
 use oxtsdb_schema::{KindState, data_table};
 use oxtsdb_server::admin::deployment::WidthFacts;
 use oxtsdb_server::settings::SettingError;
@@ -167,12 +167,13 @@ pub async fn check_widths(store: Arc<dyn RowStore>, settings: &UidSettings) -> a
 /// A setting breaks its rule, the table was written with other UID widths, or the store fails.
 pub async fn assemble(
     store: Arc<dyn RowStore>,
+    writers: Writers,
     settings: &UidSettings,
     shutdown: Shutdown,
 ) -> anyhow::Result<UidService> {
     let config = settings.check()?;
     let policy = LivePolicy::load(config.policy.clone()).context("assignment rules")?;
-    let uids = Arc::new(Uids::new(store, config).with_policy(policy));
+    let uids = Arc::new(Uids::new(store, writers, config).with_policy(policy));
     widths::check(uids.table()).await?;
     uids.start();
     upkeep::start(&uids);

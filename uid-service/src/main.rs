@@ -73,8 +73,9 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     program
         .run(async |host, [store]| {
             let settings = cli.uids.clone().with_fixed_share(&host.share);
+            let writers = cli.server.store.store.writers();
             let probe = part.probe(&store);
-            let service = uid_service::assemble(store, &settings, host.shutdown.clone()).await?;
+            let service = uid_service::assemble(store, writers, &settings, host.shutdown.clone()).await?;
             service.report_to(&host.admin);
             Ok([host.grpc("uid", service.add_to(GrpcServer::new()).depends_on(probe))])
         })

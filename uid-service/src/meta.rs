@@ -189,7 +189,7 @@ impl Metadata {
             let rows = self
                 .table
                 .store()
-                .get_rows(self.table.name(), &keys, &columns(kind))
+                .get_rows(self.table.name(), &keys, &columns(kind), None)
                 .await;
             let rows: Vec<Result<Option<Row>, StoreError>> = match rows {
                 Ok(rows) => rows.into_iter().map(Ok).collect(),

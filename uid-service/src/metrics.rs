@@ -70,8 +70,8 @@ pub(crate) fn report(metrics: &Metrics, uids: &Arc<Uids>) {
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_row_store::RowStore;
     use oxtsdb_row_store::memory::MemoryStore;
+    use oxtsdb_row_store::{RowStore, Writers};
 
     use super::*;
     use crate::settings::UidSettings;
@@ -82,7 +82,7 @@ mod tests {
         let store: Arc<dyn RowStore> = Arc::new(MemoryStore::new());
         let part = crate::store_part(&settings).unwrap();
         part.make_tables(&*store).await.unwrap();
-        let uids = Arc::new(Uids::new(store, settings.check().unwrap()));
+        let uids = Arc::new(Uids::new(store, Writers::Single, settings.check().unwrap()));
         let metrics = Metrics::default();
         report(&metrics, &uids);
         assert!(!metrics.encode().unwrap().contains("oxtsdb_uid_used{"));

@@ -118,7 +118,7 @@ impl UidTable {
         let keys: Vec<Vec<u8>> = uids.iter().map(|uid| uid.as_bytes().to_vec()).collect();
         let rows = self
             .store
-            .get_rows(&self.name, &keys, &column(NAME, kind))
+            .get_rows(&self.name, &keys, &column(NAME, kind), None)
             .await?;
         let taken = |row: &Option<Row>| row.as_ref().is_some_and(|row| value(row, NAME, kind).is_some());
         Ok(rows.iter().map(taken).collect())
@@ -242,7 +242,7 @@ impl UidTable {
             }
             match self
                 .store
-                .get_rows(&self.name, &rows, &column(family, kind))
+                .get_rows(&self.name, &rows, &column(family, kind), None)
                 .await
             {
                 Ok(found) => {

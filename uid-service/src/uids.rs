@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures::Stream;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_row_store::{RowStore, StoreError, Writers};
 use oxtsdb_schema::{AssignedUid, KindState, Name, Uid, UidKind};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -63,6 +63,7 @@ pub struct Uids {
     fsck: Fsck,
     records: Records,
     quarantine: Duration,
+    writers: Writers,
 }
 
 /// The source of a look-up.
@@ -76,14 +77,14 @@ pub enum Freshness {
 
 impl Uids {
     /// The UIDs in the tables that `config` names; they must exist. Reads nothing.
-    pub fn new(store: Arc<dyn RowStore>, config: UidConfig) -> Self {
+    pub fn new(store: Arc<dyn RowStore>, writers: Writers, config: UidConfig) -> Self {
         let table = UidTable::new(Arc::clone(&store), config.table, config.layout);
         let state = StateTable::new(store, config.state_table);
         let cache = UidCache::new(config.cache);
         let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
         let free = FreeNumbers::new(&state, config.quarantine);
         let hub = Arc::new(Hub::new(config.max_watches));
-        let assignments = Arc::new(Assignments::new(table.clone(), Arc::clone(&hub)));
+        let assignments = Arc::new(Assignments::new(table.clone(), writers, Arc::clone(&hub)));
         let in_use = InUse::default();
         let assigner = Assigner::new(
             table.clone(),
@@ -102,6 +103,7 @@ impl Uids {
         let changes = Arc::new(Changes::new(
             table.clone(),
             state.clone(),
+            writers,
             Arc::clone(&coherence) as _,
             config.log_retention,
         ));
@@ -125,6 +127,7 @@ impl Uids {
             assignments,
             state,
             scan_interval: config.scan_interval,
+            writers,
             table,
         }
     }
@@ -404,7 +407,7 @@ impl Uids {
 
     /// Whether other programs may write to the table.
     pub(crate) fn has_other_writers(&self) -> bool {
-        self.table.store().has_other_writers()
+        self.writers == Writers::Multiple
     }
 
     /// Reads the rules file again if it has changed, counts the names of new quotas, and compares counters with UIDs in

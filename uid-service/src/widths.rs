@@ -116,7 +116,7 @@ async fn sample_numbers(table: &UidTable, sampled: &mut PerKind<Sampled>) -> Res
     let keys: Vec<Vec<u8>> = uids.flatten().map(|uid| uid.as_bytes().to_vec()).collect();
     let rows = table
         .store()
-        .get_rows(table.name(), &keys, &mappings(NAME))
+        .get_rows(table.name(), &keys, &mappings(NAME), None)
         .await?;
     for row in rows.iter().flatten() {
         for kind in UidKind::ALL {

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 /// Runs the loads in turn and prints a table.
 pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.rig.hbase_thrift].map(str::to_owned);
+    let flags = arguments.rig.store_flags();
     let server = Server::start_with(&program, &folder.path().join("serve"), &flags)?;
     let rig = format!("-Doxtsdb.rig={}", arguments.rig.folder.display());
     let opentsdb = arguments.rig.opentsdb;

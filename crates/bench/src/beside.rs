@@ -50,7 +50,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         ..fleet
     };
     let embedded = Server::start(&program, &folder.path().join("embedded"))?;
-    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.rig.hbase_thrift].map(str::to_owned);
+    let flags = arguments.rig.store_flags();
     let on_hbase = Server::start_with(&program, &folder.path().join("hbase"), &flags)?;
     for server in [&on_hbase, &embedded] {
         // New names in small batches: on HBase each takes several round trips.

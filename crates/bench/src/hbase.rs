@@ -103,7 +103,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         arguments.steps
     );
     let folder = tempfile::tempdir()?;
-    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.rig.hbase_thrift].map(str::to_owned);
+    let flags = arguments.rig.store_flags();
     let server = Server::start_with(&program, &folder.path().join("serve"), &flags)?;
     let bench = Bench {
         server,

@@ -39,7 +39,7 @@ use oxtsdb_data_settings::SeriesIndexSettings;
 use oxtsdb_metadata::meta::MetaTable;
 use oxtsdb_metadata::series_index::SeriesIndex;
 use oxtsdb_metadata::uids::series::Series;
-use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::{StoreError, Writers};
 use rustc_hash::FxBuildHasher;
 use tracing::warn;
 
@@ -147,7 +147,7 @@ impl Tracker {
     /// A tracker for a table. On a store that this process owns exclusively, all series are tracked, whatever the
     /// setting.
     pub(super) fn new(table: MetaTable, settings: &SeriesIndexSettings, index: Option<SeriesIndex>) -> Self {
-        let mode = Mode::new(settings, !table.has_other_writers());
+        let mode = Mode::new(settings, table.writers() == Writers::Single);
         if settings.enable_realtime_ts && mode == Mode::Off {
             warn!("--enable-realtime-ts has no effect without --enable-tsuid-tracking");
         }

@@ -15,7 +15,7 @@ use oxtsdb_metadata::uids::series_cache::{CacheFigures, SeriesCache};
 use oxtsdb_point_store::rows::largest_point_bytes;
 use oxtsdb_point_store::{Figures, PointStore, SeriesNumber};
 use oxtsdb_resources::{ClientId, ComputePool, MemoryPool};
-use oxtsdb_row_store::{RowStore, StoreError, TableName};
+use oxtsdb_row_store::{RowStore, StoreError, TableName, Writers};
 use oxtsdb_schema::{HistogramCodecs, Timestamp, Value};
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::telemetry::SPANS;
@@ -89,6 +89,7 @@ impl Writer {
     /// If a setting is out of its range.
     pub fn new(
         store: Arc<dyn RowStore>,
+        writers: Writers,
         points: Arc<dyn PointStore>,
         uids: Uids,
         settings: &DataSettings,
@@ -99,6 +100,7 @@ impl Writer {
         let meta_table = settings.tables.meta_table_name()?;
         let meta_table = MetaTable::new(
             Arc::clone(&store),
+            writers,
             meta_table,
             layout.widths,
             uids.meta_changes().clone(),

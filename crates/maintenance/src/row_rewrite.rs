@@ -128,7 +128,7 @@ async fn read_back(
     let reads = by_qualifier.into_iter().map(|(qualifier, cells)| async move {
         let keys: Vec<Vec<u8>> = cells.iter().map(|(_, row, _)| row.row_key.clone()).collect();
         let column = ColumnSelection::Columns(vec![(FAMILY.to_owned(), qualifier.to_vec())]);
-        let found = store.get_rows(table, &keys, &column).await?;
+        let found = store.get_rows(table, &keys, &column, None).await?;
         let missing: Vec<usize> = cells
             .into_iter()
             .zip(found)

@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 use oxtsdb_point_store::parts::PartsStore;
 use oxtsdb_point_store::parts::days::check::Checked;
 use oxtsdb_point_store::{DamagedPart, PointStore as _, PointStoreError};
-use oxtsdb_row_store::{RowStore, StoreError, TableName};
+use oxtsdb_row_store::cells::CellStore;
+use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_storage_file::disk::Disk as _;
 use oxtsdb_storage_file::disk::real::RealDisk;
 use oxtsdb_storage_file::folder::create_dir_durably;
@@ -51,7 +52,7 @@ struct Inner {
     /// Rollups by their tables.
     rollups: Vec<(TableName, Arc<PartsStore>)>,
     /// The other stores by their folders, in the order in which a snapshot copies them.
-    stores: Vec<(&'static str, Arc<dyn RowStore>)>,
+    stores: Vec<(&'static str, Arc<CellStore>)>,
     /// The only folder of snapshots, absolute.
     snapshot_dir: PathBuf,
     /// Age at which points are dropped.
@@ -104,7 +105,7 @@ impl StoreAdmin {
     pub fn new(
         points: Arc<PartsStore>,
         rollups: Vec<(TableName, Arc<PartsStore>)>,
-        stores: Vec<(&'static str, Arc<dyn RowStore>)>,
+        stores: Vec<(&'static str, Arc<CellStore>)>,
         snapshot_dir: PathBuf,
         retention: Option<Duration>,
         check_bytes_per_second: u64,

@@ -49,7 +49,7 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_row_store::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
-    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    RowStore, RowStream, Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 use oxtsdb_schema::RowKeyLayout;
 
@@ -169,29 +169,15 @@ impl RowStore for LogicalTable {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let stored = if self.counters_of(table).is_some() && !self.may_have_any(table, rows) {
             vec![None; rows.len()]
         } else {
-            self.rows.get_rows(table, rows, columns).await?
+            self.rows.get_rows(table, rows, columns, skip_damaged).await?
         };
         let stored = self.add_counters(table, rows, columns, stored).await?;
-        self.add_points(table, rows, columns, stored, None).await
-    }
-
-    async fn get_rows_skipping_damage(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        damage: &DamageLog,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        let stored = self
-            .rows
-            .get_rows_skipping_damage(table, rows, columns, damage)
-            .await?;
-        let stored = self.add_counters(table, rows, columns, stored).await?;
-        self.add_points(table, rows, columns, stored, Some(damage)).await
+        self.add_points(table, rows, columns, stored, skip_damaged).await
     }
 
     async fn get_in_parts(
@@ -278,18 +264,6 @@ impl RowStore for LogicalTable {
         self.rows.append(table, cell, value).await
     }
 
-    fn keeps_write_order(&self) -> bool {
-        self.rows.keeps_write_order()
-    }
-
-    fn prefers_few_cells(&self) -> bool {
-        self.rows.prefers_few_cells()
-    }
-
-    fn has_other_writers(&self) -> bool {
-        self.rows.has_other_writers()
-    }
-
     fn max_row_key(&self, table: &TableName) -> usize {
         self.rows.max_row_key(table)
     }
@@ -297,7 +271,10 @@ impl RowStore for LogicalTable {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         self.rows.atomic().is_some().then_some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for LogicalTable {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.points.check_health().await.map_err(StoreError::from)?;
         self.rows.check_health().await

@@ -74,6 +74,8 @@ pub struct RowsConfig {
     pub layout: RowKeyLayout,
     /// The cells that hold points.
     pub form: Form,
+    /// The store applies concurrent writes of a task in the order in which the task first polled them.
+    pub ordered_writes: bool,
     /// How long a batch waits for more points.
     pub linger: Duration,
     /// Cells have the timestamp of their point, in place of the store's.
@@ -110,11 +112,12 @@ impl RowPoints {
             table,
             layout,
             form,
+            ordered_writes,
             linger,
             use_otsdb_timestamp,
             draining,
         } = config;
-        let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
+        let as_they_are = form == Form::Single && linger.is_zero() && ordered_writes;
         let lanes = (!as_they_are)
             .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, draining));
         Self(Arc::new(Inner {
@@ -299,7 +302,7 @@ impl PointStore for RowPoints {
             Ok(())
         }
         .boxed();
-        // The first poll gives the write its place among others; see `RowStore::keeps_write_order`.
+        // The first poll gives the write its place among others; see `RowStore::write`.
         match (&mut write).now_or_never() {
             Some(result) => std::future::ready(result).boxed(),
             // Later writes wait for this one, whether the caller polls it or not.

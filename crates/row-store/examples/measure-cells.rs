@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, Condition, RowStore, Scan, TableDef, TableName, WriteBatch,
+    CellAddress, ColumnSelection, Condition, RowStore, Scan, StoreControl as _, TableDef, TableName,
+    WriteBatch,
 };
 
 fn table() -> TableName {

@@ -14,7 +14,7 @@
 //!
 //! The mutations of one row in one batch are applied in the order of the batch. Different rows of a batch, and
 //! concurrent batches, are applied concurrently and in any order; a caller that depends on the order awaits the
-//! first batch before it sends the second ([`RowStore::keeps_write_order`] is false).
+//! first batch before it sends the second.
 //!
 //! # Retries
 //!
@@ -60,6 +60,7 @@ mod fetched;
 mod gateway;
 mod health;
 mod key_pattern;
+pub mod native;
 mod plan;
 mod pool;
 mod protocol;
@@ -89,11 +90,39 @@ use self::error::{CallError, Idempotency, RequestContext};
 use self::fetched::Memory;
 use self::pool::Pool;
 use crate::{
-    CellAddress, ColumnSelection, Condition, GatewayFigures, Row, RowStore, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch, rules,
+    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
+    StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
 };
 
-/// A [`RowStore`] on HBase.
+/// A store on HBase, by Thrift or natively: what only HBase has.
+#[async_trait]
+pub trait Hbase: RowStore {
+    /// The definition of a table; `None` if it does not exist. Takes one request, where [`RowStore::tables`] may take
+    /// one per table of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// If HBase cannot be reached.
+    async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError>;
+
+    /// As [`RowStore::create_table`], with compressed families, and a region from each of `split_keys` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::create_table`]; HBase rejects algorithms that its region servers do not support.
+    /// [`StoreError::Invalid`] for split keys over Thrift, which cannot split a table.
+    async fn create_table_with(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+        split_keys: &[Vec<u8>],
+    ) -> Result<bool, StoreError>;
+
+    /// The servers that it is reached through: Thrift gateways, or region servers.
+    fn gateways(&self) -> Vec<GatewayFigures>;
+}
+
+/// A [`RowStore`] on HBase, through its Thrift gateways.
 #[derive(Debug)]
 pub struct HbaseStore {
     pool: Arc<Pool>,
@@ -126,30 +155,6 @@ impl HbaseStore {
         }
     }
 
-    /// The definition of a table; `None` if it does not exist. Takes one request, where [`RowStore::tables`] takes
-    /// one per table of the cluster.
-    ///
-    /// # Errors
-    ///
-    /// If HBase cannot be reached.
-    pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
-        let definition = tables::find(&self.pool, name).await;
-        definition.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
-    }
-
-    /// As [`RowStore::create_table`], with compressed families.
-    ///
-    /// # Errors
-    ///
-    /// As [`RowStore::create_table`]; HBase rejects algorithms that its region servers do not support.
-    pub async fn create_compressed_table(
-        &self,
-        table: &TableDef,
-        compression: Compression,
-    ) -> Result<bool, StoreError> {
-        tables::create(&self.pool, table, compression).await
-    }
-
     fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
         raw::check_row_key(table, &cell.row)?;
         rules::check_qualifier(&cell.qualifier)
@@ -157,9 +162,35 @@ impl HbaseStore {
 }
 
 #[async_trait]
+impl Hbase for HbaseStore {
+    async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
+        let definition = tables::find(&self.pool, name).await;
+        definition.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
+    }
+
+    async fn create_table_with(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+        split_keys: &[Vec<u8>],
+    ) -> Result<bool, StoreError> {
+        if !split_keys.is_empty() {
+            return Err(StoreError::Invalid {
+                detail: "HBase's Thrift server cannot split a table".to_owned(),
+            });
+        }
+        tables::create(&self.pool, table, compression).await
+    }
+
+    fn gateways(&self) -> Vec<GatewayFigures> {
+        self.pool.gateways()
+    }
+}
+
+#[async_trait]
 impl RowStore for HbaseStore {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
-        self.create_compressed_table(table, Compression::None).await
+        tables::create(&self.pool, table, Compression::None).await
     }
 
     async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
@@ -171,6 +202,7 @@ impl RowStore for HbaseStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        _skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         for row in rows {
             raw::check_row_key(table, row)?;
@@ -189,10 +221,6 @@ impl RowStore for HbaseStore {
         rules::check_scan(&scan)?;
         raw::check_bounds(table, &scan)?;
         scan::open(self.pool.clone(), table.clone(), scan).await
-    }
-
-    fn gateways(&self) -> Vec<GatewayFigures> {
-        self.pool.gateways()
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
@@ -262,14 +290,13 @@ impl RowStore for HbaseStore {
         appended.map_err(|error| error.into_store_error(RequestContext::not_idempotent(table)))
     }
 
-    fn prefers_few_cells(&self) -> bool {
-        true
-    }
-
     fn max_row_key(&self, table: &TableName) -> usize {
         raw::max_row_key(table)
     }
+}
 
+#[async_trait]
+impl StoreControl for HbaseStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         health::check(&self.pool).await
     }

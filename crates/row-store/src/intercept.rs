@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    AtomicCommit, CellAddress, ColumnSelection, Condition, RangeMeasure, Row, RowStore, RowStream, Scan,
-    StoreError, TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, RangeMeasure, Row, RowStore, RowStream,
+    Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// An operation on rows, with all of its parameters.
@@ -21,6 +21,7 @@ pub enum Operation {
         table: TableName,
         rows: Vec<Vec<u8>>,
         columns: ColumnSelection,
+        skip_damaged: Option<DamageLog>,
     },
     /// [`RowStore::scan`].
     Scan { table: TableName, scan: Scan },
@@ -92,8 +93,14 @@ impl Operation {
     /// If it is [`Operation::CommitIf`] and the store has no atomic commits.
     pub async fn perform(self, store: &dyn RowStore) -> Result<Response, StoreError> {
         match self {
-            Self::GetRows { table, rows, columns } => {
-                store.get_rows(&table, &rows, &columns).await.map(Response::Rows)
+            Self::GetRows {
+                table,
+                rows,
+                columns,
+                skip_damaged,
+            } => {
+                let read = store.get_rows(&table, &rows, &columns, skip_damaged.as_ref());
+                read.await.map(Response::Rows)
             }
             Self::Scan { table, scan } => store.scan(&table, scan).await.map(Response::Scan),
             Self::Write { batch } => store.write(batch).await.map(|()| Response::Written),
@@ -161,8 +168,7 @@ impl InterceptedStore {
         }
     }
 
-    /// Reports HBase's capabilities: no atomic commits, no order of concurrent writes, expensive cells, other
-    /// writers.
+    /// Has HBase's capabilities: no atomic commits, and no knowledge of ranges that it has not read.
     #[must_use]
     pub fn like_hbase(self) -> Self {
         Self {
@@ -197,11 +203,13 @@ impl RowStore for InterceptedStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let operation = Operation::GetRows {
             table: table.clone(),
             rows: rows.to_vec(),
             columns: columns.clone(),
+            skip_damaged: skip_damaged.cloned(),
         };
         let Response::Rows(rows) = self.call(operation).await? else {
             misplaced()
@@ -287,18 +295,6 @@ impl RowStore for InterceptedStore {
         Ok(value)
     }
 
-    fn keeps_write_order(&self) -> bool {
-        !self.like_hbase && self.inner.keeps_write_order()
-    }
-
-    fn prefers_few_cells(&self) -> bool {
-        self.like_hbase || self.inner.prefers_few_cells()
-    }
-
-    fn has_other_writers(&self) -> bool {
-        self.like_hbase || self.inner.has_other_writers()
-    }
-
     fn max_row_key(&self, table: &TableName) -> usize {
         self.inner.max_row_key(table)
     }
@@ -306,13 +302,12 @@ impl RowStore for InterceptedStore {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         (self.atomic && self.inner.atomic().is_some()).then_some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for InterceptedStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.inner.check_health().await
-    }
-
-    fn gateways(&self) -> Vec<crate::GatewayFigures> {
-        self.inner.gateways()
     }
 
     fn damage(&self) -> Vec<crate::DamagedRange> {

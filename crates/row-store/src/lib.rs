@@ -7,9 +7,11 @@
 //!                     └ cells: timestamp (ms) and value
 //! ```
 //!
-//! [`RowStore`] has the operations that OpenTSDB's four tables need, with HBase's names and guarantees.
-//! `conformance` states the same guarantees as executable checks, which every backend passes. `intercept` lets
-//! tests delay, fail or replace the operations of a store. Both need the feature `testing`.
+//! [`RowStore`] has the operations that OpenTSDB's four tables need, with HBase's names and guarantees; its server
+//! watches and closes a store through [`StoreControl`]. No method returns the kind of the backend: assembly chooses it,
+//! and passes the properties that matter elsewhere as values, such as [`Writers`]. `conformance` states the same
+//! guarantees as executable checks, which every backend passes. `intercept` lets tests delay, fail or replace the
+//! operations of a store. Both need the feature `testing`.
 //!
 //! | Backend | Purpose |
 //! |---|---|
@@ -46,7 +48,7 @@ pub use error::{Retry, StoreError};
 pub use gateway_figures::GatewayFigures;
 pub use measure::RangeMeasure;
 pub use row::{CellRef, Row, RowBuilder};
-pub use scan::{ColumnSelection, FetchMemory, KeyPart, RowFilter, RowStream, Scan, prefix_end};
-pub use store::{AtomicCommit, CellAddress, Condition, RowStore};
+pub use scan::{ColumnSelection, FetchMemory, KeyPart, KeyRange, RowFilter, RowStream, Scan, prefix_end};
+pub use store::{AtomicCommit, CellAddress, Condition, RowStore, StoreControl, Writers};
 pub use table::{FamilyDef, TableDef};
 pub use table_name::{TableName, TableNameError};

@@ -17,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use self::state::{Cells, State, Table};
 use crate::rules::{self, Columns};
 use crate::{
-    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, RangeMeasure, Row, RowStore, RowStream,
-    Scan, StoreError, TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, DamageLog, RangeMeasure, Row, RowStore,
+    RowStream, Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// A [`RowStore`] in memory. Clones share the data.
@@ -100,6 +100,7 @@ impl RowStore for MemoryStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        _skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let mut state = self.state().await?;
         let now_ms = state.now_ms();
@@ -216,18 +217,13 @@ impl RowStore for MemoryStore {
         Ok(appended)
     }
 
-    fn keeps_write_order(&self) -> bool {
-        true
-    }
-
-    fn has_other_writers(&self) -> bool {
-        false
-    }
-
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for MemoryStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.state().await.map(drop)
     }

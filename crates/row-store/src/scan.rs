@@ -17,6 +17,7 @@ pub type RowStream = BoxStream<'static, Result<Vec<Row>, StoreError>>;
 pub struct RowFilter {
     keep: Arc<Keep>,
     seek: Option<Arc<Seek>>,
+    ranges: Option<Arc<Ranges>>,
     parts: Arc<[KeyPart]>,
     keeps_most: bool,
 }
@@ -36,12 +37,19 @@ type Keep = dyn Fn(&[u8]) -> bool + Send + Sync;
 /// The next key that may match after a key that does not.
 type Seek = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
+/// The ranges of the keys that may match between two keys, at most so many.
+type Ranges = dyn Fn(&[u8], &[u8], usize) -> Option<Vec<KeyRange>> + Send + Sync;
+
+/// Row keys from the first (inside) to the second (outside).
+pub type KeyRange = (Vec<u8>, Vec<u8>);
+
 impl RowFilter {
     /// A filter that selects the rows for which `keep` returns true.
     pub fn new(keep: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         Self {
             keep: Arc::new(keep),
             seek: None,
+            ranges: None,
             parts: Arc::default(),
             keeps_most: false,
         }
@@ -69,6 +77,24 @@ impl RowFilter {
     pub fn with_seek(mut self, seek: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.seek = Some(Arc::new(seek));
         self
+    }
+
+    /// Adds a necessary condition that a remote store can evaluate by seeking: between two keys, from the first (inside) to
+    /// the second (outside), only keys in some ranges match. `ranges` returns these in order, without overlaps, or
+    /// `None` if it does not know them or they are more than a number.
+    #[must_use]
+    pub fn with_ranges(
+        mut self,
+        ranges: impl Fn(&[u8], &[u8], usize) -> Option<Vec<KeyRange>> + Send + Sync + 'static,
+    ) -> Self {
+        self.ranges = Some(Arc::new(ranges));
+        self
+    }
+
+    /// The ranges of the keys that may match from `start` (inside) to `stop` (outside); `None`: they are not known, or more
+    /// than `most`.
+    pub fn ranges(&self, start: &[u8], stop: &[u8], most: usize) -> Option<Vec<KeyRange>> {
+        (self.ranges.as_ref()?)(start, stop, most)
     }
 
     /// Whether a row matches.

@@ -1,14 +1,12 @@
 //! The operations of a store.
 
-use std::path::Path;
-
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _};
 
 use crate::limits::MAX_ROW_KEY;
 use crate::{
-    ColumnSelection, DamageLog, DamagedRange, GatewayFigures, RangeMeasure, Row, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch,
+    ColumnSelection, DamageLog, DamagedRange, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef,
+    TableName, WriteBatch,
 };
 
 /// The address of a cell within a table.
@@ -44,6 +42,41 @@ pub struct Condition {
     pub expected: Option<Vec<u8>>,
 }
 
+/// The processes that write to the tables of a store while it is open. Assembly knows them, since it chooses the
+/// backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Only this process: it may cache what it writes.
+    Single,
+    /// Other processes too, as on HBase.
+    Multiple,
+}
+
+/// The control of a store, for its server and its operator. Readers and writers of rows need none of it.
+#[async_trait]
+pub trait StoreControl: Send + Sync + std::fmt::Debug {
+    /// Checks whether the store can serve requests. Isolated damage does not make a store unhealthy; see
+    /// [`StoreControl::damage`].
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot.
+    async fn check_health(&self) -> Result<(), StoreError>;
+
+    /// Rows that were lost to damage. All other rows are served.
+    fn damage(&self) -> Vec<DamagedRange> {
+        Vec::new()
+    }
+
+    /// Makes everything durable and releases files and connections; later calls fail with
+    /// [`StoreError::Unavailable`]. Dropping the store without closing it loses no acknowledged write.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be written.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
 /// A store with HBase's data model, see the crate's documentation.
 ///
 /// Guarantees of every backend:
@@ -61,7 +94,7 @@ pub struct Condition {
 ///
 /// Futures may be dropped at any time. After its future is dropped, a write may still take effect.
 #[async_trait]
-pub trait RowStore: Send + Sync + std::fmt::Debug {
+pub trait RowStore: StoreControl {
     /// Creates a table; `false` if it already exists with the same families.
     ///
     /// # Errors
@@ -87,11 +120,12 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         row: &[u8],
         columns: &ColumnSelection,
     ) -> Result<Option<Row>, StoreError> {
-        let rows = self.get_rows(table, &[row.to_vec()], columns).await?;
+        let rows = self.get_rows(table, &[row.to_vec()], columns, None).await?;
         Ok(rows.into_iter().next().flatten())
     }
 
-    /// Reads several rows as [`RowStore::get`] does. Returns one result per key, in the order of the keys.
+    /// Reads several rows as [`RowStore::get`] does. Returns one result per key, in the order of the keys. With a log,
+    /// skips damage as [`Scan::skip_damaged`] does.
     ///
     /// # Errors
     ///
@@ -101,23 +135,8 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError>;
-
-    /// Reads several rows as [`RowStore::get_rows`] does, skipping damage as [`Scan::skip_damaged`] does.
-    ///
-    /// # Errors
-    ///
-    /// As [`RowStore::get`].
-    async fn get_rows_skipping_damage(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        damage: &DamageLog,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        let _ = damage;
-        self.get_rows(table, rows, columns).await
-    }
 
     /// Reads the newest version of the columns of one family of a row, as [`RowStore::get`] does, in parts: rows with
     /// its key and a bounded number of its cells, which ascend over all parts (cells with qualifiers of more than
@@ -176,8 +195,10 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         Ok(None)
     }
 
-    /// Applies a batch. Each row is atomic, and the mutations of a row are applied in the order of the batch. A
-    /// store that does not keep the order of writes applies different rows concurrently and in any order.
+    /// Applies a batch. Each row is atomic, and the mutations of a row are applied in the order of the batch.
+    /// Different rows, and concurrent batches, are applied in any order: a caller that depends on their order awaits
+    /// the first batch before it sends the second. The stores in memory and on disk are stricter: concurrent batches
+    /// of one task take effect in the order in which the task first polled them.
     ///
     /// Idempotent: the same put twice results in one cell.
     ///
@@ -224,24 +245,6 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError>;
 
-    /// Whether concurrent writes of one task to one row take effect in the order in which the task first polled
-    /// them. If not, a caller that depends on the order must await each write before it starts the next.
-    fn keeps_write_order(&self) -> bool {
-        false
-    }
-
-    /// Whether a cell has a high fixed cost, so that a hundred points are better written as one cell than as a
-    /// hundred. In HBase every cell repeats its row key and is an object in three processes.
-    fn prefers_few_cells(&self) -> bool {
-        false
-    }
-
-    /// Whether other processes may write to the tables while this store is open. The only writer may cache its
-    /// writes.
-    fn has_other_writers(&self) -> bool {
-        true
-    }
-
     /// The maximum length of a row key of a table, in bytes.
     fn max_row_key(&self, table: &TableName) -> usize {
         let _ = table;
@@ -252,46 +255,6 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         None
     }
-
-    /// Checks whether the store can serve requests. Isolated damage does not make a store unhealthy; see
-    /// [`RowStore::damage`].
-    ///
-    /// # Errors
-    ///
-    /// The reason why it cannot.
-    async fn check_health(&self) -> Result<(), StoreError>;
-
-    /// The gateways that it is reached through; none of an embedded store.
-    fn gateways(&self) -> Vec<GatewayFigures> {
-        Vec::new()
-    }
-
-    /// Rows that were lost to damage. All other rows are served.
-    fn damage(&self) -> Vec<DamagedRange> {
-        Vec::new()
-    }
-
-    /// Makes a durable copy of all tables in a folder, which is empty or absent, that can be opened as a store of the
-    /// same kind. It has everything that was written before this call, and may have later writes.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Invalid`] if the folder is not empty or the store cannot be copied; errors of the disk, after
-    /// which the folder is not complete.
-    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
-        let _ = folder;
-        Err(StoreError::Invalid {
-            detail: "this store cannot be copied to a folder".to_owned(),
-        })
-    }
-
-    /// Makes everything durable and releases files and connections; later calls fail with
-    /// [`StoreError::Unavailable`]. Dropping the store without closing it loses no acknowledged write.
-    ///
-    /// # Errors
-    ///
-    /// If something could not be written.
-    async fn close(&self) -> Result<(), StoreError>;
 }
 
 /// Atomic writes over several rows of one table.

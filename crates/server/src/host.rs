@@ -21,7 +21,8 @@ use anyhow::Context as _;
 use futures::future::{BoxFuture, FutureExt as _, try_join_all};
 use oxtsdb_access::AccessControl;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
-use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::cells::CellStore;
+use oxtsdb_row_store::{RowStore, StoreControl};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -32,7 +33,7 @@ use crate::admin::{self, Admin, AdminListen};
 use crate::args::ServerArgs;
 use crate::connections::Connections;
 use crate::listen::{BoundAddress, ListenError, bind, start_error};
-use crate::store::StorePart;
+use crate::store::{OpenStores, StorePart};
 use crate::{GrpcOptions, GrpcServer, Shutdown};
 
 /// A program that [`Program::run`] runs, with `S` stores and `L` listeners.
@@ -82,9 +83,11 @@ pub struct Host {
     pub access: AccessControl,
     /// How long requests in progress may take after stopping has begun.
     pub drain_limit: Duration,
+    /// The embedded stores by their folders; none on HBase.
+    pub embedded: Vec<(&'static str, Arc<CellStore>)>,
     grpc: GrpcOptions,
     /// Stores that services opened, closed when they have ended.
-    stores: Mutex<Vec<Arc<dyn RowStore>>>,
+    stores: Mutex<Vec<Arc<dyn StoreControl>>>,
 }
 
 /// Serves the connections of one listener until shutdown.
@@ -108,7 +111,7 @@ impl FrontEnd {
 
 impl Host {
     /// Has a store closed when the program ends, before the stores that it is made of.
-    pub fn close_at_end(&self, store: Arc<dyn RowStore>) {
+    pub fn close_at_end(&self, store: Arc<dyn StoreControl>) {
         self.stores.lock().push(store);
     }
 
@@ -159,7 +162,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         let tls = args.tls.open()?;
         admin.metrics.collect_tls(tls.clone());
         let connections = Connections::of_process(tls);
-        let host = Host {
+        let mut host = Host {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,
                 memory: memory.clone(),
@@ -175,10 +178,18 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             admin,
             access,
             drain_limit: args.program.drain_limit(),
+            embedded: Vec::new(),
             stores: Mutex::default(),
         };
-        let stores = args.store.open(self.stores, &host.share).await?;
-        host.admin.metrics.collect_gateways(stores.to_vec());
+        let OpenStores {
+            stores,
+            embedded,
+            hbase,
+        } = args.store.open(self.stores, &host.share).await?;
+        host.embedded = embedded;
+        if let Some(hbase) = hbase {
+            host.admin.metrics.collect_gateways(hbase);
+        }
         host.admin.metrics.collect_refusals(host.access.refusals());
         let served = self
             .serve(&host, stores.clone(), admin_listener.address, assemble)
@@ -187,7 +198,8 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         watch.abort();
         let mut closed = Ok(());
         let opened = std::mem::take(&mut *host.stores.lock());
-        for store in stores.iter().chain(&opened).rev() {
+        let stores = stores.into_iter().map(|store| store as Arc<dyn StoreControl>);
+        for store in stores.chain(opened).rev() {
             closed = closed.and(store.close().await);
         }
         served?;

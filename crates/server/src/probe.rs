@@ -9,8 +9,8 @@ use tracing::{info, warn};
 
 /// Checks whether a store can serve.
 ///
-/// A check is [`RowStore::check_health`] and a read of one row: HBase's master may respond while the server of
-/// a table's regions does not.
+/// A check is [`check_health`](oxtsdb_row_store::StoreControl::check_health) and a read of one row: HBase's master may
+/// respond while the server of a table's regions does not.
 #[derive(Clone, Debug)]
 pub struct StoreProbe {
     store: Arc<dyn RowStore>,

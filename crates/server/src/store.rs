@@ -16,11 +16,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore, TableDef};
+use oxtsdb_row_store::hbase::Hbase;
+use oxtsdb_row_store::{RowStore, TableDef, Writers};
 use tracing::info;
 
 pub use generation::Generation;
-pub use hbase::{Gateways, HbaseSettings};
+pub use hbase::{Gateways, HbaseSettings, Hosts};
 pub use open::open_folder;
 pub use tables::{StoreTable, TablesError};
 
@@ -35,8 +36,18 @@ const HBASE_BYTES: u64 = 256 << 20;
 pub enum StoreKind {
     /// On this machine, below --data-dir
     Embedded,
-    /// In HBase, through its Thrift server at --hbase-thrift; in tables that OpenTSDB can share
+    /// In HBase, at --hbase-quorum, --hbase-masters or --hbase-thrift; in tables that OpenTSDB can share
     Hbase,
+}
+
+impl StoreKind {
+    /// The processes that write to the tables.
+    pub const fn writers(self) -> Writers {
+        match self {
+            Self::Embedded => Writers::Single,
+            Self::Hbase => Writers::Multiple,
+        }
+    }
 }
 
 /// Settings of the store.
@@ -60,6 +71,17 @@ pub struct StoreSettings {
     /// Connections with HBase.
     #[command(flatten)]
     pub hbase: HbaseSettings,
+}
+
+/// The open stores of services that run in one process.
+#[derive(Debug)]
+pub struct OpenStores<const N: usize> {
+    /// One for each service.
+    pub stores: [Arc<dyn RowStore>; N],
+    /// The same by their folders, if they are embedded.
+    pub embedded: Vec<(&'static str, Arc<CellStore>)>,
+    /// HBase, if all of them are on it.
+    pub hbase: Option<Arc<dyn Hbase>>,
 }
 
 /// The tables and the resources of a service's store.
@@ -89,16 +111,16 @@ impl StoreSettings {
     /// The first setting that breaks its rule.
     pub fn check(&self) -> Result<(), SettingError> {
         self.hbase.check()?;
-        match (self.store, &self.hbase.hbase_thrift) {
+        match (self.store, self.hbase.place()) {
             (StoreKind::Hbase, None) => Err(SettingError::new(
                 "--store",
                 "hbase",
-                "needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server",
+                format!("needs {}", hbase::NO_WAY),
             )),
             // A deployment with an HBase address does not expect points in a folder.
-            (StoreKind::Embedded, Some(gateways)) => Err(SettingError::new(
-                "--hbase-thrift",
-                gateways,
+            (StoreKind::Embedded, Some((flag, place))) => Err(SettingError::new(
+                flag,
+                place,
                 "needs --store hbase, else the points would go to --data-dir",
             )),
             _ => Ok(()),
@@ -146,36 +168,41 @@ impl StoreSettings {
         &self,
         parts: [&StorePart; N],
         memory: &FixedShare,
-    ) -> anyhow::Result<[Arc<dyn RowStore>; N]> {
+    ) -> anyhow::Result<OpenStores<N>> {
         self.check()?;
-        let mut stores = Vec::with_capacity(N);
-        match self.store {
-            StoreKind::Embedded => {
-                for part in parts {
-                    stores.push(open_embedded(&self.data_dir, part, memory).await?);
-                }
+        if self.store == StoreKind::Hbase {
+            let tables: Vec<&StoreTable> = parts.iter().flat_map(|part| part.tables()).collect();
+            let store = self.hbase.open(&tables).await?;
+            for def in parts.iter().flat_map(|part| &part.own) {
+                create(store.as_ref(), def).await?;
             }
-            StoreKind::Hbase => {
-                let tables: Vec<&StoreTable> = parts.iter().flat_map(|part| part.tables()).collect();
-                let store = self.hbase.open(&tables).await?;
-                for def in parts.iter().flat_map(|part| &part.own) {
-                    create(store.as_ref(), def).await?;
-                }
-                stores = vec![store; N];
-            }
+            return Ok(OpenStores {
+                stores: std::array::from_fn(|_| Arc::clone(&store) as Arc<dyn RowStore>),
+                embedded: Vec::new(),
+                hbase: Some(store),
+            });
         }
-        stores
-            .try_into()
-            .map_err(|_| anyhow::anyhow!("one store for each service"))
+        let (mut stores, mut embedded) = (Vec::with_capacity(N), Vec::with_capacity(N));
+        for part in parts {
+            let store = open_embedded(&self.data_dir, part, memory).await?;
+            stores.push(Arc::clone(&store) as Arc<dyn RowStore>);
+            embedded.push((part.folder, store));
+        }
+        let stores = stores.try_into();
+        Ok(OpenStores {
+            stores: stores.map_err(|_| anyhow::anyhow!("one store for each service"))?,
+            embedded,
+            hbase: None,
+        })
     }
 }
 
 impl std::fmt::Display for StoreSettings {
     /// The place of the store, for the log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.store, &self.hbase.hbase_thrift) {
-            (StoreKind::Hbase, Some(gateways)) => write!(f, "HBase at {gateways}"),
-            _ => write!(f, "{}", self.data_dir.display()),
+        match self.store {
+            StoreKind::Hbase => self.hbase.fmt(f),
+            StoreKind::Embedded => write!(f, "{}", self.data_dir.display()),
         }
     }
 }
@@ -220,7 +247,7 @@ async fn open_embedded(
     data_dir: &Path,
     part: &StorePart,
     memory: &FixedShare,
-) -> anyhow::Result<Arc<dyn RowStore>> {
+) -> anyhow::Result<Arc<CellStore>> {
     let memory_bytes = memory.of(part.memory_bytes);
     let store = open_folder(data_dir, part.folder, |folder| {
         CellStore::open(CellConfig::new(folder).with_memory(memory_bytes))

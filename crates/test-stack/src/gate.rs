@@ -32,26 +32,25 @@ pub struct Gate {
 impl Gate {
     /// A service whose writes of points block; UIDs are assigned without blocking.
     pub async fn stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
-        Gate::stack_over(settings, POINTS, |gated| gated).await
+        Gate::stack_over(settings, POINTS).await
     }
 
     /// A service whose writes to `tsdb-meta` block; points are stored without blocking.
     pub async fn meta_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
-        Gate::stack_over(settings, &["tsdb-meta"], |gated| gated).await
+        Gate::stack_over(settings, &["tsdb-meta"]).await
     }
 
     /// As [`Gate::stack`], on a store with the properties of HBase.
     pub async fn hbase_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
-        Gate::stack_over(settings, POINTS, InterceptedStore::like_hbase).await
+        let (store, gated, gate) = Gate::store(POINTS);
+        let (uid_store, gated) = (Arc::new(store.clone()), Arc::new(gated.like_hbase()));
+        let stack = TestStack::over_hbase(store, uid_store, gated, settings, UidSettings::default()).await;
+        (stack, gate)
     }
 
-    async fn stack_over(
-        settings: DataSettings,
-        tables: &'static [&'static str],
-        change: impl FnOnce(InterceptedStore) -> InterceptedStore,
-    ) -> (TestStack, Arc<Gate>) {
+    async fn stack_over(settings: DataSettings, tables: &'static [&'static str]) -> (TestStack, Arc<Gate>) {
         let (store, gated, gate) = Gate::store(tables);
-        let (uid_store, gated) = (Arc::new(store.clone()), Arc::new(change(gated)));
+        let (uid_store, gated) = (Arc::new(store.clone()), Arc::new(gated));
         let stack = TestStack::over(store, uid_store, gated, settings, UidSettings::default()).await;
         (stack, gate)
     }

@@ -19,6 +19,7 @@ use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan};
+use oxtsdb_server::store::StoreKind;
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
 use tonic::service::Routes;
 use uid_service::UidSettings;
@@ -73,13 +74,13 @@ impl TestStack {
             head_bytes: 8 << 20,
             cache_bytes: 8 << 20,
             snapshot_dir: std::env::temp_dir(),
-            names: None,
+            cells: Vec::new(),
         };
         let store = MemoryStore::new();
         let same: Arc<dyn RowStore> = Arc::new(store.clone());
         let settings = (settings, UidSettings::default());
         let memory = MemoryAccount::unlimited();
-        let stores = (Arc::clone(&same), same);
+        let stores = (Arc::clone(&same), same, StoreKind::Embedded);
         let connect = UidClient::in_process;
         let mut stack = Self::assembled(store, stores, Some(points), settings, &memory, connect).await;
         stack.points_folder = Some(folder);
@@ -106,6 +107,19 @@ impl TestStack {
         Self::over_in(store, uid_store, data_store, settings, uid_settings, &memory).await
     }
 
+    /// As [`TestStack::over`], as on HBase: other processes may write to the stores.
+    pub async fn over_hbase(
+        store: MemoryStore,
+        uid_store: Arc<dyn RowStore>,
+        data_store: Arc<dyn RowStore>,
+        settings: DataSettings,
+        uid_settings: UidSettings,
+    ) -> Self {
+        let stores = (uid_store, data_store, StoreKind::Hbase);
+        let (settings, memory) = ((settings, uid_settings), MemoryAccount::unlimited());
+        Self::assembled(store, stores, None, settings, &memory, UidClient::in_process).await
+    }
+
     /// As [`TestStack::over`], with a limit of memory.
     pub async fn over_in(
         store: MemoryStore,
@@ -115,7 +129,8 @@ impl TestStack {
         uid_settings: UidSettings,
         memory: &MemoryAccount,
     ) -> Self {
-        let (stores, settings) = ((uid_store, data_store), (settings, uid_settings));
+        let stores = (uid_store, data_store, StoreKind::Embedded);
+        let settings = (settings, uid_settings);
         Self::assembled(store, stores, None, settings, memory, UidClient::in_process).await
     }
 
@@ -123,13 +138,14 @@ impl TestStack {
     pub async fn with_uid_client(connect: impl FnOnce(Routes) -> UidClient) -> Self {
         let store = MemoryStore::new();
         let same: Arc<dyn RowStore> = Arc::new(store.clone());
-        let (stores, memory) = ((Arc::clone(&same), same), MemoryAccount::unlimited());
+        let stores = (Arc::clone(&same), same, StoreKind::Embedded);
+        let memory = MemoryAccount::unlimited();
         Self::assembled(store, stores, None, Default::default(), &memory, connect).await
     }
 
     async fn assembled(
         store: MemoryStore,
-        (uid_store, data_store): (Arc<dyn RowStore>, Arc<dyn RowStore>),
+        (uid_store, data_store, kind): (Arc<dyn RowStore>, Arc<dyn RowStore>, StoreKind),
         points: Option<PointsPart>,
         (settings, uid_settings): (DataSettings, UidSettings),
         memory: &MemoryAccount,
@@ -139,12 +155,12 @@ impl TestStack {
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
         part.unwrap().make_tables(&*data_store).await.unwrap();
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
-        let uids = uid_service::assemble(uid_store, &uid_settings, shutdown.clone())
+        let uids = uid_service::assemble(uid_store, kind.writers(), &uid_settings, shutdown.clone())
             .await
             .unwrap();
         let uid_client = connect(uids.routes());
         let service = assemble(
-            data_store,
+            (data_store, kind),
             points,
             uid_client.clone(),
             settings.clone(),

@@ -37,7 +37,7 @@ use crate::target::{DataTarget, UidTarget};
 /// and --uid-target, and compares: versions, clocks, UID widths, salt, tables and gateways that have to agree; memory,
 /// descriptors, disk and UIDs that run out; failures and damage; ports without protection. It changes nothing.
 ///
-/// With --hbase-thrift it also connects with HBase itself, as a start of a server does: each gateway, the tables and
+/// With --hbase-quorum, --hbase-masters or --hbase-thrift it also connects with HBase itself, as a start of a server does: each gateway, the tables and
 /// their families, and whether stored UIDs and row keys have the widths and the salt of the settings. Servers need not
 /// run for that.
 ///
@@ -53,7 +53,7 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     uid: UidTarget,
 
-    /// Check the HBase at --hbase-thrift only, no servers
+    /// Check HBase only, no servers
     #[arg(long)]
     only_hbase: bool,
 
@@ -97,10 +97,10 @@ enum Format {
 /// Standard output fails. What is wrong with the deployment, and with a target, is a finding.
 pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let timeout = Duration::from_secs(args.timeout);
-    let has_hbase = args.tables.hbase.hbase_thrift.is_some();
+    let has_hbase = args.tables.hbase.place().is_some();
     if args.only_hbase && !has_hbase {
         // A file may name the gateways, so that clap cannot know.
-        eprintln!("tsdb: --only-hbase needs --hbase-thrift HOST:PORT");
+        eprintln!("tsdb: --only-hbase needs --hbase-quorum, --hbase-masters or --hbase-thrift");
         return Ok(ExitCode::from(2));
     }
     let (found, servers) = match args.only_hbase {

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 use data_service::DataSettings;
@@ -117,26 +116,28 @@ pub(crate) async fn run(
             let uid_probe = uid_part.probe(&uid_store);
             let points = data_service::points_part(
                 &args.server.store,
+                &host.embedded,
                 &data_part,
                 &data_settings,
                 &host.memory,
                 &host.share,
             );
-            let points = points.map(|points| points.with_names(Arc::clone(&uid_store)));
-            let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
+            let (kind, shutdown) = (args.server.store.store, host.shutdown.clone());
+            let uid_service =
+                uid_service::assemble(uid_store, kind.writers(), &uid_settings, shutdown.clone()).await?;
             uid_service.report_to(&host.admin);
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
-                data_store,
+                (data_store, kind),
                 points,
                 uids,
                 data_settings.clone(),
                 &host.memory,
-                host.shutdown.clone(),
+                shutdown,
             )
             .await?;
             data_service.report_to(&host.admin);
-            host.close_at_end(Arc::clone(&data_service.store));
+            host.close_at_end(data_service.store.clone());
             let data_probe = data_part.probe(&data_service.store);
             let data = data_service.add_to(GrpcServer::new());
             let uid = uid_service.add_to(GrpcServer::new());

@@ -51,7 +51,7 @@ pub(crate) struct CreateArgs {
     ttl_seconds: Option<u32>,
 
     /// Count of regions into which the table of points is split: by metric, for random UIDs, or, with salt, one
-    /// for each bucket. This table has to be created in HBase's shell
+    /// for each bucket. Over Thrift, this table has to be created in HBase's shell
     #[arg(long, value_name = "REGIONS", value_parser = clap::value_parser!(u32).range(2..=4096))]
     presplit: Option<u32>,
 
@@ -135,9 +135,12 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
                 requested.table.check(&found, &place)?;
                 println!("there {}", def.name);
             }
-            None if !requested.splits.is_empty() => left.push(requested),
+            None if !requested.splits.is_empty() && !args.hbase.is_native() => left.push(requested),
             None => {
-                let is_new = store.create_compressed_table(def, requested.compression).await;
+                let split_keys = requested.splits.keys();
+                let is_new = store
+                    .create_table_with(def, requested.compression, split_keys)
+                    .await;
                 let is_new = is_new.with_context(|| format!("make table `{}` in {place}", def.name))?;
                 println!("{} {}", if is_new { "made" } else { "there" }, def.name);
                 if is_new {
@@ -146,7 +149,7 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    if !made.is_empty() {
+    if !made.is_empty() && !args.hbase.is_native() {
         println!("\n# HBase's Thrift server cannot set the encoding of blocks; `hbase shell` can:");
         made.iter()
             .for_each(|table| println!("{}", shell::encode_blocks(table)));

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use oxtsdb_ingest::Writer;
 use oxtsdb_point_store::{Figures as StoreFigures, PointStore};
 use oxtsdb_query::Engine;
+use oxtsdb_row_store::StoreControl;
 use oxtsdb_server::metrics::{Figures, Metrics};
 
 pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
     let storage = engine.storage();
     let points = storage.reader.columns().cloned();
-    let store = Arc::clone(&storage.store);
+    let store: Arc<dyn StoreControl> = storage.store.clone();
     let skipped_cells = engine.skipped_cells();
     metrics.collect(move |figures| {
         figures.gauge(

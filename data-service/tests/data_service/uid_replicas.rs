@@ -15,7 +15,8 @@ use oxtsdb_proto::data::v1::sub_query::Source;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_row_store::{RowStore, StoreError, Writers};
+use oxtsdb_server::store::StoreKind;
 use oxtsdb_server::{GrpcOptions, GrpcServer, Shutdown};
 use tokio::runtime::Runtime;
 use uid_service::UidSettings;
@@ -57,7 +58,8 @@ impl Replica {
         let (sender, receiver) = std::sync::mpsc::channel();
         runtime.spawn(async move {
             let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
-            let service = uid_service::assemble(store, &UidSettings::default(), shutdown.clone())
+            let (writers, settings) = (Writers::Multiple, UidSettings::default());
+            let service = uid_service::assemble(store, writers, &settings, shutdown.clone())
                 .await
                 .unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -98,7 +100,8 @@ async fn data_service(store: &Arc<dyn RowStore>, replicas: &[&Replica]) -> DataS
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let settings = DataSettings::default();
     let memory = MemoryAccount::unlimited();
-    data_service::assemble(Arc::clone(store), None, uids, settings, &memory, shutdown)
+    let store = (Arc::clone(store), StoreKind::Hbase);
+    data_service::assemble(store, None, uids, settings, &memory, shutdown)
         .await
         .unwrap()
 }

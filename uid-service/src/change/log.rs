@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::{CellAddress, ColumnSelection, Condition, Row, Scan, StoreError, WriteBatch};
+use oxtsdb_row_store::{CellAddress, ColumnSelection, Condition, Row, Scan, StoreError, WriteBatch, Writers};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
@@ -143,12 +143,11 @@ impl Drop for Claim {
 }
 
 impl ChangeLog {
-    pub(crate) fn new(state: StateTable, sink: Arc<dyn ChangeSink>) -> Self {
-        let alone = !state.store().has_other_writers();
+    pub(crate) fn new(state: StateTable, writers: Writers, sink: Arc<dyn ChangeSink>) -> Self {
         Self {
             state,
             owner: format!("{:016x}", rand::random::<u64>()),
-            alone,
+            alone: writers == Writers::Single,
             known: Arc::default(),
             sink,
             turn: tokio::sync::Mutex::default(),
@@ -215,7 +214,7 @@ impl ChangeLog {
             let rows = self
                 .state
                 .store()
-                .get_rows(self.state.name(), &keys, &column())
+                .get_rows(self.state.name(), &keys, &column(), None)
                 .await?;
             read.extend(
                 pending
@@ -608,8 +607,8 @@ mod tests {
             .unwrap();
         let state = StateTable::new(Arc::new(store), table);
         let seen = Arc::new(Seen::default());
-        let one = ChangeLog::new(state.clone(), Arc::new(Seen::default()));
-        let other = ChangeLog::new(state, Arc::clone(&seen) as _);
+        let one = ChangeLog::new(state.clone(), Writers::Single, Arc::new(Seen::default()));
+        let other = ChangeLog::new(state, Writers::Single, Arc::clone(&seen) as _);
         other.read().await.unwrap();
         let Appended::Ours(claim) = one.append(&delete(&one, 1)).await.unwrap() else {
             panic!("there is no other entry");

@@ -201,7 +201,7 @@ impl Quotas {
         }
         let store = self.state.store();
         let found = store
-            .get_rows(self.state.name(), &rows, &ColumnSelection::All)
+            .get_rows(self.state.name(), &rows, &ColumnSelection::All, None)
             .await?;
         let uses = policy.quotas().iter().zip(found).map(|(quota, row)| {
             let number = |qualifier| number(row.as_ref()?.get(STATE_FAMILY, qualifier)?.value);

@@ -132,7 +132,7 @@ impl Records {
         let rows = self
             .0
             .store()
-            .get_rows(self.0.name(), &keys, &ColumnSelection::All)
+            .get_rows(self.0.name(), &keys, &ColumnSelection::All, None)
             .await?;
         Ok(rows.iter().map(|row| row.as_ref().and_then(decode)).collect())
     }

@@ -40,7 +40,7 @@ pub(super) async fn add(state: &StateTable, samples: &[(UidKind, Sample)]) -> Re
         .collect();
     let present = state
         .store()
-        .get_rows(state.name(), &rows, &ColumnSelection::All)
+        .get_rows(state.name(), &rows, &ColumnSelection::All, None)
         .await?;
     let mut batch = WriteBatch::new(state.name().clone());
     let family = batch.family(STATE_FAMILY);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::{StoreError, Writers};
 use oxtsdb_schema::{PerKind, Uid, UidKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -52,12 +52,11 @@ struct Tracked {
 }
 
 impl Assignments {
-    pub(crate) fn new(table: UidTable, hub: Arc<Hub>) -> Self {
-        let alone = !table.store().has_other_writers();
+    pub(crate) fn new(table: UidTable, writers: Writers, hub: Arc<Hub>) -> Self {
         Self {
             table,
             hub,
-            alone,
+            alone: writers == Writers::Single,
             tracked: Mutex::default(),
         }
     }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError, WriteBatch};
+use oxtsdb_row_store::{RowStore, StoreError, WriteBatch, Writers};
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
 use uid_service::UidSettings;
 use uid_service::change::ChangeRequest;
@@ -35,6 +35,7 @@ fn intercepted(store: &Wrapped, intercept: Arc<dyn Intercept>) -> Arc<Uids> {
     let store = InterceptedStore::new(Arc::new(store.inner.clone()), intercept).like_hbase();
     Arc::new(Uids::new(
         Arc::new(store),
+        Writers::Multiple,
         UidSettings::default().check().unwrap(),
     ))
 }
@@ -567,9 +568,9 @@ async fn a_failure_at_any_operation_is_completed_by_another_replica() {
 #[tokio::test]
 async fn concurrent_changes_and_assignments_leave_one_name_for_each_uid() {
     for store in both_stores() {
-        let replicas = match store.row_store().has_other_writers() {
-            true => vec![uids(&store).await, uids(&store).await, uids(&store).await],
-            false => vec![uids(&store).await],
+        let replicas = match store.writers() {
+            Writers::Multiple => vec![uids(&store).await, uids(&store).await, uids(&store).await],
+            Writers::Single => vec![uids(&store).await],
         };
         let mut clients = tokio::task::JoinSet::new();
         for client in 0..24_usize {

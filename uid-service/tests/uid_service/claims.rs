@@ -7,7 +7,9 @@ use crate::support::{cells, check_invariants, counter, table};
 use async_trait::async_trait;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{CellAddress, Clock, Condition, MutationRef, RowStore, StoreError, WriteBatch};
+use oxtsdb_row_store::{
+    CellAddress, Clock, Condition, MutationRef, RowStore, StoreError, WriteBatch, Writers,
+};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use parking_lot::Mutex;
 use uid_service::UidSettings;
@@ -136,7 +138,7 @@ async fn table_with(script: &Arc<Script>) -> Table {
     let intercepted = InterceptedStore::new(Arc::new(store.clone()), hook).without_atomic_commits();
     Table {
         store,
-        uids: Uids::new(Arc::new(intercepted), settings.check().unwrap()),
+        uids: Uids::new(Arc::new(intercepted), Writers::Single, settings.check().unwrap()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The service on the store that it runs on by default.
 use std::sync::Arc;
 
-use oxtsdb_row_store::RowStore as _;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
+use oxtsdb_row_store::{StoreControl as _, Writers};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use tempfile::TempDir;
 use uid_service::UidSettings;
@@ -26,7 +26,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     let store = Arc::new(CellStore::open(CellConfig::new(folder.path())).unwrap());
     let part = uid_service::store_part(&UidSettings::default()).unwrap();
     part.make_tables(&*store).await.unwrap();
-    let service = Uids::new(store.clone(), config.clone());
+    let service = Uids::new(store.clone(), Writers::Single, config.clone());
     let mut assigned = Vec::new();
     for batch in names.chunks(4096) {
         assigned.extend(service.get_or_create(batch, Purpose::Write).await);
@@ -44,7 +44,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     let store = Arc::new(CellStore::open(CellConfig::new(folder.path())).unwrap());
     let mut config = config;
     config.cache = CacheLimits { bytes: 0, ttl: None };
-    let service = Uids::new(store.clone(), config);
+    let service = Uids::new(store.clone(), Writers::Single, config);
     let found = service.lookup_uids(&names, Freshness::Store).await;
     assert_eq!(
         found.into_iter().map(Result::unwrap).collect::<Vec<_>>(),

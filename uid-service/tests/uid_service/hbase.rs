@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::{cells_of, check_cells, names};
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{RowStore, StoreError, TableName};
+use oxtsdb_row_store::{RowStore, StoreError, TableName, Writers};
 use oxtsdb_schema::UidKind;
 use uid_service::UidSettings;
 use uid_service::uids::{Purpose, Uids};
@@ -39,7 +39,7 @@ async fn settings(store: &HbaseStore, random_metric_uids: bool) -> UidSettings {
 async fn replica(settings: &UidSettings) -> Arc<Uids> {
     let config = settings.check().unwrap();
     let store = Arc::new(connect().await);
-    Arc::new(Uids::new(store, config))
+    Arc::new(Uids::new(store, Writers::Multiple, config))
 }
 
 /// Clients of two replicas assign the same names, each in a different order.

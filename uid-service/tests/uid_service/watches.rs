@@ -8,7 +8,7 @@ use crate::support::{Failure, Wrapped, table};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
-use oxtsdb_row_store::{CellAddress, RowStore, StoreError, WriteBatch};
+use oxtsdb_row_store::{CellAddress, RowStore, StoreError, WriteBatch, Writers};
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
 use uid_service::UidSettings;
 use uid_service::change::ChangeRequest;
@@ -68,7 +68,8 @@ async fn a_resume_over_many_numbers_without_names_returns_heartbeats() {
     store.inner.write(batch).await.unwrap();
 
     let slow = InterceptedStore::new(Arc::new(store.inner.clone()), Arc::new(Slow));
-    let uids = Uids::new(Arc::new(slow), UidSettings::default().check().unwrap());
+    let config = UidSettings::default().check().unwrap();
+    let uids = Uids::new(Arc::new(slow), Writers::Single, config);
     assign(&uids, "last").await;
     let mut watch = watch(&uids, Some(first.resume_token)).await;
     let mut heartbeats = 0;

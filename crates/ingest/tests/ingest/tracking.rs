@@ -8,9 +8,10 @@ use oxtsdb_ingest::{IngestResources, Precision, TimeOptions, TimeUnit};
 use oxtsdb_ingest::{NewPoint, Writer};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{ColumnSelection, RowStore, StoreError, WriteBatch};
+use oxtsdb_row_store::{ColumnSelection, RowStore, StoreError, WriteBatch, Writers};
 use oxtsdb_schema::ts_meta::TsMeta;
 use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_server::store::StoreKind;
 use oxtsdb_test_stack::{Gate, Pass, TestStack};
 use uid_service::UidSettings;
 
@@ -77,9 +78,18 @@ async fn tracks_again_after_a_restart() {
     let resources = IngestResources::unlimited().unwrap();
     let layout = *uids.layout();
     let shutdown = stack.shutdown.clone();
-    let points =
-        data_service::points::in_rows(Arc::clone(&store), layout, &stack.settings, shutdown).unwrap();
-    let next = Writer::new(store, points, uids, &stack.settings, None, resources).unwrap();
+    let rows = (Arc::clone(&store), StoreKind::Embedded);
+    let points = data_service::points::in_rows(rows, layout, &stack.settings, shutdown).unwrap();
+    let next = Writer::new(
+        store,
+        Writers::Single,
+        points,
+        uids,
+        &stack.settings,
+        None,
+        resources,
+    )
+    .unwrap();
     write(&next, "a", 1_356_998_410).await.unwrap();
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
 }
@@ -203,23 +213,18 @@ async fn counts_points_of_declared_series() {
 async fn stack(is_embedded: bool, [tracking, realtime, incrementing]: [bool; 3]) -> TestStack {
     let store = MemoryStore::new();
     let intercepted = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Pass));
-    let shared: Arc<dyn RowStore> = if is_embedded {
-        Arc::new(intercepted)
-    } else {
-        Arc::new(intercepted.like_hbase())
-    };
     let mut settings = DataSettings::default();
     settings.series_index.enable_tsuid_tracking = tracking;
     settings.series_index.enable_realtime_ts = realtime;
     settings.series_index.enable_tsuid_incrementing = incrementing;
-    TestStack::over(
-        store,
-        Arc::clone(&shared),
-        shared,
-        settings,
-        UidSettings::default(),
-    )
-    .await
+    let uid_settings = UidSettings::default();
+    if is_embedded {
+        let shared: Arc<dyn RowStore> = Arc::new(intercepted);
+        TestStack::over(store, Arc::clone(&shared), shared, settings, uid_settings).await
+    } else {
+        let shared: Arc<dyn RowStore> = Arc::new(intercepted.like_hbase());
+        TestStack::over_hbase(store, Arc::clone(&shared), shared, settings, uid_settings).await
+    }
 }
 
 /// The counter of series `host=a`, and whether it has a document as OpenTSDB creates it.

@@ -59,7 +59,7 @@ impl Rows<'_> {
                 return Ok(0);
             }
             let family = ColumnSelection::Family(FAMILY.to_owned());
-            let found = self.store.get_rows(self.table, &keys, &family).await?;
+            let found = self.store.get_rows(self.table, &keys, &family, None).await?;
             // A replacing cell may be hidden by an older delete of its column.
             let now_ms = now_ms();
             rows = found

@@ -253,7 +253,7 @@ impl Pass {
         let again = self
             .fsck
             .store
-            .get_rows(&self.fsck.table, &keys, &columns)
+            .get_rows(&self.fsck.table, &keys, &columns, None)
             .await?;
         let again = again.into_iter().flatten().collect();
         let again = Arc::new(RowBatch::new(again, self.admitted.budget())?);

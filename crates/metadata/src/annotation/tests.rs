@@ -170,7 +170,7 @@ async fn an_edit_that_a_gateway_repeats_is_no_other_version() {
     let repeats = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Repeats)).like_hbase();
     let uid_store = Arc::new(store.clone());
     let settings = (DataSettings::default(), UidSettings::default());
-    let stack = TestStack::over(store, uid_store, Arc::new(repeats), settings.0, settings.1).await;
+    let stack = TestStack::over_hbase(store, uid_store, Arc::new(repeats), settings.0, settings.1).await;
     let annotations = Annotations::of(&stack.service.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), "", 1_356_998_400).unwrap();
     let notes = |text: &str| Edit {

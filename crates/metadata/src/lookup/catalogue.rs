@@ -135,7 +135,7 @@ impl CatalogueCursor {
         let family = ColumnSelection::Family(META_FAMILY.to_owned());
         let rows = storage
             .store
-            .get_rows(&storage.meta_table, &keys, &family)
+            .get_rows(&storage.meta_table, &keys, &family, None)
             .await?;
         let found = series.into_iter().zip(rows);
         Ok(found.filter_map(|((_, key), row)| row.map(|_| key)).collect())

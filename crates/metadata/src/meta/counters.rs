@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hashbrown::HashMap;
-use oxtsdb_row_store::{CellAddress, ColumnSelection, Row, RowStore, StoreError, TableName, WriteBatch};
+use oxtsdb_row_store::{
+    CellAddress, ColumnSelection, Row, RowStore, StoreError, TableName, WriteBatch, Writers,
+};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -27,6 +29,7 @@ pub(super) struct Counters(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
+    writers: Writers,
     table: TableName,
     queue: Mutex<Vec<Request>>,
     /// Held while a batch is in flight.
@@ -41,9 +44,10 @@ struct Request {
 }
 
 impl Counters {
-    pub(super) fn new(store: Arc<dyn RowStore>, table: TableName) -> Self {
+    pub(super) fn new(store: Arc<dyn RowStore>, writers: Writers, table: TableName) -> Self {
         Self(Arc::new(Inner {
             store,
+            writers,
             table,
             queue: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -52,7 +56,7 @@ impl Counters {
 
     /// Adds to the counters of some rows. Returns the sums in the same order.
     pub(super) async fn add(&self, amounts: Vec<(Vec<u8>, i64)>) -> Result<Vec<i64>, StoreError> {
-        if self.0.store.has_other_writers() {
+        if self.0.writers == Writers::Multiple {
             return self.0.increment(amounts).await;
         }
         let (sender, sums) = oneshot::channel();
@@ -138,7 +142,7 @@ impl Inner {
         }
         let column = (META_FAMILY.to_owned(), COUNTER_QUALIFIER.to_vec());
         let columns = ColumnSelection::Columns(vec![column]);
-        let stored = self.store.get_rows(&self.table, &rows, &columns).await?;
+        let stored = self.store.get_rows(&self.table, &rows, &columns, None).await?;
         let total = |row: Option<Row>| {
             let cell = row.as_ref()?.get(META_FAMILY, COUNTER_QUALIFIER)?;
             let length = cell.value.len();
@@ -209,13 +213,12 @@ mod tests {
     #[tokio::test]
     async fn concurrent_additions_are_all_counted() {
         let store: Arc<dyn RowStore> = Arc::new(MemoryStore::new());
-        assert!(!store.has_other_writers());
         let table: TableName = "tsdb-meta".parse().unwrap();
         store
             .create_table(&TableDef::new(table.clone(), &[META_FAMILY]))
             .await
             .unwrap();
-        let counters = Counters::new(Arc::clone(&store), table.clone());
+        let counters = Counters::new(Arc::clone(&store), Writers::Single, table.clone());
         assert_eq!(
             counters
                 .add(vec![amount(1, 2), amount(2, 5), amount(1, 3)])
@@ -251,7 +254,7 @@ mod tests {
         let family = batch.family(META_FAMILY);
         batch.row(&[1]).put(family, COUNTER_QUALIFIER, b"abc");
         store.write(batch).await.unwrap();
-        let counters = Counters::new(store, table);
+        let counters = Counters::new(store, Writers::Single, table);
         // Merged into one batch.
         let (damaged, sound) = tokio::join!(
             counters.add(vec![amount(1, 1), amount(2, 5)]),

@@ -203,7 +203,7 @@ impl MetaSync {
         let rows = self
             .table
             .store
-            .get_rows(&self.table.name, &keys, &columns())
+            .get_rows(&self.table.name, &keys, &columns(), None)
             .await?;
         let (mut missing, mut uncounted) = (Vec::new(), Vec::new());
         for ((tsuid, hour), row) in series.iter().zip(&rows) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, Condition, RowStore, StoreError, TableName, WriteBatch,
+    CellAddress, ColumnSelection, Condition, RowStore, StoreError, TableName, WriteBatch, Writers,
 };
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::ts_meta::{TS_META_QUALIFIER, TsMeta};
@@ -33,6 +33,7 @@ const ATTEMPTS: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct MetaTable {
     pub(super) store: Arc<dyn RowStore>,
+    writers: Writers,
     pub(super) name: TableName,
     pub(super) widths: UidWidths,
     counters: Counters,
@@ -42,10 +43,17 @@ pub struct MetaTable {
 
 impl MetaTable {
     /// Binds the table of a store. Reads nothing.
-    pub fn new(store: Arc<dyn RowStore>, name: TableName, widths: UidWidths, changes: MetaChanges) -> Self {
+    pub fn new(
+        store: Arc<dyn RowStore>,
+        writers: Writers,
+        name: TableName,
+        widths: UidWidths,
+        changes: MetaChanges,
+    ) -> Self {
         Self {
-            counters: Counters::new(Arc::clone(&store), name.clone()),
+            counters: Counters::new(Arc::clone(&store), writers, name.clone()),
             store,
+            writers,
             name,
             widths,
             new_series: NewSeriesFeed::default(),
@@ -68,9 +76,9 @@ impl MetaTable {
         self.changes.announce(|| Subject::Series(tsuid.clone()));
     }
 
-    /// Whether other programs write to the table.
-    pub fn has_other_writers(&self) -> bool {
-        self.store.has_other_writers()
+    /// The writers of the table.
+    pub const fn writers(&self) -> Writers {
+        self.writers
     }
 
     /// Sets the counters of series to 1, with the store's time.
@@ -138,7 +146,7 @@ impl MetaTable {
         let column = (META_FAMILY.to_owned(), TS_META_QUALIFIER.to_vec());
         let columns = ColumnSelection::Columns(vec![column]);
         for _ in 0..ATTEMPTS {
-            let rows = self.store.get_rows(&self.name, &tsuids, &columns).await?;
+            let rows = self.store.get_rows(&self.name, &tsuids, &columns, None).await?;
             let missing: Vec<(&[u8], i64)> = series
                 .iter()
                 .zip(rows)
@@ -247,6 +255,7 @@ mod tests {
         let hbase = InterceptedStore::new(store.clone(), Arc::new(other)).like_hbase();
         let table = MetaTable::new(
             Arc::new(hbase),
+            Writers::Multiple,
             name,
             UidWidths::default(),
             MetaChanges::default(),

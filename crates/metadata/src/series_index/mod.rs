@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_query::{NotListed, SeriesList};
-use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch};
+use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch, Writers};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, UidWidths};
 use tokio::sync::watch;
@@ -53,6 +53,7 @@ pub struct SeriesIndex(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
+    writers: Writers,
     meta_table: TableName,
     metric_width: usize,
     lists: Lists,
@@ -67,20 +68,20 @@ impl SeriesIndex {
     /// A setting breaks its rule.
     pub fn open(
         store: Arc<dyn RowStore>,
+        writers: Writers,
         widths: &UidWidths,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
         let meta_table = settings.tables.meta_table_name()?;
         let age = settings.series_index.max_age();
-        let max_age = if !store.has_other_writers() {
-            None
-        } else if settings.series_index.trust_tsuid_tracking {
-            Some(age)
-        } else {
-            return Ok(None);
+        let max_age = match writers {
+            Writers::Single => None,
+            Writers::Multiple if settings.series_index.trust_tsuid_tracking => Some(age),
+            Writers::Multiple => return Ok(None),
         };
         Ok(Some(Self(Arc::new(Inner {
             store,
+            writers,
             meta_table,
             metric_width: widths.metric.bytes(),
             lists: Lists::new(settings.memory.series_index_mib << 20, max_age, age),
@@ -137,7 +138,7 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Where other writers are, annotations do not track series: OpenTSDB's do not.
     async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError> {
         let inner = &self.0;
-        if inner.store.has_other_writers() {
+        if inner.writers == Writers::Multiple {
             return Ok(());
         }
         let found = inner

@@ -114,7 +114,7 @@ impl Trees {
             let keys: Vec<Vec<u8>> = chunk.iter().map(|(id, _)| id.as_bytes().to_vec()).collect();
             let found = table
                 .store
-                .get_rows(&table.name, &keys, &column(&TreeCell::Branch))
+                .get_rows(&table.name, &keys, &column(&TreeCell::Branch), None)
                 .await?;
             let missing: Vec<_> = chunk
                 .iter()

@@ -11,7 +11,7 @@ use oxtsdb_query::SeriesIndex as _;
 use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, Scan, StoreError, WriteBatch};
+use oxtsdb_row_store::{RowStore, Scan, StoreError, WriteBatch, Writers};
 use oxtsdb_schema::{MetricUid, Timestamp, UidWidths, Value};
 use oxtsdb_test_stack::TestStack;
 use tokio::sync::Semaphore;
@@ -67,13 +67,13 @@ async fn empty_store() -> MemoryStore {
     store
 }
 
-fn open(store: Arc<dyn RowStore>, settings: &DataSettings) -> Option<SeriesIndex> {
-    SeriesIndex::open(store, &UidWidths::default(), settings).unwrap()
+fn open(store: Arc<dyn RowStore>, writers: Writers, settings: &DataSettings) -> Option<SeriesIndex> {
+    SeriesIndex::open(store, writers, &UidWidths::default(), settings).unwrap()
 }
 
 /// The index of a service that begins over a store.
 fn next_of(store: &MemoryStore) -> SeriesIndex {
-    open(Arc::new(store.clone()), &DataSettings::default()).unwrap()
+    open(Arc::new(store.clone()), Writers::Single, &DataSettings::default()).unwrap()
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn other_writers_require_trust_tsuid_tracking() {
     let like_hbase = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Pass)).like_hbase();
     let like_hbase: Arc<dyn RowStore> = Arc::new(like_hbase);
     let mut settings = DataSettings::default();
-    assert!(open(Arc::clone(&like_hbase), &settings).is_none());
+    assert!(open(Arc::clone(&like_hbase), Writers::Multiple, &settings).is_none());
     settings.series_index.trust_tsuid_tracking = true;
     assert!(
         settings
@@ -209,7 +209,7 @@ async fn other_writers_require_trust_tsuid_tracking() {
     );
     settings.series_index.enable_tsuid_tracking = true;
     settings.check().unwrap();
-    let index = open(like_hbase, &settings).unwrap();
+    let index = open(like_hbase, Writers::Multiple, &settings).unwrap();
     assert_eq!(values(&index.list(metric()).await.unwrap()), [2]);
 }
 
@@ -237,7 +237,7 @@ async fn queries_do_not_wait_for_a_long_list() {
         meta.row(&key).put(family, b"ts_ctr", &1_i64.to_be_bytes());
     }
     store.write(meta).await.unwrap();
-    let small = open(Arc::new(store), &settings).unwrap();
+    let small = open(Arc::new(store), Writers::Single, &settings).unwrap();
     let metric = MetricUid::from_bytes(&[0, 0, 2]).unwrap();
     assert_eq!(small.list(metric).await.unwrap_err(), NotListed::Failed);
     assert_eq!(small.list(metric).await.unwrap_err(), NotListed::TooLarge);

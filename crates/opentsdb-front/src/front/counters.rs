@@ -14,7 +14,7 @@ use oxtsdb_metadata::meta::new_series::NewSeriesFeed;
 use oxtsdb_point_store::{Figures, PointStore};
 use oxtsdb_query::Engine;
 use oxtsdb_resources::{Admission, MemoryPool};
-use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::StoreControl;
 use oxtsdb_server::connections::ConnectionCounts;
 use oxtsdb_server::metrics::{Metrics, Protocol, Requests};
 
@@ -52,7 +52,7 @@ pub(crate) struct Counters {
     /// Admission and memory pools of the process, used over gRPC too.
     resources: Option<(Admission, [MemoryPool; 2])>,
     /// The store of points, for its damaged ranges.
-    store: Option<Arc<dyn RowStore>>,
+    store: Option<Arc<dyn StoreControl>>,
     /// The points, if they are not in rows.
     points: Option<Arc<dyn PointStore>>,
     /// Counts points that are older than the retention.
@@ -98,7 +98,7 @@ impl Counters {
         Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
-            store: Some(Arc::clone(&engine.storage().store)),
+            store: Some(engine.storage().store.clone()),
             points: engine.storage().reader.columns().cloned(),
             ingest: Arc::clone(writer.counts()),
             writer: Some(writer.clone()),

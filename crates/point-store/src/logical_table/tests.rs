@@ -19,7 +19,7 @@ use crate::memory::MemoryPoints;
 
 #[tokio::test]
 async fn other_tables_pass_the_conformance_suite() {
-    conformance::suite(&fixture::Fixture::new().await.logical).await;
+    conformance::ordered_suite(&fixture::Fixture::new().await.logical).await;
 }
 
 /// Rows with keys that no writer of points produces take all paths of points.
@@ -37,7 +37,7 @@ async fn table_without_points_passes_the_conformance_suite() {
         appends: tokio::sync::RwLock::default(),
         counters: None,
     };
-    conformance::suite(&logical).await;
+    conformance::ordered_suite(&logical).await;
 }
 
 #[test]

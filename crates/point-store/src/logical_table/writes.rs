@@ -73,7 +73,7 @@ impl LogicalTable {
         }
         let keys: Vec<_> = columns.keys().cloned().collect();
         let selection = ColumnSelection::Family(family.clone().into_owned());
-        let stored = self.rows.get_rows(table, &keys, &selection).await?;
+        let stored = self.rows.get_rows(table, &keys, &selection, None).await?;
         let mut deletes = WriteBatch::new(table.clone());
         let id = deletes.family(&family);
         for row in stored.iter().flatten() {

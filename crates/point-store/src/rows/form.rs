@@ -1,6 +1,5 @@
 //! The form of stored points: OpenTSDB has three.
 
-use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
 /// The cells that hold the points of a row; see [`oxtsdb_schema::row`].
@@ -18,15 +17,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that suits a store.
-    pub fn of_store(store: &dyn RowStore) -> Self {
-        if store.prefers_few_cells() {
-            Self::CompactedWhenOver
-        } else {
-            Self::Single
-        }
-    }
-
     /// Whether the points of a row of this hour are stored as a compacted cell at this time.
     ///
     /// Source: OpenTSDB 2.4, `CompactionQueue`, which takes rows that began 3601 seconds ago or earlier.

@@ -29,6 +29,7 @@ async fn rows_in(form: Form, layout: RowKeyLayout) -> (MemoryStore, RowPoints) {
         table: table.name,
         layout,
         form,
+        ordered_writes: true,
         linger: Duration::ZERO,
         use_otsdb_timestamp: false,
         draining: std::future::pending().boxed().shared(),

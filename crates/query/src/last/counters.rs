@@ -42,7 +42,7 @@ pub async fn of_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writte
     let keys: Vec<Vec<u8>> = tsuids.iter().map(|tsuid| tsuid.as_bytes().to_vec()).collect();
     let rows = storage
         .store
-        .get_rows(&storage.meta_table, &keys, &counter())
+        .get_rows(&storage.meta_table, &keys, &counter(), None)
         .await;
     match rows {
         Ok(rows) => rows

@@ -27,7 +27,7 @@ pub struct CellConfig {
     /// Whether the store opens although acknowledged commits are lost, beyond the rows that [`CellStore::damage`]
     /// names. The losses are logged.
     ///
-    /// [`CellStore::damage`]: crate::RowStore::damage
+    /// [`CellStore::damage`]: crate::StoreControl::damage
     pub accept_losses: bool,
 }
 

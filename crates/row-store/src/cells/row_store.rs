@@ -16,7 +16,7 @@ use super::store::CellStore;
 use crate::rules::{self, Columns};
 use crate::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
-    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    RowStore, RowStream, Scan, StoreControl, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// Up to this many rows are read on the caller's thread, unless they have many cells: handing them to another thread
@@ -24,6 +24,19 @@ use crate::{
 const READ_INLINE: usize = 4;
 
 impl CellStore {
+    /// Makes a durable copy of all tables in a folder, which is empty or absent, that can be opened as a store. It has
+    /// everything that was written before this call, and may have later writes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] if the folder is not empty; errors of the disk, after which the folder is not complete.
+    pub async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
+        self.flush().await?;
+        let (core, _) = self.opened()?;
+        let folder = folder.to_owned();
+        off_runtime(move || snapshot::copy(&core, &folder)).await
+    }
+
     fn table(&self, table: &TableName) -> Result<(Arc<Core>, Arc<Table>), StoreError> {
         let (core, _) = self.opened()?;
         let table = core.catalog.table(table)?;
@@ -33,42 +46,6 @@ impl CellStore {
     async fn change(&self, table: Arc<Table>, operation: Operation) -> Result<Outcome, StoreError> {
         let (_, queue) = self.opened()?;
         queue.change(table, operation).await
-    }
-
-    async fn read_rows(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        skip_damaged: Option<&DamageLog>,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        let (core, table) = self.table(table)?;
-        let columns = Columns::resolve(&table.def, columns)?;
-        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
-        let view = View::new(&core, &table, columns, 1);
-        if rows.len() <= READ_INLINE {
-            // Lets other tasks run if a caller reads in a loop.
-            tokio::task::consume_budget().await;
-            let read = core.tree.try_read(|snapshot| {
-                let inline = Allowance::INLINE;
-                read::rows(&core, snapshot, &table, rows, &view, skip_damaged, inline)
-            });
-            // Isolating damage reads a whole file, and a row may have any number of cells: both run off the runtime.
-            if let Some(read) = read
-                && let Some(rows) = read.transpose()
-            {
-                return rows;
-            }
-        }
-        let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
-        off_runtime(move || {
-            let read = core.tree.read(|snapshot| {
-                let (skip_damaged, unbounded) = (skip_damaged.as_ref(), Allowance::UNBOUNDED);
-                read::rows(&core, snapshot, &table, &keys, &view, skip_damaged, unbounded)
-            });
-            read.map(Option::unwrap_or_default)
-        })
-        .await
     }
 
     /// Validates conditions and a batch, and commits them.
@@ -134,18 +111,35 @@ impl RowStore for CellStore {
         table: &TableName,
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
-        self.read_rows(table, rows, columns, None).await
-    }
-
-    async fn get_rows_skipping_damage(
-        &self,
-        table: &TableName,
-        rows: &[Vec<u8>],
-        columns: &ColumnSelection,
-        damage: &DamageLog,
-    ) -> Result<Vec<Option<Row>>, StoreError> {
-        self.read_rows(table, rows, columns, Some(damage)).await
+        let (core, table) = self.table(table)?;
+        let columns = Columns::resolve(&table.def, columns)?;
+        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
+        let view = View::new(&core, &table, columns, 1);
+        if rows.len() <= READ_INLINE {
+            // Lets other tasks run if a caller reads in a loop.
+            tokio::task::consume_budget().await;
+            let read = core.tree.try_read(|snapshot| {
+                let inline = Allowance::INLINE;
+                read::rows(&core, snapshot, &table, rows, &view, skip_damaged, inline)
+            });
+            // Isolating damage reads a whole file, and a row may have any number of cells: both run off the runtime.
+            if let Some(read) = read
+                && let Some(rows) = read.transpose()
+            {
+                return rows;
+            }
+        }
+        let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
+        off_runtime(move || {
+            let read = core.tree.read(|snapshot| {
+                let (skip_damaged, unbounded) = (skip_damaged.as_ref(), Allowance::UNBOUNDED);
+                read::rows(&core, snapshot, &table, &keys, &view, skip_damaged, unbounded)
+            });
+            read.map(Option::unwrap_or_default)
+        })
+        .await
     }
 
     async fn get_in_parts(
@@ -305,18 +299,13 @@ impl RowStore for CellStore {
         }
     }
 
-    fn keeps_write_order(&self) -> bool {
-        true
-    }
-
-    fn has_other_writers(&self) -> bool {
-        false
-    }
-
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }
+}
 
+#[async_trait]
+impl StoreControl for CellStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         let (core, queue) = self.opened()?;
         queue.check()?;
@@ -327,13 +316,6 @@ impl RowStore for CellStore {
         self.opened()
             .map(|(core, _)| core.tree.set_aside.ranges())
             .unwrap_or_default()
-    }
-
-    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
-        self.flush().await?;
-        let (core, _) = self.opened()?;
-        let folder = folder.to_owned();
-        off_runtime(move || snapshot::copy(&core, &folder)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

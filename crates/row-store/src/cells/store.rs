@@ -82,7 +82,7 @@ impl CellStore {
     }
 
     /// The losses that opening the store has accepted, because [`CellConfig::accept_losses`] is set; rows that are
-    /// known to be lost are in [`RowStore::damage`](crate::RowStore::damage).
+    /// known to be lost are in [`StoreControl::damage`](crate::StoreControl::damage).
     ///
     /// # Errors
     ///

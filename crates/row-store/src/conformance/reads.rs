@@ -35,7 +35,7 @@ pub(super) async fn get_rows_keeps_the_requested_order(subject: &Subject<'_>) {
         .collect();
     let rows = table
         .store
-        .get_rows(&table.name, &keys, &ColumnSelection::All)
+        .get_rows(&table.name, &keys, &ColumnSelection::All, None)
         .await
         .unwrap();
     let found: Vec<Option<&[u8]>> = rows.iter().map(|row| row.as_ref().map(|row| row.key())).collect();
@@ -43,7 +43,7 @@ pub(super) async fn get_rows_keeps_the_requested_order(subject: &Subject<'_>) {
     assert!(
         table
             .store
-            .get_rows(&table.name, &[], &ColumnSelection::All)
+            .get_rows(&table.name, &[], &ColumnSelection::All, None)
             .await
             .unwrap()
             .is_empty()

@@ -359,9 +359,6 @@ pub(super) async fn row_writes_are_atomic(subject: &Subject<'_>) {
 }
 
 pub(super) async fn concurrent_writes_keep_their_order(subject: &Subject<'_>) {
-    if !subject.store.keeps_write_order() {
-        return;
-    }
     let table = subject.table().await;
     for round in 0..20_u8 {
         // Of different sizes, so that a write waiting for capacity could be overtaken.

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{ColumnSelection, RowStore as _, TableDef, WriteBatch, conformance};
+use oxtsdb_row_store::{
+    ColumnSelection, RowStore as _, StoreControl as _, TableDef, WriteBatch, conformance,
+};
 
 #[tokio::test]
 async fn conforms() {
     let folder = tempfile::tempdir().unwrap();
     let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
-    conformance::suite(&store).await;
+    conformance::ordered_suite(&store).await;
 }
 
 #[tokio::test]
@@ -48,7 +50,7 @@ async fn conforms_with_frequent_flushes() {
     let mut config = CellConfig::new(folder.path());
     config.memory_bytes = 256 << 10;
     let store = CellStore::open(config).unwrap();
-    conformance::suite(&store).await;
+    conformance::ordered_suite(&store).await;
 }
 
 /// A row may have 100,000 leaves of a tree: only a narrow one is read on the caller's thread.

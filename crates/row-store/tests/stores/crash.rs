@@ -125,7 +125,7 @@ fn acknowledged_writes_survive_kill_9() {
             for (writer, numbers) in &acknowledged {
                 let keys: Vec<Vec<u8>> = numbers.iter().map(|number| row(*writer, *number)).collect();
                 let rows = store
-                    .get_rows(&table(), &keys, &ColumnSelection::All)
+                    .get_rows(&table(), &keys, &ColumnSelection::All, None)
                     .await
                     .unwrap();
                 for (number, row) in numbers.iter().zip(rows) {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{
-    ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch,
+    ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreControl as _, StoreError, TableDef,
+    TableName, WriteBatch,
 };
 
 use crate::support::files::{copy_folder, flip, noise};
@@ -104,7 +105,7 @@ async fn check_gets(store: &CellStore, damage: &[DamagedRange], qualifier: &[u8]
         let log = DamageLog::default();
         let keys = [key(number).to_vec()];
         let skipping = store
-            .get_rows_skipping_damage(&table(), &keys, &ColumnSelection::All, &log)
+            .get_rows(&table(), &keys, &ColumnSelection::All, Some(&log))
             .await;
         let left = skipping.unwrap().remove(0);
         assert_eq!(log.is_empty(), !is_in(damage, number));

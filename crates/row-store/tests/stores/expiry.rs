@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{Clock, ColumnSelection, FamilyDef, RowStore, TableDef, TableName, WriteBatch};
+use oxtsdb_row_store::{
+    Clock, ColumnSelection, FamilyDef, RowStore, StoreControl as _, TableDef, TableName, WriteBatch,
+};
 
 use crate::support::files::noise;
 

@@ -7,7 +7,9 @@ use futures::TryStreamExt as _;
 use std::process::Command;
 
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
+use oxtsdb_row_store::{
+    ColumnSelection, RowStore, Scan, StoreControl as _, StoreError, TableDef, TableName, WriteBatch,
+};
 
 use crate::support::files::noise;
 

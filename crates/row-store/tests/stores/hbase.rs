@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::support::proxy::Proxy;
 use crate::support::real_gateways;
 use futures::{StreamExt, TryStreamExt};
-use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::{Compression, Hbase as _, HbaseConfig, HbaseStore};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreError, TableDef,
-    TableName, WriteBatch, conformance,
+    CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreControl as _,
+    StoreError, TableDef, TableName, WriteBatch, conformance,
 };
 
 async fn connect(gateways: &[String]) -> HbaseStore {
@@ -298,12 +298,7 @@ async fn creates_tables_with_the_requested_settings() {
             family("t-x", 2, None),
         ],
     };
-    assert!(
-        store
-            .create_compressed_table(&def, Compression::Gz)
-            .await
-            .unwrap()
-    );
+    assert!(store.create_table_with(&def, Compression::Gz, &[]).await.unwrap());
     assert!(!store.create_table(&def).await.unwrap(), "it is there");
     let mut batch = WriteBatch::new(def.name.clone());
     let (long, short) = (batch.family("t-x"), batch.family("t"));

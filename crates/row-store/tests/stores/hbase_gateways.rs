@@ -11,7 +11,9 @@ use crate::support::reply;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{CellAddress, ColumnSelection, Retry, RowStore, StoreError, TableName};
+use oxtsdb_row_store::{
+    CellAddress, ColumnSelection, Retry, RowStore, StoreControl as _, StoreError, TableName,
+};
 use parking_lot::Mutex;
 
 fn table() -> TableName {

@@ -9,7 +9,9 @@ use crate::support::fake_gateway::{Action, FakeGateway, Request};
 use crate::support::reply;
 use futures::StreamExt;
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{FetchMemory, KeyPart, Row, RowFilter, RowStore, Scan, StoreError, TableName};
+use oxtsdb_row_store::{
+    FetchMemory, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError, TableName,
+};
 use parking_lot::Mutex;
 
 /// Rows of the table.

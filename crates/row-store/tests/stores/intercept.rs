@@ -23,16 +23,13 @@ fn transparent() -> InterceptedStore {
 
 #[tokio::test]
 async fn conforms() {
-    conformance::suite(&transparent()).await;
-    conformance::suite(&transparent().without_atomic_commits()).await;
+    conformance::ordered_suite(&transparent()).await;
+    conformance::ordered_suite(&transparent().without_atomic_commits()).await;
 }
 
 #[tokio::test]
 async fn imitates_the_capabilities_of_hbase() {
-    let store = transparent();
-    assert!(store.keeps_write_order() && !store.prefers_few_cells());
-    let store = store.like_hbase();
-    assert!(!store.keeps_write_order() && store.prefers_few_cells());
+    let store = transparent().like_hbase();
     assert!(store.atomic().is_none());
     conformance::suite(&store).await;
 }

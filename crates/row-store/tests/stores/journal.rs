@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
+use oxtsdb_row_store::{RowStore, Scan, StoreControl as _, StoreError, TableDef, TableName, WriteBatch};
 
 use crate::support::files::{copy_folder, flip};
 

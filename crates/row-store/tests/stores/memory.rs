@@ -1,11 +1,11 @@
 //! The memory store passes the conformance suite.
 
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, StoreError, conformance};
+use oxtsdb_row_store::{RowStore, StoreControl as _, StoreError, conformance};
 
 #[tokio::test]
 async fn conforms() {
-    conformance::suite(&MemoryStore::new()).await;
+    conformance::ordered_suite(&MemoryStore::new()).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ use futures::TryStreamExt;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
-    CellAddress, Clock, Condition, FamilyDef, Row, RowStore, Scan, TableDef, TableName, WriteBatch,
+    CellAddress, Clock, Condition, FamilyDef, Row, RowStore, Scan, StoreControl as _, TableDef, TableName,
+    WriteBatch,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -7,7 +7,9 @@ use std::fs::File;
 use std::process::Command;
 
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{ColumnSelection, Retry, RowStore, StoreError, TableDef, TableName, WriteBatch};
+use oxtsdb_row_store::{
+    ColumnSelection, Retry, RowStore, StoreControl as _, StoreError, TableDef, TableName, WriteBatch,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::files::noise;

@@ -3,20 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use oxtsdb_row_store::{GatewayFigures, RowStore};
+use oxtsdb_row_store::GatewayFigures;
+use oxtsdb_row_store::hbase::Hbase;
 
 use super::Metrics;
 
 impl Metrics {
-    /// Adds the gateways of stores; the figures of a gateway that several use are added up.
-    pub(crate) fn collect_gateways(&self, stores: Vec<Arc<dyn RowStore>>) {
-        // An embedded store has none, and a family without samples would be reported.
-        if stores.iter().all(|store| store.gateways().is_empty()) {
-            return;
-        }
+    /// Adds the gateways of HBase; the figures of one that is configured several times are added up.
+    pub(crate) fn collect_gateways(&self, hbase: Arc<dyn Hbase>) {
         self.collect(move |figures| {
             let mut gateways: BTreeMap<String, GatewayFigures> = BTreeMap::new();
-            for gateway in stores.iter().flat_map(|store| store.gateways()) {
+            for gateway in hbase.gateways() {
                 match gateways.get_mut(&gateway.address) {
                     Some(sum) => add(sum, &gateway),
                     None => drop(gateways.insert(gateway.address.clone(), gateway)),
@@ -62,12 +59,11 @@ fn add(sum: &mut GatewayFigures, other: &GatewayFigures) {
 #[cfg(test)]
 mod tests {
     use oxtsdb_resources::Durations;
-    use oxtsdb_row_store::memory::MemoryStore;
 
     use super::*;
 
     #[test]
-    fn figures_of_a_gateway_that_two_stores_use_are_added_up() {
+    fn figures_of_a_gateway_that_is_configured_twice_are_added_up() {
         let durations = Durations::default();
         durations.observe(std::time::Duration::from_millis(3));
         let figures = |is_up, failed| GatewayFigures {
@@ -81,12 +77,5 @@ mod tests {
         assert_eq!((sum.is_up, sum.failed), (false, 3));
         assert_eq!(sum.calls.counts.iter().sum::<u64>(), 2);
         assert_eq!(sum.calls.sum, std::time::Duration::from_millis(6));
-    }
-
-    #[test]
-    fn embedded_stores_report_no_gateways() {
-        let metrics = Metrics::default();
-        metrics.collect_gateways(vec![Arc::new(MemoryStore::new())]);
-        assert!(!metrics.encode().unwrap().contains("hbase"));
     }
 }

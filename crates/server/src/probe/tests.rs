@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use oxtsdb_row_store::TableDef;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{StoreControl as _, TableDef};
 use tokio::time::Instant;
 
 use super::*;

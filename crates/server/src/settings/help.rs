@@ -19,6 +19,7 @@ const COMMON: &[&str] = &[
     "store",
     "data_dir",
     "retention",
+    "hbase_quorum",
     "hbase_thrift",
     "uid_table",
     "data_table",

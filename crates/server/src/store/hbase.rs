@@ -1,4 +1,4 @@
-//! Settings of HBase's Thrift gateways, and connecting to them.
+//! Settings of HBase, and connecting to it: natively, by its quorum or its masters, or through its Thrift gateways.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
+use oxtsdb_row_store::hbase::{Hbase, HbaseConfig, HbaseStore};
 
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};
@@ -17,20 +18,55 @@ use crate::settings::{SettingError, in_range};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "HBase")]
 pub struct HbaseSettings {
-    /// HBase's Thrift gateways (`hbase thrift start`), with --store hbase. Connections are distributed over
+    /// ZooKeeper quorum of HBase, with --store hbase: requests go to the region servers themselves
+    /// (hbase.zookeeper.quorum)
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_QUORUM",
+        value_name = "HOST[:PORT][,HOST[:PORT]...]"
+    )]
+    pub hbase_quorum: Option<Hosts>,
+
+    /// Parent of HBase's znodes, with --hbase-quorum (zookeeper.znode.parent)
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_ZNODE_PARENT",
+        value_name = "PATH",
+        default_value = "/hbase"
+    )]
+    pub hbase_znode_parent: String,
+
+    /// Masters of HBase 2.3 or later in place of a quorum (hbase.masters)
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_MASTERS",
+        value_name = "HOST[:PORT][,HOST[:PORT]...]"
+    )]
+    pub hbase_masters: Option<Hosts>,
+
+    /// Name that HBase's access control sees, with --hbase-quorum or --hbase-masters
+    #[arg(
+        long,
+        env = "OXTSDB_HBASE_USER",
+        value_name = "NAME",
+        default_value = "oxtsdb"
+    )]
+    pub hbase_user: String,
+
+    /// HBase's Thrift gateways (`hbase thrift start`) in place of a quorum. Connections are distributed over
     /// several; one that fails is not used until it is back
     #[arg(long, env = "OXTSDB_HBASE_THRIFT", value_name = "HOST:PORT[,HOST:PORT...]")]
     pub hbase_thrift: Option<Gateways>,
 
-    /// Connections with all gateways; each has one request in flight
+    /// Connections with all Thrift gateways; each has one request in flight
     #[arg(long, env = "OXTSDB_HBASE_CONNECTIONS", value_name = "COUNT", default_value_t = defaults().connections)]
     pub hbase_connections: usize,
 
-    /// Requests in the queue of a connection; further ones are rejected as UNAVAILABLE
+    /// Requests in the queue of a Thrift connection; further ones are rejected as UNAVAILABLE
     #[arg(long, env = "OXTSDB_HBASE_QUEUE", value_name = "COUNT", default_value_t = defaults().queue)]
     pub hbase_queue: usize,
 
-    /// Time-out for connecting to a gateway, including its first response, milliseconds
+    /// Time-out for connecting to a server; of a Thrift gateway, including its first response; milliseconds
     #[arg(long, env = "OXTSDB_HBASE_CONNECT_TIMEOUT_MS", value_name = "MS", default_value_t = millis(defaults().connect_timeout))]
     pub hbase_connect_timeout_ms: u64,
 
@@ -38,7 +74,7 @@ pub struct HbaseSettings {
     #[arg(long, env = "OXTSDB_HBASE_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = millis(defaults().request_timeout))]
     pub hbase_request_timeout_ms: u64,
 
-    /// The gateways run with `--framed` (hbase.regionserver.thrift.framed)
+    /// The Thrift gateways run with `--framed` (hbase.regionserver.thrift.framed)
     #[arg(long, env = "OXTSDB_HBASE_FRAMED", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = defaults().framed, action = clap::ArgAction::Set)]
     pub hbase_framed: bool,
 
@@ -56,6 +92,9 @@ fn defaults() -> HbaseConfig {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The settings of which one is needed.
+pub(super) const NO_WAY: &str = "--hbase-quorum HOST[:PORT], --hbase-masters HOST[:PORT] or --hbase-thrift HOST:PORT (HBase's Thrift server)";
 
 /// Time-out of the attempt with the other framing, which decides the suggestion in the error.
 const HINT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -99,14 +138,106 @@ impl fmt::Display for Gateways {
     }
 }
 
+/// Hosts, at least one, each with or without a port; written `HOST[:PORT],HOST[:PORT]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts(Vec<String>);
+
+impl FromStr for Hosts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hosts = text.split(',').map(str::trim).map(|host| {
+            let (name, port) = match host.rsplit_once(':') {
+                // An IPv6 address in brackets has colons of its own.
+                Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+                _ => (host, None),
+            };
+            let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
+            let is_name = !name.is_empty()
+                && (!name.contains(':') || name.starts_with('[') && name.ends_with(']'))
+                && !name.contains(['/', ' ']);
+            if is_name && is_port {
+                Ok(host.to_owned())
+            } else {
+                Err(format!(
+                    "`{host}` is no host, expected HOST or HOST:PORT, for example zk1:2181"
+                ))
+            }
+        });
+        hosts.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// The way to HBase.
+#[derive(Clone, Copy, Debug)]
+enum Way<'a> {
+    Quorum(&'a Hosts),
+    Masters(&'a Hosts),
+    Thrift(&'a Gateways),
+}
+
+impl Way<'_> {
+    const fn flag(&self) -> &'static str {
+        match self {
+            Self::Quorum(_) => "--hbase-quorum",
+            Self::Masters(_) => "--hbase-masters",
+            Self::Thrift(_) => "--hbase-thrift",
+        }
+    }
+}
+
+impl fmt::Display for Way<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quorum(hosts) | Self::Masters(hosts) => hosts.fmt(f),
+            Self::Thrift(gateways) => gateways.fmt(f),
+        }
+    }
+}
+
 impl HbaseSettings {
-    /// Checks ranges.
+    /// The first way that is set.
+    fn way(&self) -> Option<Way<'_>> {
+        let quorum = self.hbase_quorum.as_ref().map(Way::Quorum);
+        let masters = self.hbase_masters.as_ref().map(Way::Masters);
+        quorum
+            .or(masters)
+            .or_else(|| self.hbase_thrift.as_ref().map(Way::Thrift))
+    }
+
+    /// The flag of the way to HBase, and its value; `None`: no way is set.
+    pub fn place(&self) -> Option<(&'static str, String)> {
+        self.way().map(|way| (way.flag(), way.to_string()))
+    }
+
+    /// Whether requests go to the region servers themselves.
+    pub fn is_native(&self) -> bool {
+        matches!(self.way(), Some(Way::Quorum(_) | Way::Masters(_)))
+    }
+
+    /// Checks ranges, and that there is one way to HBase at most.
     ///
     /// # Errors
     ///
     /// The first setting that is out of its range, with the rule.
     pub fn check(&self) -> Result<(), SettingError> {
         const LONGEST_MS: u64 = 3_600_000;
+        let ways = [
+            self.hbase_quorum.as_ref().map(Way::Quorum),
+            self.hbase_masters.as_ref().map(Way::Masters),
+            self.hbase_thrift.as_ref().map(Way::Thrift),
+        ];
+        let mut ways = ways.into_iter().flatten();
+        if let (Some(one), Some(other)) = (ways.next(), ways.next()) {
+            let rule = format!("excludes {}: each is a way to HBase", one.flag());
+            return Err(SettingError::new(other.flag(), other, rule));
+        }
         in_range("--hbase-connections", self.hbase_connections, 1, 1024)?;
         in_range("--hbase-queue", self.hbase_queue, 1, 1 << 20)?;
         in_range(
@@ -128,13 +259,35 @@ impl HbaseSettings {
     ///
     /// # Errors
     ///
-    /// A setting breaks its rule, or no gateway responds; the error has a suggestion.
-    pub async fn connect(&self) -> anyhow::Result<HbaseStore> {
+    /// A setting breaks its rule, or HBase does not respond; the error has a suggestion.
+    pub async fn connect(&self) -> anyhow::Result<Arc<dyn Hbase>> {
         self.check()?;
-        let gateways = self
-            .hbase_thrift
-            .as_ref()
-            .context("--hbase-thrift HOST:PORT is needed, the address of HBase's Thrift server")?;
+        let way = self.way().context(format!("{NO_WAY} is needed"))?;
+        let registry = match way {
+            Way::Thrift(gateways) => return self.connect_thrift(gateways).await,
+            Way::Quorum(hosts) => Registry::Quorum {
+                servers: hosts.0.clone(),
+                parent: self.hbase_znode_parent.clone(),
+            },
+            Way::Masters(hosts) => Registry::Masters(hosts.0.clone()),
+        };
+        let config = NativeConfig {
+            user: self.hbase_user.clone(),
+            connect_timeout: Duration::from_millis(self.hbase_connect_timeout_ms),
+            request_timeout: Duration::from_millis(self.hbase_request_timeout_ms),
+            max_reply_bytes: self.hbase_max_reply_mib << 20,
+            ..NativeConfig::new(registry)
+        };
+        match NativeStore::connect(config).await {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => Err(anyhow!(
+                "{} {way}: {error}; expected a running HBase there, with a network that reaches its region servers",
+                way.flag()
+            )),
+        }
+    }
+
+    async fn connect_thrift(&self, gateways: &Gateways) -> anyhow::Result<Arc<dyn Hbase>> {
         let config = HbaseConfig {
             connections: self.hbase_connections,
             queue: self.hbase_queue,
@@ -145,7 +298,7 @@ impl HbaseSettings {
             ..HbaseConfig::new(gateways.0.clone())
         };
         match HbaseStore::connect(config.clone()).await {
-            Ok(store) => Ok(store),
+            Ok(store) => Ok(Arc::new(store)),
             Err(error) => {
                 let hint = hint(config, &error).await;
                 Err(anyhow!("--hbase-thrift {gateways}: {error}; {hint}"))
@@ -154,20 +307,25 @@ impl HbaseSettings {
     }
 
     /// Connects with HBase and checks that it has these tables.
-    pub(super) async fn open(&self, tables: &[&StoreTable]) -> anyhow::Result<Arc<dyn RowStore>> {
+    pub(super) async fn open(&self, tables: &[&StoreTable]) -> anyhow::Result<Arc<dyn Hbase>> {
         let store = self.connect().await?;
-        tables::check(tables, &store, &self.to_string(), &self.flags()).await?;
-        Ok(Arc::new(store))
+        tables::check(tables, &*store, &self.to_string(), &self.flags()).await?;
+        Ok(store)
     }
 
     /// The flags with which another program reaches the same HBase.
     fn flags(&self) -> String {
-        let gateways = self
-            .hbase_thrift
-            .as_ref()
-            .map_or_else(String::new, Gateways::to_string);
-        let framed = if self.hbase_framed { " --hbase-framed" } else { "" };
-        format!("--hbase-thrift {gateways}{framed}")
+        let Some(way) = self.way() else {
+            return String::new();
+        };
+        let further = match way {
+            Way::Quorum(_) if self.hbase_znode_parent != "/hbase" => {
+                format!(" --hbase-znode-parent {}", self.hbase_znode_parent)
+            }
+            Way::Thrift(_) if self.hbase_framed => " --hbase-framed".to_owned(),
+            Way::Quorum(_) | Way::Masters(_) | Way::Thrift(_) => String::new(),
+        };
+        format!("{} {way}{further}", way.flag())
     }
 }
 
@@ -203,8 +361,8 @@ impl fmt::Display for HbaseSettings {
     /// The place, for messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HBase")?;
-        match &self.hbase_thrift {
-            Some(gateways) => write!(f, " at {gateways}"),
+        match self.way() {
+            Some(way) => write!(f, " at {way}"),
             None => Ok(()),
         }
     }

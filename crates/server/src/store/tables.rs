@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use oxtsdb_row_store::hbase::HbaseStore;
+use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_row_store::{FamilyDef, TableDef};
 
 /// A table that a program needs.
@@ -78,7 +78,7 @@ impl StoreTable {
 /// A table lacks a family, some are missing, or HBase cannot be read.
 pub(super) async fn check(
     needed: &[&StoreTable],
-    store: &HbaseStore,
+    store: &dyn Hbase,
     place: &str,
     flags: &str,
 ) -> anyhow::Result<()> {

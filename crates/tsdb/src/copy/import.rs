@@ -213,7 +213,7 @@ async fn check_imported(store: &OpenStore, manifest: &Manifest, progress: &Progr
         for keys in keys.chunks(KEYS_AT_ONCE) {
             let found = table
                 .store
-                .get_rows(table.name(), keys, &ColumnSelection::All)
+                .get_rows(table.name(), keys, &ColumnSelection::All, None)
                 .await?;
             let missing = keys.iter().zip(found).find(|(_, row)| row.is_none());
             if let Some((key, _)) = missing {

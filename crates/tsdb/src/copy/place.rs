@@ -177,10 +177,12 @@ impl Place {
         let (store, data_dir) = match self {
             Self::Hbase(gateways) => {
                 hbase.hbase_thrift = Some(gateways.clone());
+                (hbase.hbase_quorum, hbase.hbase_masters) = (None, None);
                 (StoreKind::Hbase, PathBuf::new())
             }
             Self::Embedded(folder) => {
                 hbase.hbase_thrift = None;
+                (hbase.hbase_quorum, hbase.hbase_masters) = (None, None);
                 // A misspelled folder would be an empty store.
                 let is_store = folder.join("data").is_dir();
                 ensure!(writes || is_store, "no data folder of an embedded store");
@@ -210,8 +212,10 @@ impl Place {
         }
         let share = FixedShare::new(settings.memory_bytes(&[&uid_part, &data_part]), limit);
         let memory = MemoryAccount::new(limit, share.total_bytes());
-        let [uid_store, data_store] = settings.open([&uid_part, &data_part], &share).await?;
-        let points = data_service::points_part(&settings, &data_part, &data, &memory, &share);
+        let opened = settings.open([&uid_part, &data_part], &share).await?;
+        let [uid_store, data_store] = opened.stores;
+        let points =
+            data_service::points_part(&settings, &opened.embedded, &data_part, &data, &memory, &share);
         let data_store = data_service::open_tables(data_store, points, args.layout()?, &data).await?;
         let uid_tables = uid_store.tables().await?;
         let data_tables = data_store.tables().await?;

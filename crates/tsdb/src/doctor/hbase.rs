@@ -1,11 +1,11 @@
-//! HBase as a start of a server checks it: gateways, tables, widths of UIDs, salt.
+//! HBase as a start of a server checks it: gateways or the cluster, tables, widths of UIDs, salt.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_row_store::hbase::HbaseStore;
+use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_schema::RowKeyLayout;
 use oxtsdb_server::admin::deployment::{SaltFacts, WidthFacts};
 use oxtsdb_server::store::{HbaseSettings, StoreTable};
@@ -70,11 +70,11 @@ async fn check_all(
     let store = settings.connect().await?;
     let mut found = Vec::new();
     for table in &tables {
-        found.push(check_table(&store, table, &place).await);
+        found.push(check_table(&*store, table, &place).await);
     }
     let has_tables = found.iter().all(|finding| finding.level == Level::Ok);
     findings.append(&mut found);
-    let store: Arc<dyn RowStore> = Arc::new(store);
+    let store: Arc<dyn RowStore> = store;
     // Without the tables there is nothing to compare.
     if has_tables {
         let widths = uid_service::check_widths(Arc::clone(&store), &uids).await;
@@ -134,13 +134,37 @@ fn used_by(server: &Server, tables: &[&StoreTable], layout: &RowKeyLayout) -> Fi
     }
 }
 
-/// Whether each gateway responds. One that does not is a warning: servers distribute their calls over the others.
+/// Whether each gateway responds. One that does not is a warning: servers distribute their calls over the others. Without
+/// gateways: whether the master and `hbase:meta` respond.
 async fn gateways(settings: &HbaseSettings) -> Vec<Finding> {
+    if settings.is_native() {
+        return vec![cluster(settings).await];
+    }
     let addresses = settings
         .hbase_thrift
         .as_ref()
         .map_or(&[][..], |gateways| gateways.addresses());
     join_all(addresses.iter().map(|address| gateway(settings, address))).await
+}
+
+async fn cluster(settings: &HbaseSettings) -> Finding {
+    let (place, begun) = (settings.to_string(), Instant::now());
+    match settings.connect().await {
+        Ok(_) => {
+            let found = format!(
+                "its master and hbase:meta respond within {} ms",
+                begun.elapsed().as_millis()
+            );
+            Finding::ok("cluster", &place, found)
+        }
+        Err(error) => Finding::new(
+            Level::Warning,
+            "cluster",
+            &place,
+            format!("{error:#}"),
+            "start HBase, or correct the setting that the message names",
+        ),
+    }
 }
 
 async fn gateway(settings: &HbaseSettings, address: &str) -> Finding {
@@ -165,7 +189,7 @@ async fn gateway(settings: &HbaseSettings, address: &str) -> Finding {
     }
 }
 
-async fn check_table(store: &HbaseStore, table: &StoreTable, place: &str) -> Finding {
+async fn check_table(store: &dyn Hbase, table: &StoreTable, place: &str) -> Finding {
     let name = &table.def.name;
     let error = |found, advice: String| Finding::new(Level::Error, "tables", place, found, advice);
     match store.table(name).await {

@@ -17,7 +17,7 @@ use clap::Args;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{DamagedPart, PointStore as _};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore as _, StoreError};
+use oxtsdb_row_store::{StoreControl as _, StoreError};
 use oxtsdb_schema::{UidWidth, UidWidths};
 use oxtsdb_server::store::Generation;
 use oxtsdb_storage_file::disk::Disk;
@@ -244,7 +244,7 @@ fn advice(lost: &BTreeSet<&str>, losses: usize, yes: bool, failed: bool, data_di
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_row_store::{ColumnSelection, TableDef, WriteBatch};
+    use oxtsdb_row_store::{ColumnSelection, RowStore as _, TableDef, WriteBatch};
 
     use super::*;
 
@@ -285,7 +285,7 @@ mod tests {
     async fn rows(store: &CellStore) -> Vec<bool> {
         let (table, columns) = ("t".parse().unwrap(), ColumnSelection::default());
         let rows = [b"a".to_vec(), b"b".to_vec()];
-        let read = store.get_rows(&table, &rows, &columns).await.unwrap();
+        let read = store.get_rows(&table, &rows, &columns, None).await.unwrap();
         read.iter().map(Option::is_some).collect()
     }
 

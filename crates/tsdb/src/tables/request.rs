@@ -44,6 +44,11 @@ impl Splits {
         self.0.iter().map(Vec::as_slice)
     }
 
+    /// The start keys, for HBase.
+    pub(super) fn keys(&self) -> &[Vec<u8>] {
+        &self.0
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

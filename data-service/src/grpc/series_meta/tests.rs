@@ -33,14 +33,15 @@ async fn stacks(settings: &DataSettings) -> Vec<TestStack> {
     for is_embedded in [true, false] {
         let store = MemoryStore::new();
         let intercepted = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Pass));
-        let shared: Arc<dyn RowStore> = if is_embedded {
-            Arc::new(intercepted)
+        let (settings, uid_settings) = (settings.clone(), UidSettings::default());
+        let stack = if is_embedded {
+            let shared: Arc<dyn RowStore> = Arc::new(intercepted);
+            TestStack::over(store, Arc::clone(&shared), shared, settings, uid_settings).await
         } else {
-            Arc::new(intercepted.like_hbase())
+            let shared: Arc<dyn RowStore> = Arc::new(intercepted.like_hbase());
+            TestStack::over_hbase(store, Arc::clone(&shared), shared, settings, uid_settings).await
         };
-        let uid_store = Arc::clone(&shared);
-        stacks
-            .push(TestStack::over(store, uid_store, shared, settings.clone(), UidSettings::default()).await);
+        stacks.push(stack);
     }
     stacks
 }

@@ -14,7 +14,7 @@ use oxtsdb_proto::error::reason_name;
 use oxtsdb_proto::uid::v1::UidName;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
+use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch, Writers};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use oxtsdb_server::Shutdown;
 use parking_lot::Mutex;
@@ -121,6 +121,14 @@ impl Wrapped {
         Arc::new(if self.atomic { store } else { store.like_hbase() })
     }
 
+    /// The writers of a store of this kind.
+    pub fn writers(&self) -> Writers {
+        match self.atomic {
+            true => Writers::Single,
+            false => Writers::Multiple,
+        }
+    }
+
     pub fn operations_left(&self) -> usize {
         self.faults.left.load(Ordering::SeqCst)
     }
@@ -202,7 +210,8 @@ pub fn outcome(result: &Result<AssignedUid, Rejection>) -> String {
 pub async fn assemble(store: &Wrapped, settings: &UidSettings) -> anyhow::Result<UidService> {
     let part = uid_service::store_part(settings)?;
     part.make_tables(&store.inner).await?;
-    uid_service::assemble(store.row_store(), settings, Shutdown::new(Duration::ZERO).0).await
+    let shutdown = Shutdown::new(Duration::ZERO).0;
+    uid_service::assemble(store.row_store(), store.writers(), settings, shutdown).await
 }
 
 /// The domain of the service over a store. Nothing is read, so that a store can fail from the first
@@ -210,7 +219,7 @@ pub async fn assemble(store: &Wrapped, settings: &UidSettings) -> anyhow::Result
 pub async fn uids(store: Wrapped, settings: &UidSettings) -> Uids {
     let part = uid_service::store_part(settings).unwrap();
     part.make_tables(&store.inner).await.unwrap();
-    Uids::new(store.row_store(), settings.check().unwrap())
+    Uids::new(store.row_store(), store.writers(), settings.check().unwrap())
 }
 
 impl Service {

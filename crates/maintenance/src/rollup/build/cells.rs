@@ -79,7 +79,7 @@ pub(super) async fn write(
         }
         let keys: Vec<Vec<u8>> = chunk.iter().map(|row| row.key.clone()).collect();
         let damage = DamageLog::default();
-        let stored = store.get_rows_skipping_damage(&target.table, &keys, &columns, &damage);
+        let stored = store.get_rows(&target.table, &keys, &columns, Some(&damage));
         let stored = stored.await?;
         let plan = Arc::clone(plan);
         let edited = compute.run(move || {

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 
 use oxtsdb_data_settings::DataSettings;
-use oxtsdb_row_store::{RowStore as _, StoreError};
+use oxtsdb_row_store::{StoreControl as _, StoreError};
 use oxtsdb_test_stack::service::{Service, read_response};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;

@@ -130,7 +130,7 @@ async fn counters_are_rows_and_not_stored_as_cells() {
 
         let keys: Vec<_> = all.iter().map(|(key, _)| key.clone()).chain([vec![9]]).collect();
         let rows = logical
-            .get_rows(&meta.table, &keys, &ColumnSelection::All)
+            .get_rows(&meta.table, &keys, &ColumnSelection::All, None)
             .await
             .unwrap();
         let counters: Vec<_> = rows

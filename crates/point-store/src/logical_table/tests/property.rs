@@ -314,12 +314,12 @@ async fn check(
         let columns = plan.scan(&layout).columns;
         let found = fixture
             .logical
-            .get_rows(&fixture.table, &keys, &columns)
+            .get_rows(&fixture.table, &keys, &columns, None)
             .await
             .unwrap();
         let expected = cells
             .store
-            .get_rows(&fixture.table, &keys, &columns)
+            .get_rows(&fixture.table, &keys, &columns, None)
             .await
             .unwrap();
         assert_eq!(found, expected);

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::{ColumnSelection, DamageLog, RowFilter, RowStore as _, Scan, StoreError};
+use oxtsdb_row_store::{
+    ColumnSelection, DamageLog, RowFilter, RowStore as _, Scan, StoreControl as _, StoreError,
+};
 
 use super::fixture::{FIRST_HOUR, Fixture, int, scan_of};
 use crate::{DamagedPart, TimeRange};
@@ -178,15 +180,13 @@ async fn damaged_hours_are_errors_or_are_recorded() {
     let keys = [fixture.key(1, 1, 49), fixture.key(1, 1, 50)];
     let read = async |keys: &[Vec<u8>]| {
         let all = ColumnSelection::All;
-        fixture.logical.get_rows(&fixture.table, keys, &all).await
+        fixture.logical.get_rows(&fixture.table, keys, &all, None).await
     };
     assert!(read(&keys[..1]).await.unwrap()[0].is_some());
     assert!(is_damage(read(&keys).await.unwrap_err()));
     let log = DamageLog::default();
     let all = ColumnSelection::All;
-    let rows = fixture
-        .logical
-        .get_rows_skipping_damage(&fixture.table, &keys, &all, &log);
+    let rows = fixture.logical.get_rows(&fixture.table, &keys, &all, Some(&log));
     assert!(rows.await.unwrap().iter().all(Option::is_some) && !log.is_empty());
     // Writes are accepted.
     fixture.put(&keys[1], &int(1, 1).0, &int(1, 1).1).await;

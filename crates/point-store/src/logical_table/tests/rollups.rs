@@ -173,7 +173,7 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
     assert_eq!(backwards, scanned);
     let found = fixture
         .logical
-        .get_rows(&fixture.table, &keys, &ColumnSelection::All);
+        .get_rows(&fixture.table, &keys, &ColumnSelection::All, None);
     let found: Vec<Row> = found.await.unwrap().into_iter().flatten().collect();
     assert_eq!(found, scanned);
     if let [_, second, .., last] = &keys[..] {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use oxtsdb_row_store::{
-    CellAddress, Condition, Retry, RowStore as _, Scan, StoreError, TableDef, WriteBatch,
+    CellAddress, Condition, Retry, RowStore as _, Scan, StoreControl as _, StoreError, TableDef, WriteBatch,
 };
 
 use super::fixture::{FIRST_HOUR, Fixture, int};

@@ -17,8 +17,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_row_store::{KeyPart, Row, RowFilter, prefix_end};
-use oxtsdb_schema::{BaseTime, RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
+use oxtsdb_row_store::{KeyPart, KeyRange, Row, RowFilter, prefix_end};
+use oxtsdb_schema::{BaseTime, HOUR_SECONDS, RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
@@ -154,10 +154,12 @@ impl Selection {
                 .tests
                 .iter()
                 .all(|test| matches!(test.test, ValueTest::Any));
+        let ranges = self.clone();
         Some(if only_keys {
             filter
         } else {
             filter
+                .with_ranges(move |start, stop, most| ranges.rows_between(start, stop, most))
                 .with_seek(move |key| seek.seek_after(key))
                 .with_parts(self.key_parts())
                 .keeping_most(self.1.is_none() && self.0.tests.iter().all(TagTest::passes_most))
@@ -174,6 +176,37 @@ impl Selection {
             _ => None,
         });
         parts.collect()
+    }
+
+    /// The rows of the resolved series between two keys, if both have one salt and one metric: a row for each hour and
+    /// series, at most `most`.
+    ///
+    /// Rows of rollups begin at hours, too, so that theirs are among them.
+    fn rows_between(&self, start: &[u8], stop: &[u8], most: usize) -> Option<Vec<KeyRange>> {
+        let (series, inner) = (self.1.as_ref()?, &*self.0);
+        let in_front = start.get(..inner.base_at)?;
+        let seconds = |key: &[u8]| Some(u32::from_be_bytes(*key.get(inner.base_at..)?.first_chunk()?));
+        if stop.get(..inner.base_at) != Some(in_front) {
+            return None;
+        }
+        let (first, behind) = (seconds(start)?, seconds(stop)?);
+        let first = first - first % HOUR_SECONDS;
+        // The hour of `stop` has rows before it if it has tags.
+        let hours = (first..behind.saturating_add(1)).step_by(HOUR_SECONDS as usize);
+        if hours.len().checked_mul(series.len())? > most {
+            return None;
+        }
+        let row = |hour: u32, tags: &[u8]| [in_front, &hour.to_be_bytes(), tags].concat();
+        let rows = hours.flat_map(|hour| series.iter().map(move |tags| row(hour, tags)));
+        let within = rows.filter(|row| row.as_slice() >= start && row.as_slice() < stop);
+        Some(
+            within
+                .map(|row| {
+                    let behind = [row.as_slice(), &[0]].concat();
+                    (row, behind)
+                })
+                .collect(),
+        )
     }
 
     /// A key such that no row between this one, which does not match, and that one matches; `None`

@@ -45,7 +45,10 @@ impl RowReader {
                 key
             };
             let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
-            let rows = self.store.get_rows(&self.table, &keys, &point_columns()).await?;
+            let rows = self
+                .store
+                .get_rows(&self.table, &keys, &point_columns(), None)
+                .await?;
             for row in rows.into_iter().flatten() {
                 if let Some((time_ms, value)) = last_of_row(&self.layout, &row, look_back)? {
                     return Ok(Some(LastPoint {

@@ -60,14 +60,8 @@ impl SingleRows {
             keys.retain(|key| selection.may_match(key));
             async move {
                 let (store, table, columns) = (&reader.store, &reader.table, point_columns());
-                let rows = match &skip_damaged {
-                    None => store.get_rows(table, &keys, &columns).await?,
-                    Some(damage) => {
-                        store
-                            .get_rows_skipping_damage(table, &keys, &columns, damage)
-                            .await?
-                    }
-                };
+                let rows = store.get_rows(table, &keys, &columns, skip_damaged.as_ref());
+                let rows = rows.await?;
                 let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
                 let rows = ScanItem::Rows(rows);
                 let until = hour.map(|hour| ScanItem::Watermark(hour.millis()));

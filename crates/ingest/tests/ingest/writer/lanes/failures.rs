@@ -34,7 +34,7 @@ async fn stack_with_first(instead: fn(), settings: DataSettings) -> TestStack {
     let intercepted = InterceptedStore::new(Arc::new(store.clone()), first).like_hbase();
     let uid_store = Arc::new(store.clone());
     let uid_settings = UidSettings::default();
-    TestStack::over(store, uid_store, Arc::new(intercepted), settings, uid_settings).await
+    TestStack::over_hbase(store, uid_store, Arc::new(intercepted), settings, uid_settings).await
 }
 
 #[tokio::test]

@@ -155,6 +155,35 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn rows_of_resolved_series_are_in_their_ranges(
+        rows in prop::collection::btree_set((0_u32..4, 1_u8..6), 1..20),
+        known in prop::collection::btree_set(1_u8..6, 0..4),
+        (start, stop) in ((0_u32..4, 0_u8..7), (0_u32..5, 0_u8..7)),
+    ) {
+        // An hour, and the value of a tag; 0: no tag.
+        let key = |(hour, value): (u32, u8)| {
+            let tags: &[u8] = if value == 0 { &[] } else { &[0, 0, 1, 0, 0, value] };
+            [&[0, 0, 1], (hour * HOUR_SECONDS).to_be_bytes().as_slice(), tags].concat()
+        };
+        let series: Vec<Box<[u8]>> = known.iter().map(|value| key((0, *value))[7..].into()).collect();
+        let filter = Selection::of_tags(&RowKeyLayout::default(), Vec::new(), None).of_resolved(series);
+        let filter = filter.row_filter().unwrap();
+        let (start, stop) = (key(start), key(stop));
+        let ranges = filter.ranges(&start, &stop, 100).unwrap_or_default();
+        prop_assert!(ranges.is_sorted() && ranges.windows(2).all(|two| two[0].1 <= two[1].0));
+        for row in rows.into_iter().map(key) {
+            let is_wanted = row >= start && row < stop && filter.keeps(&row);
+            let is_in_a_range = ranges.iter().any(|(first, behind)| row >= *first && row < *behind);
+            prop_assert_eq!(is_in_a_range, is_wanted, "{:?}", row);
+        }
+        if known.len() > 1 {
+            prop_assert_eq!(filter.ranges(&key((0, 0)), &key((4, 0)), 4), None, "more than 4 rows");
+        }
+    }
+}
+
 /// Every UID has the name `no`.
 #[derive(Debug)]
 struct AllNamed;

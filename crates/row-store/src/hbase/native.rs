@@ -1,0 +1,312 @@
+//! A store on HBase over HBase's own RPC: protobuf messages straight to the region servers.
+//!
+//! ```text
+//!   RowStore calls ─► cluster: row ─► region ─► server ─► connection (calls multiplexed) ─► region servers
+//!                        ▲                                                                     ▲
+//!                        └── registry (ZooKeeper or masters) ─► hbase:meta ────────────────────┘
+//! ```
+//!
+//! # Order
+//!
+//! The mutations of one row in one batch are applied in the order of the batch, and atomically, but for a put behind a
+//! delete of its column (`write`). Concurrent batches, and different rows, are applied in any order.
+//!
+//! # Retries
+//!
+//! | Failure | Reads, batches, increments, appends | Check-and-put |
+//! |---|---|---|
+//! | no connection, region in transition, server busy | again, until `request_timeout`; then `Unavailable`, no effect | the same |
+//! | the connection breaks | again: increments and appends have nonces, so that twice counts once | `Io`, the outcome is unknown |
+//! | no response in time | `TimedOut`, the outcome is unknown | the same |
+//! | a response exceeds `max_reply_bytes` | requested again in smaller parts, down to one row, then `Invalid` | - |
+//!
+//! A scan that loses its scanner continues after the last complete row.
+//!
+//! # Limits
+//!
+//! Kerberos and TLS: not yet; use the Thrift gateway. Server timestamps, as OpenTSDB has them: a batch that is sent
+//! again gets a new timestamp.
+
+mod cell_block;
+mod cluster;
+mod config;
+mod connection;
+mod cursor;
+mod error;
+mod filter;
+mod messages;
+mod multi;
+mod read;
+mod regions;
+mod registry;
+mod rows;
+mod scan;
+mod server;
+mod tables;
+mod write;
+mod zookeeper;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use self::cell_block::CellReader;
+use self::cluster::Cluster;
+pub use self::config::{NativeConfig, Registry};
+use self::error::CallError;
+use self::messages::{
+    ColumnValue, ConditionMessage, EQUAL, MutateRequest, MutateResponse, MutationProto, QualifierValue,
+    mutate_type,
+};
+use self::regions::Region;
+use super::{Compression, Hbase};
+use crate::limits::MAX_ROW_KEY;
+use crate::{
+    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
+    StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
+};
+
+/// A [`RowStore`] on HBase, over its own RPC. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct NativeStore {
+    cluster: Arc<Cluster>,
+}
+
+impl NativeStore {
+    /// Finds the cluster, and checks that its master and `hbase:meta` respond.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] if a setting is invalid; otherwise the answer of each server.
+    pub async fn connect(config: NativeConfig) -> Result<Self, StoreError> {
+        config.check()?;
+        let store = Self {
+            cluster: Arc::new(Cluster::new(config)),
+        };
+        tables::check_master(&store.cluster)
+            .await
+            .map_err(|error| error.into_store_error(None))?;
+        store.check_health().await?;
+        Ok(store)
+    }
+
+    /// Sends a mutation of one cell.
+    async fn mutate(
+        &self,
+        (table, cell): (&TableName, &CellAddress),
+        mutate_type: i32,
+        value: &[u8],
+        condition: Option<ConditionMessage>,
+    ) -> Result<(MutateResponse, Bytes), CallError> {
+        // A repeated nonce is applied once. A condition has none.
+        let nonce = condition.is_none().then(|| self.cluster.nonce());
+        let mutation = MutationProto {
+            row: Some(Bytes::copy_from_slice(&cell.row)),
+            mutate_type: Some(mutate_type),
+            column_value: vec![ColumnValue {
+                family: Bytes::copy_from_slice(cell.family.as_bytes()),
+                qualifier_value: vec![QualifierValue {
+                    qualifier: Some(Bytes::copy_from_slice(&cell.qualifier)),
+                    value: Some(Bytes::copy_from_slice(value)),
+                }],
+            }],
+            nonce,
+            ..MutationProto::default()
+        };
+        let message = |region: &Region| MutateRequest {
+            region: region.specifier(),
+            mutation: mutation.clone(),
+            condition: condition.clone(),
+            nonce_group: nonce.map(|_| self.cluster.nonce_group()),
+        };
+        let row = (table, cell.row.as_slice());
+        self.cluster
+            .call_row(row, "Mutate", nonce.is_some(), message)
+            .await
+    }
+
+    /// As [`NativeStore::mutate`], of an increment or append: returns the new value.
+    async fn mutate_value(
+        &self,
+        (table, cell): (&TableName, &CellAddress),
+        mutate_type: i32,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let mutated = self.mutate((table, cell), mutate_type, value, None).await;
+        let value = mutated.and_then(|(response, cells)| value_of(response, cells, cell));
+        value.map_err(|error| error.into_store_error(Some(table)))
+    }
+
+    fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
+        check_row_key(table, &cell.row)?;
+        rules::check_qualifier(&cell.qualifier)
+    }
+}
+
+/// The value of a cell in a response.
+fn value_of(response: MutateResponse, cells: Bytes, cell: &CellAddress) -> Result<Vec<u8>, CallError> {
+    let result = response.result.unwrap_or_default();
+    let mut cells = CellReader::new(cells);
+    for _ in 0..result.associated_cell_count.unwrap_or_default() {
+        let read = cells.next()?;
+        // A repeated append may return other cells of the row, too.
+        if read.family == cell.family.as_bytes() && read.qualifier == cell.qualifier {
+            return Ok(read.value.to_vec());
+        }
+    }
+    let of_message = result.cell.iter().find(|read| {
+        read.family.as_deref() == Some(cell.family.as_bytes())
+            && read.qualifier.as_deref().unwrap_or_default() == cell.qualifier
+    });
+    match of_message.and_then(|read| read.value.as_ref()) {
+        Some(value) => Ok(value.to_vec()),
+        None => Err(CallError::malformed("Mutate: the response has no value")),
+    }
+}
+
+/// The maximum length of a row key of a table: the key of its region in `hbase:meta`, `table,row,99999999999999`, has
+/// the same limit. One more byte is reserved for the successor key at which a scan resumes.
+fn max_row_key(table: &TableName) -> usize {
+    let around = table.to_string().len() + ",,99999999999999".len();
+    MAX_ROW_KEY.saturating_sub(around + 1)
+}
+
+fn check_row_key(table: &TableName, key: &[u8]) -> Result<(), StoreError> {
+    rules::check_row_key_up_to(max_row_key(table), key)
+}
+
+#[async_trait]
+impl Hbase for NativeStore {
+    async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
+        let definition = tables::find(&self.cluster, name).await;
+        definition.map_err(|error| error.into_store_error(Some(name)))
+    }
+
+    async fn create_table_with(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+        split_keys: &[Vec<u8>],
+    ) -> Result<bool, StoreError> {
+        tables::create(&self.cluster, table, compression, split_keys).await
+    }
+
+    fn gateways(&self) -> Vec<GatewayFigures> {
+        self.cluster.figures()
+    }
+}
+
+#[async_trait]
+impl StoreControl for NativeStore {
+    async fn check_health(&self) -> Result<(), StoreError> {
+        let health = self.cluster.check_health().await;
+        health.map_err(|error| error.into_store_error(None))
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.cluster.close();
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl RowStore for NativeStore {
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
+        tables::create(&self.cluster, table, Compression::None, &[]).await
+    }
+
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
+        tables::list(&self.cluster).await
+    }
+
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        _: Option<&DamageLog>,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        for row in rows {
+            check_row_key(table, row)?;
+        }
+        // HBase takes an empty selection for all columns.
+        if matches!(columns, ColumnSelection::Columns(columns) if columns.is_empty()) {
+            return Ok(vec![None; rows.len()]);
+        }
+        let rows = read::get_rows(&self.cluster, table, rows, columns).await;
+        rows.map_err(|error| error.into_store_error(Some(table)))
+    }
+
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        rules::check_scan(&scan)?;
+        let longest = max_row_key(table) + 1;
+        for (name, bound) in [("start", &scan.start), ("stop", &scan.stop)] {
+            if bound.len() > longest {
+                return Err(StoreError::Invalid {
+                    detail: format!(
+                        "{name} of a scan has {} bytes, at most {longest} are allowed",
+                        bound.len()
+                    ),
+                });
+            }
+        }
+        scan::open(&self.cluster, table, scan).await
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        write::write(&self.cluster, &batch).await
+    }
+
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
+        Self::check_cell(table, cell)?;
+        let amount = amount.to_be_bytes();
+        let sum = self
+            .mutate_value((table, cell), mutate_type::INCREMENT, &amount)
+            .await?;
+        let length = sum.len();
+        let sum = sum.try_into().map_err(|_| StoreError::NotACounter { length })?;
+        Ok(i64::from_be_bytes(sum))
+    }
+
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let cell = &condition.cell;
+        Self::check_cell(table, cell)?;
+        rules::check_value(value)?;
+        let condition = ConditionMessage {
+            row: Bytes::copy_from_slice(&cell.row),
+            family: Bytes::copy_from_slice(cell.family.as_bytes()),
+            qualifier: Bytes::copy_from_slice(&cell.qualifier),
+            compare_type: EQUAL,
+            // An empty value requires the cell to be absent.
+            comparator: filter::equal_to(condition.expected.as_deref().unwrap_or_default()),
+        };
+        let put = self
+            .mutate((table, cell), mutate_type::PUT, value, Some(condition))
+            .await;
+        match put {
+            Ok((response, _)) => Ok(response.processed.unwrap_or_default()),
+            Err(error) => Err(error.into_store_error(Some(table))),
+        }
+    }
+
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        Self::check_cell(table, cell)?;
+        rules::check_value(value)?;
+        self.mutate_value((table, cell), mutate_type::APPEND, value).await
+    }
+
+    fn max_row_key(&self, table: &TableName) -> usize {
+        max_row_key(table)
+    }
+}
