@@ -256,7 +256,6 @@ pub async fn assemble(
     let index = SeriesIndex::open(
         Arc::clone(&store),
         kind.writers(),
-        columns.clone(),
         &uids.layout().widths,
         &settings,
     )?;

@@ -35,8 +35,7 @@ impl DataService {
         caches::report(metrics, self.writer.clone(), self.uids.clone());
         let uids = self.uids.clone();
         admin.readiness.add_notes(move || uids.uid_health().notes());
-        if let Some(points) = &self.engine.storage().points {
-            let points = Arc::clone(&points.columns);
+        if let Some(points) = self.engine.storage().reader.columns().cloned() {
             admin.readiness.add_notes(move || store::notes(&*points));
         }
         let layout = *self.uids.layout();

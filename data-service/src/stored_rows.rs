@@ -21,7 +21,7 @@ use oxtsdb_proto::data::v1::{
     AggregateFunction, CellView, QueryRequest, ScanRowsRequest, StoredRow, SubQuery,
 };
 use oxtsdb_query::last::search::{self as last, LookBack};
-use oxtsdb_query::{Budget, Engine, Limits};
+use oxtsdb_query::{Budget, Engine, Limits, QueryContext};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore as _, TableName, WriteBatch};
 use oxtsdb_schema::{RowKeyRef, Tsuid, UidKind};
@@ -183,16 +183,10 @@ impl Tsdb {
             from_ms: HOUR_MS,
             now_ms: HOUR_MS + 7_200_000,
         };
-        let budget = Budget::of_limits(Limits::NONE);
-        let last = last::of_series(
-            self.engine.storage(),
-            &tsuid,
-            look_back,
-            &budget,
-            &self.engine.resources().compute,
-        )
-        .await
-        .unwrap();
+        let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));
+        let (storage, compute) = (self.engine.storage(), &self.engine.resources().compute);
+        let last = last::of_series(storage, &tsuid, look_back, &context, compute).await;
+        let last = last.unwrap();
         last.map(|point| point.time_ms - HOUR_MS)
     }
 

@@ -24,8 +24,7 @@ mod ranges;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt as _;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::{Engine, Storage};
+use oxtsdb_query::{Engine, Hours, Storage};
 use oxtsdb_resources::{ComputePool, MemoryPool, Panicked};
 use oxtsdb_row_store::{ColumnSelection, Row, Scan, StoreError};
 use oxtsdb_schema::{BaseTime, MetricUid, RowKeyLayout};
@@ -113,7 +112,7 @@ impl Compactor {
     ///
     /// If they must not be compacted.
     pub fn from_engine(engine: &Engine, use_otsdb_timestamp: bool) -> Result<Self, NotCompactable> {
-        if engine.storage().points.is_some() {
+        if engine.storage().reader.columns().is_some() {
             return Err(NotCompactable::Embedded);
         }
         if use_otsdb_timestamp {

@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!   rows       scan ─► plan the changes of each row ─► remove cells; put, read back and remove what keeps points
-//!   columns    series of the catalogue ─► those with points in the range ─► one delete of all of them
+//!   columns    see `PointReader::delete`
 //! ```
 //!
 //! On HBase points are in rows. The embedded store has them in columns; its rows have cells of unusual encodings.
 //! A point of the range that is written during the delete may stay or not. Names, metadata, annotations and histograms stay. Repeating a delete
 //! that failed or was cancelled completes it.
 
-mod columns;
 mod row;
 mod rows;
 
+use std::sync::Arc;
+
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_point_store::TimeRange;
-use oxtsdb_query::plan::hours::Hours;
 use oxtsdb_query::{
-    Admitted, Engine, Held, QueryDescription, QueryError, RequestContext, RowBatch, RowScan, RowSource,
-    Storage, scan_rows,
+    Admitted, Engine, Held, Hours, PointDelete, QueryDescription, QueryError, RequestContext, RowBatch,
+    RowScan, RowSource, Storage, scan_rows,
 };
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
@@ -66,12 +66,8 @@ pub async fn delete(
 ) -> Result<BoxStream<'static, Result<Deleted, QueryError>>, QueryError> {
     let admitted = engine.admit_untimed(request, description(&deletion)).await?;
     let storage = engine.storage().clone();
-    let of_rows = Storage {
-        store: match &storage.points {
-            Some(points) => points.cells.clone(),
-            None => storage.store.clone(),
-        },
-        points: None,
+    let of_cells = Storage {
+        store: Arc::clone(storage.reader.cells()),
         ..storage.clone()
     };
     let hours = Hours::overlapping(deletion.range.first_ms, deletion.range.last_ms);
@@ -82,7 +78,7 @@ pub async fn delete(
         limit: None,
     };
     let context = admitted.context().clone();
-    let rows = context.run(scan_rows(&of_rows, scan, &context)).await?;
+    let rows = context.run(scan_rows(&of_cells, scan, &context)).await?;
     let run = Run {
         engine: engine.clone(),
         counted: Counted {
@@ -92,7 +88,7 @@ pub async fn delete(
         },
         deletion,
         storage,
-        of_rows,
+        of_cells,
         admitted,
     };
     let state = State::Rows(rows, Box::new(run));
@@ -132,8 +128,8 @@ struct Run {
     engine: Engine,
     deletion: Deletion,
     storage: Storage,
-    /// The same, with the store that has points in rows.
-    of_rows: Storage,
+    /// The same, with the store of cells.
+    of_cells: Storage,
     admitted: Admitted,
     counted: Counted,
 }
@@ -182,8 +178,8 @@ impl Run {
             return Ok(());
         }
         let rows = Rows {
-            store: &*self.of_rows.store,
-            table: &self.of_rows.table,
+            store: &*self.of_cells.store,
+            table: &self.of_cells.table,
             layout: &layout,
             range,
         };
@@ -192,11 +188,22 @@ impl Run {
         Ok(())
     }
 
+    /// Deletes the points that are in no cell.
     async fn delete_columns(&mut self) -> Result<(), QueryError> {
-        let Some(points) = self.storage.points.clone() else {
-            return Ok(());
+        let (storage, context) = (&self.storage, self.admitted.context());
+        let source = self.deletion.source.resolve(storage, context.deadline());
+        let delete = PointDelete {
+            source: context.run(source).await?,
+            range: self.deletion.range,
+            dry_run: self.deletion.dry_run,
         };
-        columns::delete(self, &points).await
+        let context = storage.read_context(&self.engine.resources().compute, context);
+        let counted = &mut self.counted;
+        let mut count = |series: &[u8], points: u64| {
+            counted.sums.points += points;
+            counted.add_series(series)
+        };
+        storage.reader.delete(delete, &mut count, &context).await
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   language   parses sub-queries, times and filters
-//!   plan       resolves filters to UIDs; chooses the hours, the access path, and estimates the cost
+//!   plan       resolves filters to UIDs; chooses the hours, and lets a reader choose the access path
+//!   reader     the way to points: one trait, and a folder for each backend
 //!   exec       admits, scans, groups and aggregates within a budget; emits frames
 //!   function   aggregators, downsampling, calendar windows, rate
 //!   expression functions and arithmetic over results
@@ -29,10 +30,10 @@ pub mod java_regex;
 pub mod language;
 pub mod last;
 mod names;
-pub mod plan;
+mod plan;
 mod points;
 mod quirks;
-mod range_scan;
+mod reader;
 mod rollup;
 mod row_scan;
 mod series_index;
@@ -70,11 +71,23 @@ pub use exec::statistics::{DamagedRow, RollupUse, Statistics};
 pub use exec::totals::QueryTotals;
 pub use points::{Number, Points, Values};
 
+// Plans, and the reads of them, for operators.
+pub use plan::hours::Hours;
+pub use plan::query_plan::Plan;
+pub use plan::selection::tag_test::{TagTest, ValueTest};
+pub use plan::tsuids::check_tsuid;
+pub use reader::access_path::{IndexUse, PathDescription, PathKind};
+pub use reader::estimate::{Certainty, ColumnFigures, Estimate, Figure};
+
 // The store, names and lists of series, which the caller provides.
 pub use names::{NameDirectory, NameGeneration, ResolvedNames, check_metrics, uids_of_series};
+pub use reader::columns::{ColumnReader, PointStorage, RollupPoints};
+pub use reader::context::ReadContext;
+pub use reader::rows::RowReader;
+pub use reader::{PointDelete, PointReader, ResolvedSource, SeriesStep};
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
-pub use storage::{PointStorage, RollupPoints, Storage};
+pub use storage::Storage;
 
 // Scans of stored rows.
-pub use exec::scan::RowBatch;
+pub use reader::scan::RowBatch;
 pub use row_scan::{RowScan, RowSource, scan_rows};

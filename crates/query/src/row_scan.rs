@@ -8,22 +8,20 @@ use std::time::Instant;
 
 use futures::TryStreamExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
-use oxtsdb_point_store::SeriesNumber;
-use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout};
 
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
-use crate::plan::access_path::series_ranges;
 use crate::plan::hours::Hours;
 use crate::plan::metric_series::MetricSeries;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::tsuids::check_tsuid;
 use crate::quirks::Quirks;
-use crate::range_scan::{KeyRange, scan_in_order};
+use crate::reader::ResolvedSource;
+use crate::reader::range_scan::{KeyRange, scan_in_order, series_ranges};
 use crate::spec::SeriesFilter;
-use crate::storage::{PointStorage, Storage};
+use crate::storage::Storage;
 
 /// The rows to scan.
 #[derive(Clone, Debug)]
@@ -57,43 +55,28 @@ pub enum RowSource {
 }
 
 impl RowSource {
-    /// The series of a store with points in columns, ascending. [`RowSource::GlobalAnnotations`] have none.
+    /// Resolves names and checks TSUIDs.
     ///
     /// # Errors
     ///
     /// For unknown names and invalid TSUIDs; the errors of the name directory.
-    pub async fn series_in_columns(
+    pub async fn resolve(
         &self,
         storage: &Storage,
-        points: &PointStorage,
-        compute: &ComputePool,
         deadline: Option<Instant>,
-    ) -> Result<Vec<SeriesNumber>, QueryError> {
-        match self {
+    ) -> Result<ResolvedSource, QueryError> {
+        Ok(match self {
             Self::Metric { metric, filter } => {
                 let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, deadline).await?;
-                series.catalogued(storage, points, compute, deadline).await
+                ResolvedSource::Metric(series.metric, series.selection)
             }
             Self::Tsuids(tsuids) => {
-                let mut numbers = Vec::with_capacity(tsuids.len());
-                for tsuid in tsuids {
-                    check_tsuid(tsuid, &storage.layout)?;
-                    numbers.extend(points.columns.find(tsuid));
-                }
-                numbers.sort_unstable();
-                numbers.dedup();
-                Ok(numbers)
+                let checked = tsuids.iter().map(|bytes| check_tsuid(bytes, &storage.layout));
+                ResolvedSource::Tsuids(checked.collect::<Result<_, _>>()?)
             }
-            Self::All => {
-                let metrics = points.columns.metrics().into_iter();
-                let mut numbers: Vec<_> = metrics
-                    .flat_map(|metric| points.columns.metric_series(&metric))
-                    .collect();
-                numbers.sort_unstable();
-                Ok(numbers)
-            }
-            Self::GlobalAnnotations => Ok(Vec::new()),
-        }
+            Self::All => ResolvedSource::All,
+            Self::GlobalAnnotations => ResolvedSource::GlobalAnnotations,
+        })
     }
 }
 
@@ -109,23 +92,13 @@ pub async fn scan_rows(
 ) -> Result<BoxStream<'static, Result<Vec<Row>, QueryError>>, QueryError> {
     let (layout, deadline) = (storage.layout, context.deadline());
     let hours = scan.hours;
-    let (selection, ranges, in_hours) = match &scan.source {
-        RowSource::Metric { metric, filter } => {
-            let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, deadline);
-            let MetricSeries {
-                metric, selection, ..
-            } = series.await?;
-            (selection, hours.ranges(&layout, metric), None)
-        }
-        RowSource::Tsuids(tsuids) => {
-            let tsuids: Vec<_> = tsuids
-                .iter()
-                .map(|bytes| check_tsuid(bytes, &layout))
-                .collect::<Result<_, _>>()?;
+    let (selection, ranges, in_hours) = match scan.source.resolve(storage, deadline).await? {
+        ResolvedSource::Metric(metric, selection) => (selection, hours.ranges(&layout, metric), None),
+        ResolvedSource::Tsuids(tsuids) => {
             let selection = Selection::of_series(&layout, tsuids.iter().map(AsRef::as_ref), Vec::new());
             (selection, series_ranges(&tsuids, &layout, hours), None)
         }
-        RowSource::GlobalAnnotations => {
+        ResolvedSource::GlobalAnnotations => {
             let (range, length) = global_annotations(&layout, hours);
             (
                 Selection::of_tags(&layout, Vec::new(), None),
@@ -134,7 +107,7 @@ pub async fn scan_rows(
                 Some(RowFilter::new(move |key| key.len() == length)),
             )
         }
-        RowSource::All => {
+        ResolvedSource::All => {
             let base_time_at = layout.salt.width() + layout.widths.metric.bytes();
             let filter = RowFilter::new(move |key| {
                 base_time(key, base_time_at).is_none_or(|hour| hours.contains(hour))

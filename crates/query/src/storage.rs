@@ -1,40 +1,27 @@
 //! The stored data that queries read.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use oxtsdb_point_store::PointStore;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
+use crate::context::query_context::QueryContext;
 use crate::names::NameDirectory;
+use crate::plan::rollup::TableRead;
 use crate::plan::selection::matches::MatchCache;
+use crate::reader::PointReader;
+use crate::reader::context::ReadContext;
 use crate::rollup::Rollups;
 use crate::series_index::SeriesIndex;
-
-/// Points in columns, which the store of [`Storage`] shows as rows.
-#[derive(Clone, Debug)]
-pub struct PointStorage {
-    /// The points.
-    pub columns: Arc<dyn PointStore>,
-    /// The other cells of the table: annotations, for example.
-    pub cells: Arc<dyn RowStore>,
-    /// The tables of rollups with values in columns: a store for each, as [`RollupColumns`] reads them.
-    ///
-    /// [`RollupColumns`]: oxtsdb_point_store::rollups::RollupColumns
-    pub rollups: RollupPoints,
-}
-
-/// Stores of rollups by their tables.
-pub type RollupPoints = Arc<BTreeMap<TableName, Arc<dyn PointStore>>>;
 
 /// Tables, the layout of their keys, names, and the series index. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Storage {
-    /// The store.
+    /// All tables as rows.
     pub store: Arc<dyn RowStore>,
-    /// The store of points, if they are not in rows of the store.
-    pub points: Option<PointStorage>,
+    /// The points of the table.
+    pub reader: Arc<dyn PointReader>,
     /// The table of points.
     pub table: TableName,
     /// The table of series metadata.
@@ -49,4 +36,27 @@ pub struct Storage {
     pub index: Option<Arc<dyn SeriesIndex>>,
     /// Tables of rollups; `None`: there are none.
     pub rollups: Option<Arc<Rollups>>,
+}
+
+impl Storage {
+    /// The storage of another table; `None`: of this one.
+    pub(crate) fn of_table(&self, read: &TableRead) -> Option<Self> {
+        let table = read.table.as_ref()?;
+        Some(Self {
+            reader: self.reader.of_table(table, read.rollup.as_ref()),
+            index: None,
+            table: table.clone(),
+            ..self.clone()
+        })
+    }
+
+    /// What a query needs to read the points.
+    pub fn read_context(&self, compute: &ComputePool, query: &QueryContext) -> ReadContext {
+        ReadContext {
+            directory: Arc::clone(&self.directory),
+            index: self.index.clone(),
+            compute: compute.clone(),
+            query: query.clone(),
+        }
+    }
 }

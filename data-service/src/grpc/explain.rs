@@ -4,12 +4,8 @@ use oxtsdb_proto::data::v1::query_plan::{
     AccessPath as AccessPathMessage, Accuracy, Condition, Estimate as EstimateMessage, Filter, KeyRange,
 };
 use oxtsdb_proto::data::v1::{ExplainRequest, ExplainResponse, QueryPlan};
-use oxtsdb_query::Engine;
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::access_path::AccessPath;
-use oxtsdb_query::plan::estimate::{self, Estimate};
-use oxtsdb_query::plan::query_plan::Plan;
-use oxtsdb_query::plan::selection::tag_test::{TagTest, ValueTest};
+use oxtsdb_query::{Certainty, Engine, Estimate, Figure, PathKind, Plan, TagTest, ValueTest};
 use oxtsdb_row_store::TableName;
 use oxtsdb_schema::TagvUid;
 use prost::bytes::Bytes;
@@ -43,28 +39,26 @@ pub(super) async fn explain(
 }
 
 fn message(plan: &Plan, estimate: &Estimate, points: &TableName) -> QueryPlan {
-    let ranges = match &plan.access_path {
-        AccessPath::Ranges(ranges) => ranges.as_slice(),
-        AccessPath::Rows(_) | AccessPath::Columns(_) => &[],
-    };
+    let path = plan.access_path.description();
     let windows = plan.downsample.as_ref().map(|(windows, _)| windows);
     QueryPlan {
         metric: plan.metric.as_deref().unwrap_or_default().to_owned(),
         start_ms: plan.hours.start.millis(),
         stop_ms: plan.hours.stop_ms(),
         hours: plan.hours.count() as u64,
-        access_path: access_path(plan).into(),
-        reason: plan.index_use.to_string(),
-        ranges: ranges
-            .iter()
+        access_path: access_path(path.kind).into(),
+        reason: path.reason.to_string(),
+        ranges: path
+            .ranges
+            .into_iter()
             .map(|(start, stop)| KeyRange {
-                start_key: start.clone().into(),
-                stop_key: stop.clone().into(),
+                start_key: start.into(),
+                stop_key: stop.into(),
             })
             .collect(),
-        filters: plan.selection.tests().iter().map(filter).collect(),
+        filters: plan.selection().tests().iter().map(filter).collect(),
         exact_tags: plan
-            .selection
+            .selection()
             .tag_count()
             .map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         group_by_tagk_uids: plan
@@ -91,23 +85,13 @@ fn message(plan: &Plan, estimate: &Estimate, points: &TableName) -> QueryPlan {
     }
 }
 
-fn access_path(plan: &Plan) -> AccessPathMessage {
-    match &plan.access_path {
-        AccessPath::Rows(_) => return AccessPathMessage::SingleRows,
-        AccessPath::Columns(_) => return AccessPathMessage::Columns,
-        AccessPath::Ranges(_) => {}
-    }
-    if plan.selection.resolved_series().is_some() {
-        return AccessPathMessage::SeriesSeek;
-    }
-    let seeks = plan
-        .selection
-        .row_filter()
-        .is_some_and(|filter| filter.has_seek() && !filter.keeps_most());
-    if seeks {
-        AccessPathMessage::SkipScan
-    } else {
-        AccessPathMessage::FullScan
+const fn access_path(kind: PathKind) -> AccessPathMessage {
+    match kind {
+        PathKind::SingleRows => AccessPathMessage::SingleRows,
+        PathKind::SeriesSeek => AccessPathMessage::SeriesSeek,
+        PathKind::SkipScan => AccessPathMessage::SkipScan,
+        PathKind::FullScan => AccessPathMessage::FullScan,
+        PathKind::Columns => AccessPathMessage::Columns,
     }
 }
 
@@ -137,11 +121,11 @@ fn shown(values: &FxHashSet<TagvUid>) -> Vec<Bytes> {
         .collect()
 }
 
-fn figure(figure: estimate::Figure) -> EstimateMessage {
+fn figure(figure: Figure) -> EstimateMessage {
     let accuracy = match figure.certainty {
-        estimate::Certainty::Exact => Accuracy::Exact,
-        estimate::Certainty::AtMost => Accuracy::UpperBound,
-        estimate::Certainty::About => Accuracy::Extrapolated,
+        Certainty::Exact => Accuracy::Exact,
+        Certainty::AtMost => Accuracy::UpperBound,
+        Certainty::About => Accuracy::Extrapolated,
     };
     EstimateMessage {
         value: figure.value,

@@ -10,7 +10,7 @@ use oxtsdb_server::metrics::Metrics;
 
 pub(super) fn report(metrics: &Metrics, engine: &Engine, writer: Writer) {
     let storage = engine.storage();
-    let points = storage.points.as_ref().map(|points| Arc::clone(&points.columns));
+    let points = storage.reader.columns().cloned();
     let store: Arc<dyn StoreControl> = storage.store.clone();
     let skipped_cells = engine.skipped_cells();
     metrics.collect(move |figures| {

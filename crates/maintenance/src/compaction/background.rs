@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use oxtsdb_data_settings::CompactionSettings;
 use oxtsdb_query::Engine;
-use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_query::Hours;
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 use oxtsdb_server::Shutdown;
 use tracing::{debug, info, warn};

@@ -8,7 +8,7 @@
 //! ```
 
 use futures::TryStreamExt as _;
-use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_query::Hours;
 use oxtsdb_row_store::{ColumnSelection, DamageLog, RowStore, Scan, StoreError, TableName, prefix_end};
 use oxtsdb_schema::{MetricUid, RowKeyLayout};
 

@@ -8,7 +8,7 @@
 //! A batch of rows is in memory at a time, charged to the memory of queries. Of UIDs, those with a name are remembered up to
 //! a limit, and looked up again beyond it.
 //!
-//! On the embedded store the cells beside the points are checked: `PointStorage::cells`. Repairs change these cells past the
+//! On the embedded store the cells beside the points are checked: `PointReader::cells`. Repairs change these cells past the
 //! view that shows points as rows, since that view cannot compare and change a point atomically.
 
 pub mod repair;
@@ -19,8 +19,7 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use hashbrown::HashSet;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::{Admitted, Engine, NameDirectory, NameError, QueryError, RowBatch};
+use oxtsdb_query::{Admitted, Engine, Hours, NameDirectory, NameError, QueryError, RowBatch};
 use oxtsdb_resources::{ComputePool, Panicked};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::row::{CheckRules, RowCheck, check_row, row_uids};
@@ -115,14 +114,13 @@ impl Fsck {
     /// The check of the table of an engine.
     pub fn from_engine(engine: &Engine) -> Self {
         let storage = engine.storage();
-        let cells = storage.points.as_ref().map(|points| &points.cells);
         Self {
-            store: Arc::clone(cells.unwrap_or(&storage.store)),
+            store: Arc::clone(storage.reader.cells()),
             table: storage.table.clone(),
             layout: storage.layout,
             directory: Arc::clone(&storage.directory),
             compute: engine.resources().compute.clone(),
-            has_other_points: cells.is_some(),
+            has_other_points: storage.reader.columns().is_some(),
             running: Arc::new(Semaphore::new(1)),
         }
     }

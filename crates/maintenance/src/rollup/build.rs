@@ -25,8 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_point_store::PointStore;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::{Engine, QueryDescription, QueryError, RequestContext, RowBatch};
+use oxtsdb_query::{Engine, Hours, QueryDescription, QueryError, RequestContext, RowBatch};
 use oxtsdb_resources::Reservation;
 use oxtsdb_row_store::{ColumnSelection, Scan};
 use oxtsdb_schema::data_table::FAMILY;
@@ -175,8 +174,7 @@ impl RollupBuilder {
 
     #[cfg(test)]
     pub(super) fn points(&self) -> Option<Arc<dyn PointStore>> {
-        let points = self.engine.storage().points.as_ref();
-        points.map(|points| Arc::clone(&points.columns))
+        self.engine.storage().reader.columns().cloned()
     }
 
     pub(super) const fn shared(&self) -> &RollupShared {
@@ -308,10 +306,8 @@ impl Build<'_> {
     async fn run(&mut self, request: &BuildRequest) -> Result<(), BuildError> {
         let storage = self.builder.engine.storage();
         let all = metrics::find(storage, request.metric.as_deref(), self.context.deadline).await?;
-        let length = match storage.points {
-            Some(_) => COLUMNS_CHUNK,
-            None => ROWS_CHUNK,
-        };
+        let catalogue = storage.reader.columns().cloned();
+        let length = catalogue.as_ref().map_or(ROWS_CHUNK, |_| COLUMNS_CHUNK);
         let chunks = self.plan.chunks_before(u32::MAX, length);
         self.progress.chunks = (0, chunks * all.len() as u64);
         let mut position = request.position.clone();
@@ -330,8 +326,8 @@ impl Build<'_> {
             }
             while let Some(chunk) = self.plan.chunk(from, length) {
                 self.progress.chunks.0 = index as u64 * chunks + self.plan.chunks_before(chunk.0, length);
-                match storage.points.as_ref().map(|points| Arc::clone(&points.columns)) {
-                    Some(points) => self.columns(&points, *metric, chunk, after.take()).await?,
+                match &catalogue {
+                    Some(points) => self.columns(points, *metric, chunk, after.take()).await?,
                     None => self.rows_of_chunk(*metric, chunk).await?,
                 }
                 from = chunk.1;

@@ -7,8 +7,7 @@
 use futures::TryStreamExt as _;
 use futures::stream::BoxStream;
 use oxtsdb_query::annotation::annotation_cells;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::{Held, QueryContext, QueryError, RowScan, RowSource, Storage, scan_rows};
+use oxtsdb_query::{Held, Hours, QueryContext, QueryError, RowScan, RowSource, Storage, scan_rows};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::{Annotation, BaseTime, RowKeyRef, Tsuid, stored_json};
 

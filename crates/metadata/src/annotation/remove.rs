@@ -2,8 +2,7 @@
 
 use futures::TryStreamExt as _;
 use oxtsdb_query::annotation::annotation_cells;
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::{QueryContext, Storage};
+use oxtsdb_query::{Hours, QueryContext, Storage};
 use oxtsdb_row_store::{Row, WriteBatch};
 use oxtsdb_schema::{Annotation, RowKeyRef, annotation};
 

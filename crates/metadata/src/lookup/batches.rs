@@ -74,11 +74,11 @@ impl SeriesLookup {
         let matcher = self.context.run(self.resolve(&query.selector)).await?;
         // All series of table `tsdb-meta` are read fastest from its rows.
         let narrows = matcher.metric().is_some() && matcher.has_conditions();
-        let catalogue = self.storage.points.as_ref();
+        let catalogue = self.storage.reader.columns();
         let catalogue = catalogue.filter(|_| narrows || query.source == SeriesSource::DataTable);
         let source = match (catalogue, query.source) {
-            (Some(points), source) => {
-                let cursor = CatalogueCursor::new(self, points, source, matcher, after)?;
+            (Some(columns), source) => {
+                let cursor = CatalogueCursor::new(self, columns, source, matcher, after)?;
                 Source::Catalogue(Box::new(cursor))
             }
             (None, SeriesSource::MetaTable) => match self.index_of(&matcher, extent).await? {
@@ -113,7 +113,8 @@ impl SeriesLookup {
         matcher: &SeriesMatcher,
         extent: Extent,
     ) -> Result<Option<(MetricUid, Arc<SeriesList>)>, QueryError> {
-        let (Some(index), Some(metric), None) = (&self.storage.index, matcher.metric(), &self.storage.points)
+        let storage = &self.storage;
+        let (Some(index), Some(metric), None) = (&storage.index, matcher.metric(), storage.reader.columns())
         else {
             return Ok(None);
         };

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
-use oxtsdb_query::{Held, PointStorage, QueryError};
+use oxtsdb_query::{Held, QueryError};
 use oxtsdb_row_store::{ColumnSelection, StoreError};
 use oxtsdb_schema::data_table::META_FAMILY;
 
@@ -22,7 +22,7 @@ use super::{SeriesLookup, SeriesSource};
 /// A position in the catalogue.
 pub(super) struct CatalogueCursor {
     lookup: SeriesLookup,
-    points: PointStorage,
+    columns: Arc<dyn PointStore>,
     source: SeriesSource,
     matcher: SeriesMatcher,
     /// Series up to this one are left out.
@@ -43,7 +43,7 @@ impl CatalogueCursor {
     /// The matching series after `after`, ascending.
     pub(super) fn new(
         lookup: &SeriesLookup,
-        points: &PointStorage,
+        columns: &Arc<dyn PointStore>,
         source: SeriesSource,
         matcher: SeriesMatcher,
         after: &[u8],
@@ -51,7 +51,7 @@ impl CatalogueCursor {
         let metrics = match matcher.metric() {
             Some(metric) => vec![metric.as_bytes().to_vec()],
             None => {
-                let mut metrics = points.columns.metrics();
+                let mut metrics = columns.metrics();
                 // The series of a metric are before a key that begins with another one.
                 metrics.retain(|metric| metric.as_slice() >= after.get(..metric.len()).unwrap_or_default());
                 metrics.reverse();
@@ -61,7 +61,7 @@ impl CatalogueCursor {
         Ok(Self {
             held: lookup.context.budget().hold(0)?,
             lookup: lookup.clone(),
-            points: points.clone(),
+            columns: Arc::clone(columns),
             source,
             matcher,
             after: after.into(),
@@ -85,7 +85,7 @@ impl CatalogueCursor {
                 continue;
             }
             self.next += step.len();
-            let (store, step) = (Arc::clone(&self.points.columns), step.to_vec());
+            let (store, step) = (Arc::clone(&self.columns), step.to_vec());
             let (matcher, after) = (self.matcher.clone(), self.after.clone());
             let matching = move || {
                 let keyed = step.into_iter().map(|series| (series, key(&*store, series)));
@@ -106,7 +106,7 @@ impl CatalogueCursor {
 
     /// Lists the series of a metric.
     async fn begin(&mut self, metric: Vec<u8>) -> Result<(), QueryError> {
-        let (store, tests) = (Arc::clone(&self.points.columns), self.matcher.tag_tests());
+        let (store, tests) = (Arc::clone(&self.columns), self.matcher.tag_tests());
         let listed = self.lookup.compute.run(move || {
             if tests.is_empty() {
                 return store.metric_series(&metric);
@@ -147,7 +147,7 @@ impl CatalogueCursor {
         series: Vec<(SeriesNumber, Box<[u8]>)>,
     ) -> Result<Vec<Box<[u8]>>, QueryError> {
         let numbers: Vec<SeriesNumber> = series.iter().map(|(series, _)| *series).collect();
-        let last = self.points.columns.last(&numbers, TimeRange::ALL).await;
+        let last = self.columns.last(&numbers, TimeRange::ALL).await;
         let last = last.map_err(StoreError::from)?;
         let mut keys = Vec::with_capacity(series.len());
         for ((_, key), last) in series.into_iter().zip(last) {
@@ -163,7 +163,7 @@ impl CatalogueCursor {
         let (of_cells, _held) = match &mut self.of_cells {
             Some(of_cells) => of_cells,
             none => {
-                let cells = &self.points.cells;
+                let cells = self.lookup.storage.reader.cells();
                 let collected = self
                     .lookup
                     .collect_from_data(cells, &self.matcher, &self.after, Extent::All);

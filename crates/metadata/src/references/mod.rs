@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
-use oxtsdb_query::Storage;
+use oxtsdb_query::{PointReader, Storage};
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{PerKind, RowKeyLayout, UidKind, UidSet, UidWidths};
@@ -29,9 +28,6 @@ const BASE_TIME_BYTES: usize = 4;
 
 /// The step in which memory is reserved, in bytes.
 const MEMORY_STEP: u64 = 1 << 20;
-
-/// Series in one search for points.
-const SERIES_AT_A_TIME: usize = 4096;
 
 /// A key after all others, to which a cancelled scan skips.
 const LAST_KEY: [u8; 64] = [0xff; 64];
@@ -87,18 +83,9 @@ pub struct Search {
     store: Arc<dyn RowStore>,
     layout: RowKeyLayout,
     memory: MemoryPool,
-    /// The tables with points or rollups in columns.
-    columns: Vec<InColumns>,
+    /// The tables of points and rollups.
+    reader: Arc<dyn PointReader>,
     progress: Arc<Progress>,
-}
-
-/// Where the cells of a table are.
-#[derive(Clone, Debug)]
-struct InColumns {
-    table: TableName,
-    columns: Arc<dyn PointStore>,
-    /// The other cells.
-    cells: Arc<dyn RowStore>,
 }
 
 #[derive(Debug, Default)]
@@ -118,32 +105,25 @@ struct Marks {
 }
 
 impl Search {
-    pub(crate) fn new(store: Arc<dyn RowStore>, layout: RowKeyLayout, memory: MemoryPool) -> Self {
+    fn new(
+        store: Arc<dyn RowStore>,
+        reader: Arc<dyn PointReader>,
+        layout: RowKeyLayout,
+        memory: MemoryPool,
+    ) -> Self {
         Self {
             store,
             layout,
             memory,
-            columns: Vec::new(),
+            reader,
             progress: Arc::default(),
         }
     }
 
-    /// As [`Search::new`], over all that queries read.
+    /// A search over all that queries read.
     pub fn from_storage(storage: &Storage, memory: MemoryPool) -> Self {
-        let mut columns = Vec::new();
-        if let Some(points) = &storage.points {
-            let of_table = |(table, columns): (&TableName, &Arc<dyn PointStore>)| InColumns {
-                table: table.clone(),
-                columns: Arc::clone(columns),
-                cells: Arc::clone(&points.cells),
-            };
-            columns.push(of_table((&storage.table, &points.columns)));
-            columns.extend(points.rollups.iter().map(of_table));
-        }
-        Self {
-            columns,
-            ..Self::new(Arc::clone(&storage.store), storage.layout, memory)
-        }
+        let (store, reader) = (Arc::clone(&storage.store), Arc::clone(&storage.reader));
+        Self::new(store, reader, storage.layout, memory)
     }
 
     /// Rows read so far.
@@ -173,14 +153,8 @@ impl Search {
         let salt = self.layout.salt.width();
         let metric = self.layout.widths.metric.bytes();
         for table in &tables.data {
-            let rows = match self.columns.iter().find(|columns| columns.table == *table) {
-                Some(found) => {
-                    self.catalogue(&found.columns, &marks).await?;
-                    &found.cells
-                }
-                None => &self.store,
-            };
-            self.keys(rows, table, &marks, move |marks, key| {
+            self.columns(table, &marks).await?;
+            self.keys(self.reader.cells(), table, &marks, move |marks, key| {
                 let series = key.get(salt..).and_then(|key| key.split_at_checked(metric));
                 let tags = series.and_then(|(_, rest)| rest.get(BASE_TIME_BYTES..));
                 match (series, tags) {
@@ -203,44 +177,19 @@ impl Search {
         })
     }
 
-    /// Visits the series that have points.
-    async fn catalogue(&self, points: &Arc<dyn PointStore>, marks: &Mutex<Marks>) -> Result<(), SearchError> {
+    /// Visits the series that have points in columns.
+    async fn columns(&self, table: &TableName, marks: &Mutex<Marks>) -> Result<(), SearchError> {
         let metric_bytes = self.layout.widths.metric.bytes();
-        for metric in points.metrics() {
-            let store = Arc::clone(points);
-            let listed = tokio::task::spawn_blocking(move || store.metric_series(&metric));
-            let listed = listed.await.map_err(|error| StoreError::Io {
-                place: "catalogue".to_owned(),
-                detail: error.to_string(),
-            })?;
-            for series in listed.chunks(SERIES_AT_A_TIME) {
-                if self.progress.cancelled.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                self.progress
-                    .rows
-                    .fetch_add(series.len() as u64, Ordering::Relaxed);
-                // Of most series, all UIDs are marked already.
-                let new: Vec<(SeriesNumber, Vec<u8>)> = {
-                    let marks = marks.lock();
-                    let keyed = series.iter().map(|series| {
-                        let mut key = Vec::new();
-                        points.key(*series, &mut key);
-                        (*series, key)
-                    });
-                    keyed
-                        .filter(|(_, key)| !marks.has(key.split_at(metric_bytes)))
-                        .collect()
-                };
-                let numbers: Vec<SeriesNumber> = new.iter().map(|(series, _)| *series).collect();
-                let last = points.last(&numbers, TimeRange::ALL).await;
-                let mut marks = marks.lock();
-                for ((_, key), last) in new.iter().zip(last.map_err(StoreError::from)?) {
-                    if last.is_some() {
-                        marks.tsuid(key);
-                    }
-                }
-                marks.check()?;
+        // Of most series, all UIDs are marked already.
+        let is_known = |key: &[u8]| marks.lock().has(key.split_at(metric_bytes));
+        let mut steps = self.reader.series_with_columns(table, &is_known);
+        while let Some(step) = steps.try_next().await? {
+            self.progress.rows.fetch_add(step.visited, Ordering::Relaxed);
+            let mut marks = marks.lock();
+            step.with_points.iter().for_each(|key| marks.tsuid(key));
+            marks.check()?;
+            if self.progress.cancelled.load(Ordering::Relaxed) {
+                break;
             }
         }
         Ok(())

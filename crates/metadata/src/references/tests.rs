@@ -1,5 +1,6 @@
 use oxtsdb_point_store::memory::MemoryPoints;
-use oxtsdb_point_store::{Point, PointBatch};
+use oxtsdb_point_store::{Point, PointBatch, PointStore, TimeRange};
+use oxtsdb_query::{ColumnReader, PointStorage, RowReader};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::SaltLayout;
@@ -20,6 +21,12 @@ fn tables() -> Tables {
         meta: "tsdb-meta".parse().unwrap(),
         tree: "tsdb-tree".parse().unwrap(),
     }
+}
+
+/// A search over rows.
+fn search(store: Arc<dyn RowStore>, memory: MemoryPool) -> Search {
+    let reader = RowReader::new(Arc::clone(&store), "tsdb".parse().unwrap(), layout());
+    Search::new(store, Arc::new(reader), layout(), memory)
 }
 
 async fn store() -> Arc<dyn RowStore> {
@@ -95,7 +102,7 @@ async fn finds_references_in_all_places() {
         b"x",
     )
     .await;
-    let search = Search::new(store, layout(), MemoryPool::unlimited("test"));
+    let search = search(store, MemoryPool::unlimited("test"));
     let found = search.run(&tables()).await.unwrap();
     assert_eq!(
         numbers(&found),
@@ -119,7 +126,7 @@ async fn counts_rows_of_unknown_form() {
     ] {
         put(&*store, table, family, key, qualifier, value).await;
     }
-    let search = Search::new(store, layout(), MemoryPool::unlimited("test"));
+    let search = search(store, MemoryPool::unlimited("test"));
     let found = search.run(&tables()).await.unwrap();
     assert_eq!(found.unknown, 4);
 }
@@ -135,7 +142,7 @@ async fn fails_when_the_memory_does_not_suffice() {
         );
         put(&*store, "tsdb-meta", "name", &key, b"ts_ctr", b"\x01").await;
     }
-    let search = Search::new(store, layout(), MemoryPool::new("test", 100_000));
+    let search = search(store, MemoryPool::new("test", 100_000));
     let error = search.run(&tables()).await.unwrap_err();
     assert!(matches!(error, SearchError::Memory(_)), "{error}");
 }
@@ -166,14 +173,13 @@ async fn references_of_columns_are_those_of_points_and_other_cells() {
         b"{}",
     )
     .await;
-    let search = Search {
-        columns: vec![InColumns {
-            table: "tsdb".parse().unwrap(),
-            columns: points,
-            cells: Arc::clone(&cells),
-        }],
-        ..Search::new(cells, layout, MemoryPool::unlimited("test"))
+    let points = PointStorage {
+        columns: points,
+        cells: Arc::clone(&cells),
+        rollups: Arc::default(),
     };
+    let reader = ColumnReader::new(points, Arc::clone(&cells), "tsdb".parse().unwrap(), layout);
+    let search = Search::new(cells, Arc::new(reader), layout, MemoryPool::unlimited("test"));
     let found = search.run(&tables()).await.unwrap();
     // Series 0 was deleted, series 2 never had a point.
     assert_eq!(numbers(&found), [vec![1, 3], vec![1, 4], vec![2, 5]]);

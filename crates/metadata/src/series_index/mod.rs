@@ -12,8 +12,7 @@
 //! whether they do. There the index is opened only with `--trust-tsuid-tracking`, and a list is read again after its
 //! maximum age.
 //!
-//! Where points are in columns, the catalogue of their store lists the series: no list is kept in memory, and
-//! `tsdb-meta` is not read.
+//! Queries and look-ups request no list where points are in columns: the catalogue of their store has the series.
 //!
 //! A list never delays a query for longer than a scan: a query waits only while a short list is being read, and
 //! scans while a long list is being read.
@@ -25,7 +24,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_data_settings::DataSettings;
-use oxtsdb_point_store::PointStore;
 use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch, Writers};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
@@ -56,8 +54,6 @@ pub struct SeriesIndex(Arc<Inner>);
 struct Inner {
     store: Arc<dyn RowStore>,
     writers: Writers,
-    /// The catalogue, where points are in columns.
-    points: Option<Arc<dyn PointStore>>,
     meta_table: TableName,
     metric_width: usize,
     lists: Lists,
@@ -73,7 +69,6 @@ impl SeriesIndex {
     pub fn open(
         store: Arc<dyn RowStore>,
         writers: Writers,
-        points: Option<Arc<dyn PointStore>>,
         widths: &UidWidths,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
@@ -87,7 +82,6 @@ impl SeriesIndex {
         Ok(Some(Self(Arc::new(Inner {
             store,
             writers,
-            points,
             meta_table,
             metric_width: widths.metric.bytes(),
             lists: Lists::new(settings.memory.series_index_mib << 20, max_age, age),
@@ -101,9 +95,6 @@ impl SeriesIndex {
 
     /// Adds a series; its row is stored. Call this before its points are acknowledged.
     pub fn add(&self, tsuid: &[u8]) {
-        if self.0.points.is_some() {
-            return;
-        }
         let (metric, tags) = tsuid.split_at(self.0.metric_width.min(tsuid.len()));
         if let Ok(metric) = MetricUid::from_bytes(metric) {
             self.0.lists.add(metric, tags);
@@ -116,11 +107,6 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Must be called within a Tokio runtime.
     async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed> {
         let inner = &self.0;
-        if let Some(points) = &inner.points {
-            let points = Arc::clone(points);
-            let listed = tokio::task::spawn_blocking(move || catalogued(&*points, metric)).await;
-            return listed.map(Arc::new).map_err(|_| NotListed::Failed);
-        }
         let mut progress = match inner.lists.find(metric) {
             Found::Ready(list) => return Ok(list),
             Found::Added(merge) if merge.len() <= SERIES_MERGED_INLINE => {
@@ -218,14 +204,4 @@ impl Inner {
         }
         Ok(Some(list))
     }
-}
-
-/// The series of a metric, from the catalogue.
-fn catalogued(points: &dyn PointStore, metric: MetricUid) -> SeriesList {
-    let (mut list, mut key) = (SeriesList::default(), Vec::new());
-    for series in points.metric_series(metric.as_bytes()) {
-        points.key(series, &mut key);
-        list.push(key.get(metric.as_bytes().len()..).unwrap_or_default());
-    }
-    list
 }

@@ -68,7 +68,7 @@ async fn empty_store() -> MemoryStore {
 }
 
 fn open(store: Arc<dyn RowStore>, writers: Writers, settings: &DataSettings) -> Option<SeriesIndex> {
-    SeriesIndex::open(store, writers, None, &UidWidths::default(), settings).unwrap()
+    SeriesIndex::open(store, writers, &UidWidths::default(), settings).unwrap()
 }
 
 /// The index of a service that begins over a store.

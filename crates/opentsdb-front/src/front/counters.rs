@@ -100,11 +100,7 @@ impl Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
             store: Some(engine.storage().store.clone()),
-            points: engine
-                .storage()
-                .points
-                .as_ref()
-                .map(|points| Arc::clone(&points.columns)),
+            points: engine.storage().reader.columns().cloned(),
             ingest: Arc::clone(writer.counts()),
             writer: Some(writer.clone()),
             new_series: writer.meta_table().new_series().clone(),

@@ -14,12 +14,12 @@ use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::column_read::ColumnRead;
 use crate::exec::extents::SeriesExtents;
-use crate::exec::scan::RowBatch;
-use crate::exec::scan::columns::{ColumnSource, MAX_WORKERS};
 use crate::exec::series_builder::{SeriesBuilder, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
 use crate::exec::worker::{Command, Reply, Share, Worker};
+use crate::reader::columns::source::{ColumnSource, MAX_WORKERS};
+use crate::reader::scan::RowBatch;
 
 /// Most rows, and most bytes of rows, that are decoded inline, which takes less than 1 ms.
 const ROWS_INLINE: usize = 32;

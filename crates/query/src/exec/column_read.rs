@@ -7,9 +7,9 @@ use oxtsdb_row_store::StoreError;
 
 use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
-use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::SeriesBuilder;
 use crate::function::summary::Summarizer;
+use crate::reader::columns::source::ColumnSource;
 
 /// Points that a command reads before it is interrupted, which takes about a millisecond.
 const POINTS_PER_JOB: usize = 256 << 10;

@@ -31,13 +31,15 @@ use crate::exec::frame::{Delivery, Frame, Group};
 use crate::exec::statistics::Statistics;
 use crate::exec::totals::QueryTotals;
 use crate::names::NameDirectory;
-use crate::plan::estimate::{Estimate, estimate};
 use crate::plan::query_plan::Plan;
 use crate::plan::selection::matches::MatchCache;
+use crate::reader::columns::{ColumnReader, PointStorage};
+use crate::reader::estimate::Estimate;
+use crate::reader::rows::RowReader;
 use crate::rollup::Rollups;
 use crate::series_index::SeriesIndex;
 use crate::spec::QuerySpec;
-use crate::storage::{PointStorage, Storage};
+use crate::storage::Storage;
 
 /// Frames that may wait for a slow client.
 const WAITING_FRAMES: usize = 8;
@@ -79,8 +81,8 @@ impl Engine {
         resources: QueryResources,
     ) -> Self {
         let storage = Storage {
+            reader: Arc::new(RowReader::new(Arc::clone(&store), table.clone(), layout)),
             store,
-            points: None,
             table,
             meta_table,
             layout,
@@ -122,10 +124,14 @@ impl Engine {
         self.with(|environment| environment.histograms = codecs)
     }
 
-    /// Reads points from where they are, if they are not in rows.
+    /// Reads points from columns, if they are not in rows.
     #[must_use]
     pub fn with_points(self, points: Option<PointStorage>) -> Self {
-        self.with(|environment| environment.storage.points = points)
+        let Some(points) = points else { return self };
+        self.with(|Environment { storage, .. }| {
+            let (rows, table) = (Arc::clone(&storage.store), storage.table.clone());
+            storage.reader = Arc::new(ColumnReader::new(points, rows, table, storage.layout));
+        })
     }
 
     /// Reads rollups for sub-queries that they can serve.
@@ -322,7 +328,7 @@ impl Engine {
         let explained = async {
             let mut explained = Vec::with_capacity(query.sub_queries.len());
             for plan in plans(environment, query, context).await? {
-                let estimate = estimate(&plan, plan.storage(&environment.storage)).await?;
+                let estimate = plan.access_path.estimate().await?;
                 explained.push((plan, estimate));
             }
             Ok(explained)

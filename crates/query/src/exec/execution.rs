@@ -16,7 +16,6 @@ use crate::exec::frame::Frame;
 use crate::exec::output::{FrameOutput, FrameSender};
 use crate::exec::sub_query::SubQueryExecution;
 use crate::histogram::HistogramExecution;
-use crate::plan::estimate::estimate;
 use crate::plan::query_plan::Plan;
 use crate::spec::{QuerySpec, SubQuery};
 
@@ -48,7 +47,7 @@ async fn run(
     // All plans first: one unknown name fails the whole query before anything is read.
     let planning = async {
         let plans = plans(environment, query, &context).await?;
-        check_rows(environment, &plans, context.budget().limits()).await?;
+        check_rows(&plans, context.budget().limits()).await?;
         Ok::<_, QueryError>(plans)
     };
     let plans = planning.instrument(info_span!(target: SPANS, "plan")).await?;
@@ -144,10 +143,10 @@ pub(super) async fn plans(
 }
 
 /// Rejects a query before it runs if it is certain to read more rows than its limit.
-async fn check_rows(environment: &Environment, plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
+async fn check_rows(plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
     let mut rows = 0;
     for plan in plans.iter().filter(|_| limits.is_set(Resource::Rows)) {
-        let estimate = estimate(plan, plan.storage(&environment.storage)).await?;
+        let estimate = plan.access_path.estimate().await?;
         rows += estimate.rows.map_or(0, |rows| rows.at_least);
     }
     limits.check(Resource::Rows, rows)

@@ -1,27 +1,23 @@
 //! Series extents: which series a plan reads, and when each of them ends.
 //!
 //! Emitting results before the scan finishes requires knowing which series belong to a group and when each of
-//! them ends. The last point of each series in columns, and a key-only pre-scan of the remaining rows, provide both.
+//! them ends. The last point of each listed series, and a key-only pre-scan of the remaining rows, provide both.
 
 use std::sync::Arc;
 
+use futures::TryStreamExt as _;
 use oxtsdb_point_store::TimeRange;
-use oxtsdb_resources::ComputePool;
-use oxtsdb_row_store::{DamageLog, RowStore};
+use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::context::budget::Budget;
-use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
-use crate::exec::scan;
-use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_points::SeriesPoints;
 use crate::plan::hours::Hours;
-use crate::plan::query_plan::Plan;
 use crate::points::Points;
-use crate::storage::Storage;
+use crate::reader::access_path::AccessPath;
+use crate::reader::context::ReadContext;
 
 /// The series that have rows in the range, with the end of the last hour of each.
 #[derive(Clone, Debug, Default)]
@@ -31,35 +27,38 @@ pub(crate) struct SeriesExtents {
 
 const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
 
-/// Series of columns that are looked up at a time, which takes a few milliseconds.
-pub(super) const SERIES_AT_A_TIME: usize = 4096;
-
 /// The key of the last row of each series.
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;
 
 impl SeriesExtents {
-    /// Reads the extents of a plan in some hours, the last of the plan: from the columns, and from the keys of `rows`.
+    /// Reads the extents of a path in some hours, the last of its plan: of the series that the path lists, and of the
+    /// keys of rows.
     ///
     /// # Errors
     ///
     /// The errors of the store, of row keys that cannot be decoded, and of the name directory.
     pub(crate) async fn read(
-        storage: &Storage,
-        (rows, columns): (&Arc<dyn RowStore>, Option<&ColumnSource>),
-        plan: &Plan,
+        access_path: &dyn AccessPath,
         hours: Hours,
-        (context, compute): (&QueryContext, &ComputePool),
+        layout: &RowKeyLayout,
+        context: &ReadContext,
         skip_damaged: Option<&DamageLog>,
     ) -> Result<Self, QueryError> {
         let mut extents = Self::default();
-        if let Some(columns) = columns {
-            extents
-                .add_columns(columns, compute, hours, &storage.layout, context.budget())
-                .await?;
+        let (budget, selection) = (context.budget(), access_path.selection());
+        let range = TimeRange {
+            first_ms: hours.start.millis(),
+            last_ms: hours.stop_ms() - 1,
+        };
+        let mut listed = access_path.last_times(range, &context.compute, skip_damaged);
+        while let Some(batch) = listed.try_next().await? {
+            for (tsuid, time_ms) in batch {
+                budget.hold_series_overhead(1)?;
+                extents.add(tsuid, time_ms - time_ms.rem_euclid(HOUR_MS));
+            }
         }
-        let (layout, budget) = (&storage.layout, context.budget());
         let last: Arc<Mutex<LastRows>> = Arc::default();
-        let (noted, tags_at) = (Arc::clone(&last), plan.selection.tags_at());
+        let (noted, tags_at) = (Arc::clone(&last), selection.tags_at());
         // The extents live until the end of the sub-query, which releases all memory of series.
         let (series, rejected) = (budget.clone(), Arc::new(Mutex::new(None)));
         let rejection = Arc::clone(&rejected);
@@ -80,13 +79,14 @@ impl SeriesExtents {
                 },
             }
         };
-        scan::keys((rows, storage), plan, hours, budget, skip_damaged, seen).await?;
+        let rows = access_path.row_ranges();
+        rows.keys(hours, budget, skip_damaged, seen).await?;
         if let Some(error) = rejection.lock().take() {
             return Err(error);
         }
         let mut rows: Vec<Box<[u8]>> = std::mem::take(&mut *last.lock()).into_values().collect();
-        plan.selection
-            .resolve_and_filter(&mut rows, &*storage.directory, context.deadline())
+        selection
+            .resolve_and_filter(&mut rows, &*context.directory, context.deadline())
             .await?;
         for row in &rows {
             let key = RowKeyRef::decode(row, layout).map_err(|error| QueryError::row_key(row, &error))?;
@@ -94,34 +94,6 @@ impl SeriesExtents {
             extents.add(tsuid, key.base_time().millis());
         }
         Ok(extents)
-    }
-
-    /// Adds the series of columns that have points in some hours.
-    async fn add_columns(
-        &mut self,
-        columns: &ColumnSource,
-        compute: &ComputePool,
-        hours: Hours,
-        layout: &RowKeyLayout,
-        budget: &Budget,
-    ) -> Result<(), QueryError> {
-        let range = TimeRange {
-            first_ms: hours.start.millis(),
-            last_ms: hours.stop_ms() - 1,
-        };
-        let mut key = Vec::new();
-        for series in columns.series.chunks(SERIES_AT_A_TIME) {
-            let last = columns.last(compute, series, range).await?;
-            for (series, point) in series.iter().zip(last) {
-                let Some(point) = point else { continue };
-                budget.hold_series_overhead(1)?;
-                columns.store.key(*series, &mut key);
-                let tsuid = Tsuid::from_bytes(&key, &layout.widths);
-                let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
-                self.add(tsuid, point.time_ms - point.time_ms.rem_euclid(HOUR_MS));
-            }
-        }
-        Ok(())
     }
 
     /// Adds an hour of a series.

@@ -6,16 +6,17 @@
 
 use std::collections::HashSet;
 
+use futures::TryStreamExt as _;
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_resources::ComputePool;
-use oxtsdb_schema::{Tsuid, UidWidths};
+use oxtsdb_row_store::DamageLog;
+use oxtsdb_schema::UidWidths;
 
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::context::resource::Resource;
 use crate::error::QueryError;
-use crate::exec::extents::SERIES_AT_A_TIME;
 use crate::exec::group::Grouping;
-use crate::exec::scan::columns::ColumnSource;
+use crate::reader::access_path::AccessPath;
 
 /// The windows of a sub-query, and the share of them that is in memory at a time.
 #[derive(Debug)]
@@ -50,10 +51,14 @@ impl FilledResult {
     /// [`QueryError::OverBudget`], and the errors of the store.
     pub(super) async fn check(
         &self,
-        columns: &ColumnSource,
+        access_path: &dyn AccessPath,
         compute: &ComputePool,
         budget: &Budget,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<(), QueryError> {
+        let Some(most) = access_path.listed_series().filter(|_| self.windows > 0) else {
+            return Ok(());
+        };
         let check = |series: u64, groups: u64| {
             let held = match self.holds {
                 Holds::Slice => 0,
@@ -67,20 +72,15 @@ impl FilledResult {
                 .limits()
                 .check(Resource::Memory, held.saturating_mul(POINT_BYTES))
         };
-        let most = columns.series.len() as u64;
-        if self.windows == 0 || check(most, most).is_ok() {
+        if check(most, most).is_ok() {
             return Ok(());
         }
         let (mut with_points, mut groups) = (0, HashSet::new());
-        let (mut key, mut values) = (Vec::new(), Vec::new());
-        let mut held = budget.hold(0)?;
-        for series in columns.series.chunks(SERIES_AT_A_TIME) {
-            let last = columns.last(compute, series, self.range).await?;
-            for (series, _) in series.iter().zip(last).filter(|(_, point)| point.is_some()) {
+        let (mut held, mut values) = (budget.hold(0)?, Vec::new());
+        let mut batches = access_path.last_times(self.range, compute, skip_damaged);
+        while let Some(batch) = batches.try_next().await? {
+            for (tsuid, _) in batch {
                 with_points += 1;
-                columns.store.key(*series, &mut key);
-                let tsuid = Tsuid::from_bytes(&key, &self.widths);
-                let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
                 self.grouping.write_key(&tsuid, &self.widths, &mut values);
                 if !groups.contains(&values) {
                     held.grow((size_of::<Vec<u8>>() + values.len()) as u64)?;

@@ -1,8 +1,8 @@
-//! Execution: scans rows, groups series and aggregates them, within the deadline and budget of a query.
+//! Execution: reads the items of scans, groups series and aggregates them, within the deadline and budget of a query.
 //!
 //! ```text
-//!   engine ──► execution ──► sub_query ──► scan ──► collect ──► worker ──► series_builder
-//!                                │                                          rows to points, downsampled
+//!   engine ──► execution ──► sub_query ──► collect ──► worker ──► series_builder
+//!                                │                                          columns and rows to points, downsampled
 //!                                ├──► filled_result                         rejects results that cannot fit
 //!                                ├──► extents                               when each series ends, for early results
 //!                                ├──► incremental ──► group                 series to groups
@@ -27,7 +27,6 @@ pub(crate) mod group_task;
 pub(crate) mod incremental;
 pub(crate) mod output;
 pub(crate) mod rollup_row;
-pub(crate) mod scan;
 pub(crate) mod series_builder;
 pub(crate) mod series_points;
 pub(crate) mod statistics;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::SPANS;
-use futures::stream::{self, StreamExt as _};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
@@ -31,19 +31,18 @@ use crate::exec::group_frames::{GroupFrames, uids_of};
 use crate::exec::group_task::batches;
 use crate::exec::incremental::IncrementalAggregator;
 use crate::exec::output::FrameOutput;
-use crate::exec::scan::columns::ColumnSource;
-use crate::exec::scan::{self, ScanItem};
 use crate::exec::series_builder::{RollupSource, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::RollupUse;
 use crate::function::rate::Rater;
 use crate::names::Names;
-use crate::plan::access_path::AccessPath;
 use crate::plan::hours::Hours;
 use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
+use crate::reader::access_path::{PointScan, ScanRequest};
+use crate::reader::scan::ScanItem;
 use crate::spec::{QuerySpec, SubQuery};
-use crate::storage::{PointStorage, Storage};
+use crate::storage::Storage;
 
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
@@ -62,7 +61,6 @@ pub(super) struct SubQueryExecution<'a> {
     /// Its number in the query.
     index: usize,
     plan: &'a Plan,
-    columns: Option<(&'a PointStorage, ColumnSource)>,
     can_emit_early: bool,
     /// `None` until the series are known.
     groups: Option<Groups>,
@@ -94,7 +92,6 @@ impl<'a> SubQueryExecution<'a> {
             storage: plan.storage(&environment.storage),
             index,
             plan,
-            columns: None,
             groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
         }
@@ -104,14 +101,13 @@ impl<'a> SubQueryExecution<'a> {
     /// table is to be read in place of this one.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
         let begun = Instant::now();
-        self.columns = self.columns();
         self.check_result(output).await?;
-        let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
+        let PointScan { columns, items } = self.open_scan();
         let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
         let span = info_span!(target: SPANS, "scan", sub_query = self.index);
         let scanning = async {
-            self.scan(&mut collector, output).await?;
+            self.scan(items, &mut collector, output).await?;
             collector.finish().await
         };
         let (mut series, counted) = scanning.instrument(span).await?;
@@ -162,8 +158,7 @@ impl<'a> SubQueryExecution<'a> {
 
     /// Rejects a result that is certain to exceed a limit.
     async fn check_result(&self, output: &FrameOutput<'_>) -> Result<(), QueryError> {
-        let windows = self.plan.downsample.as_ref();
-        let Some(((_, columns), (windows, _))) = self.columns.as_ref().zip(windows) else {
+        let Some((windows, _)) = &self.plan.downsample else {
             return Ok(());
         };
         let result = FilledResult {
@@ -183,7 +178,10 @@ impl<'a> SubQueryExecution<'a> {
             },
         };
         let compute = &self.environment.resources.compute;
-        result.check(columns, compute, self.context.budget()).await
+        let (path, skip_damaged) = (&*self.plan.access_path, self.skip_damaged.as_ref());
+        result
+            .check(path, compute, self.context.budget(), skip_damaged)
+            .await
     }
 
     fn series_options(&self) -> SeriesOptions {
@@ -206,49 +204,34 @@ impl<'a> SubQueryExecution<'a> {
         }
     }
 
-    /// The columns that the plan reads.
-    fn columns(&self) -> Option<(&'a PointStorage, ColumnSource)> {
-        let points = self.storage.points.as_ref()?;
-        let AccessPath::Columns(series) = &self.plan.access_path else {
-            return None;
-        };
-        let (storage, skip_damaged) = (self.storage, self.skip_damaged.as_ref());
-        let windows = self.plan.downsample.as_ref().map(|(windows, _)| windows);
-        let lookahead = Lookahead::of(self.query, self.sub_query, windows);
-        let source = ColumnSource::of(storage, points, self.plan, series, lookahead, skip_damaged);
-        Some((points, source))
+    /// The scan of the plan.
+    fn open_scan(&self) -> PointScan {
+        let downsample = self.plan.downsample.as_ref();
+        let windows = downsample.map(|(windows, _)| windows);
+        self.plan.access_path.scan(&ScanRequest {
+            downsample,
+            lookahead: Lookahead::of(self.query, self.sub_query, windows),
+            slice_bytes: self.slice_bytes(),
+            budget: self.context.budget(),
+            skip_damaged: self.skip_damaged.as_ref(),
+        })
     }
 
-    /// Scans the columns or rows of the plan, and emits final results whenever too many points are in memory.
+    /// Reads the items of the scan, and emits final results whenever too many points are in memory.
     async fn scan(
         &mut self,
+        mut items: BoxStream<'static, Result<ScanItem, QueryError>>,
         collector: &mut Collector,
         output: &mut FrameOutput<'_>,
     ) -> Result<(), QueryError> {
         let (storage, budget) = (self.storage, self.context.budget());
-        let skip_damaged = self.skip_damaged.as_ref();
-        let mut items = match &self.columns {
-            Some((points, source)) => {
-                let slice_bytes = self.slice_bytes();
-                scan::columns::items(
-                    storage,
-                    points,
-                    self.plan,
-                    source,
-                    slice_bytes,
-                    budget,
-                    skip_damaged,
-                )
-            }
-            None => scan::rows(storage, self.plan, budget, skip_damaged),
-        };
         while let Some(item) = items.next().await {
             match item? {
                 ScanItem::Columns(range) => collector.read(range).await?,
                 ScanItem::Rows(mut rows) => {
                     budget.use_rows(rows.len() as u64, rows.byte_len())?;
                     self.plan
-                        .selection
+                        .selection()
                         .resolve_and_filter(rows.rows_mut(), &*storage.directory, self.context.deadline())
                         .await?;
                     collector.add(rows).await?;
@@ -318,20 +301,11 @@ impl<'a> SubQueryExecution<'a> {
             start: BaseTime::of_seconds(seconds),
             ..self.plan.hours
         };
-        let places = match &self.columns {
-            Some((points, columns)) => (&points.cells, Some(columns)),
-            None => (&storage.store, None),
-        };
-        let skip_damaged = self.skip_damaged.as_ref();
         let compute = &self.environment.resources.compute;
-        let extents = SeriesExtents::read(
-            storage,
-            places,
-            self.plan,
-            rest,
-            (self.context, compute),
-            skip_damaged,
-        );
+        let read_context = storage.read_context(compute, self.context);
+        let (path, layout) = (&*self.plan.access_path, &storage.layout);
+        let skip_damaged = self.skip_damaged.as_ref();
+        let extents = SeriesExtents::read(path, rest, layout, &read_context, skip_damaged);
         let mut extents = extents.await?;
         extents.add_read(series, watermark_ms);
         Ok(Arc::new(extents))

@@ -20,11 +20,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::error::QueryError;
 use crate::exec::column_read::{ColumnRead, Progress};
 use crate::exec::extents::SeriesExtents;
-use crate::exec::scan::RowBatch;
-use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::SeriesBuilder;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
+use crate::reader::columns::source::ColumnSource;
+use crate::reader::scan::RowBatch;
 
 /// A job begins no command after this time: then jobs of other queries run.
 const JOB_TIME: Duration = Duration::from_millis(1);

@@ -21,15 +21,13 @@ use crate::exec::frame::{EncodedGroups, Frame, Group};
 use crate::exec::group::{Grouping, SeriesGroup, group};
 use crate::exec::group_frames::{GroupFrames, uids_of};
 use crate::exec::output::FrameOutput;
-use crate::exec::scan::{self, ScanItem};
 use crate::exec::series_points::SeriesPoints;
 use crate::function::downsample::{WindowLayout, Windows};
 use crate::names::Names;
-use crate::plan::access_path::AccessPath;
 use crate::plan::query_plan::Plan;
 use crate::points::Points;
+use crate::reader::scan::ScanItem;
 use crate::spec::{QuerySpec, SubQuery};
-use crate::storage::Storage;
 
 /// A running sub-query.
 pub(crate) struct HistogramExecution<'a> {
@@ -107,14 +105,14 @@ impl<'a> HistogramExecution<'a> {
         };
         let mut reader = Reader::new(options, budget.clone())?;
         let damage = self.query.skip_damaged_rows.then(DamageLog::default);
-        let storage = self.storage();
-        let mut items = scan::rows(&storage, plan, budget, damage.as_ref());
+        let storage = &environment.storage;
+        let mut items = plan.access_path.rows(budget, damage.as_ref());
         while let Some(item) = items.next().await {
             let ScanItem::Rows(mut rows) = item? else {
                 continue;
             };
             budget.use_rows(rows.len() as u64, rows.byte_len())?;
-            plan.selection
+            plan.selection()
                 .resolve_and_filter(rows.rows_mut(), &*storage.directory, self.context.deadline())
                 .await?;
             let add = move || reader.add(rows.rows()).map(|()| reader);
@@ -129,18 +127,6 @@ impl<'a> HistogramExecution<'a> {
             output.statistics.add_damage(damage, &storage.layout, &plan.hours);
         }
         Ok(reader)
-    }
-
-    /// The storage to scan: where points are in columns, only other cells are in rows.
-    fn storage(&self) -> Storage {
-        let storage = &self.environment.storage;
-        match (&self.plan.access_path, &storage.points) {
-            (AccessPath::Columns(_), Some(points)) => Storage {
-                store: Arc::clone(&points.cells),
-                ..storage.clone()
-            },
-            _ => storage.clone(),
-        }
     }
 
     /// The groups in their order, and the memory of all histograms.

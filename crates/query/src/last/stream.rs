@@ -15,8 +15,7 @@ use crate::context::query_context::QueryContext;
 use crate::context::running::QueryDescription;
 use crate::error::QueryError;
 use crate::exec::engine::Engine;
-use crate::last::last_point::{LastPoint, LookBack};
-use crate::last::search::{SERIES_AT_A_TIME, SeriesNames, names_of, of_metric, of_series};
+use crate::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_series};
 use crate::names::{check_metrics, uids_of_series};
 use crate::plan::metric_series::MetricSeries;
 use crate::plan::tsuids::check_tsuid;
@@ -30,6 +29,9 @@ const BATCH_POINTS: usize = 1024;
 /// Estimated memory of a point and of its names.
 const POINT_BYTES: u64 = 128;
 const NAMES_BYTES: u64 = 512;
+
+/// Searches of single series that run concurrently.
+const SERIES_AT_A_TIME: usize = 16;
 
 /// Batches that may wait for a slow client.
 const WAITING_BATCHES: usize = 2;
@@ -246,8 +248,11 @@ async fn of_set(
 ) -> Result<(), QueryError> {
     let storage = engine.storage();
     let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, context.deadline()).await?;
-    let compute = &engine.resources().compute;
-    let mut points = of_metric(storage, &series, look_back, context, compute).await?;
+    let context = storage.read_context(&engine.resources().compute, context);
+    let reader = &storage.reader;
+    let mut points = reader
+        .last_points_of_metric(series.metric, &series.selection, look_back, &context)
+        .await?;
     while let Some(batch) = points.next().await {
         let mut batch = batch?;
         while batch.len() > BATCH_POINTS {
@@ -280,7 +285,7 @@ async fn of_target(
         LastTarget::Metric { .. } => return Ok(None),
     };
     let compute = &engine.resources().compute;
-    of_series(storage, &tsuid, look_back, context.budget(), compute).await
+    of_series(storage, &tsuid, look_back, context, compute).await
 }
 
 async fn tsuid_of(

@@ -2,22 +2,17 @@
 
 use std::time::Instant;
 
-use oxtsdb_point_store::SeriesNumber;
-use oxtsdb_resources::ComputePool;
-use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidKind};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, UidKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::filter::{FilterError, Resolution, TagFilter, TagMatcher};
 use crate::names::ResolvedNames;
-use crate::plan::access_path::matching;
-use crate::plan::column_series::Catalogue;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, TagTest, ValueTest};
 use crate::quirks::Quirks;
 use crate::spec::SeriesFilter;
-use crate::storage::{PointStorage, Storage};
+use crate::storage::Storage;
 
 /// Two literal filters of one key are one as long as they have fewer values than this together.
 const EXPANSION_LIMIT: usize = 4096;
@@ -77,7 +72,7 @@ fn name_test(
 
 /// The series of a metric that pass filters, with names resolved.
 #[derive(Clone, Debug)]
-pub struct MetricSeries {
+pub(crate) struct MetricSeries {
     /// The metric.
     pub metric: MetricUid,
     /// Selects its rows.
@@ -87,49 +82,13 @@ pub struct MetricSeries {
 }
 
 impl MetricSeries {
-    /// The matching series, ascending, if the index resolves them and they are few of the metric's.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the UID service.
-    pub async fn few(
-        &self,
-        storage: &Storage,
-        context: &QueryContext,
-    ) -> Result<Option<Vec<Tsuid>>, QueryError> {
-        let (_, few) = matching(self.metric, &self.selection, storage, context.deadline()).await?;
-        Ok(few)
-    }
-
-    /// The matching series of a store with points in columns, ascending.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the UID service.
-    pub(crate) async fn catalogued(
-        &self,
-        storage: &Storage,
-        points: &PointStorage,
-        compute: &ComputePool,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<SeriesNumber>, QueryError> {
-        let catalogue = Catalogue {
-            store: &points.columns,
-            directory: &*storage.directory,
-            compute,
-            widths: &storage.layout.widths,
-            deadline,
-        };
-        catalogue.of_metric(self.metric, &self.selection).await
-    }
-
     /// Looks up metric, tag keys and literal values with one call.
     ///
     /// # Errors
     ///
     /// [`QueryError::UnknownName`] for the metric, for the key of any filter and for the values of `literal_or`; the
     /// errors of the UID service.
-    pub async fn resolve(
+    pub(crate) async fn resolve(
         metric: &str,
         filter: &SeriesFilter,
         quirks: Quirks,

@@ -1,25 +1,20 @@
-//! Plans: the hours to read, the rows that match, and how to find them.
+//! Plans: the hours to read, the series that match, and the access path to them.
 //!
 //! ```text
-//!   filters ──► tag tests over UIDs ──► row selection ─┐
-//!   range ────► hours, windows ────────────────────────┼──► access path ──► estimate
-//!   series index, catalogue ──► matching series ───────┘
+//!   filters ──► tag tests over UIDs ──► selection ─┐
+//!   range ────► hours, windows ────────────────────┴──► reader ──► access path
 //! ```
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.configureFromQuery`.
 
-pub mod access_path;
-mod column_series;
-pub mod estimate;
-pub mod hours;
+pub(crate) mod hours;
 pub(crate) mod lookahead;
-pub mod metric_series;
-pub mod query_plan;
-pub mod rollup;
-pub mod selection;
-pub mod single_rows;
-pub mod tsuids;
-pub mod windows;
+pub(crate) mod metric_series;
+pub(crate) mod query_plan;
+pub(crate) mod rollup;
+pub(crate) mod selection;
+pub(crate) mod tsuids;
+pub(crate) mod windows;
 
 #[cfg(test)]
 mod tests;

@@ -12,17 +12,18 @@ use crate::error::QueryError;
 use crate::function::aggregator::Function;
 use crate::function::downsample::Windows;
 use crate::names::check_metrics;
-use crate::plan::access_path::{AccessPath, AccessPathChooser, IndexUse};
 use crate::plan::hours::Hours;
 use crate::plan::metric_series::{MetricSeries, name_tests};
 use crate::plan::rollup::{TableRead, choices};
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::tsuids::check_tsuids;
 use crate::plan::windows::windows;
+use crate::reader::SeriesSet;
+use crate::reader::access_path::AccessPath;
 use crate::spec::{QuerySpec, Source, SubQuery};
 use crate::storage::Storage;
 
-/// A plan: the rows that a sub-query reads, and how its series are downsampled and grouped.
+/// A plan: the series that a sub-query reads, and how they are downsampled and grouped.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the metric, if the sub-query has one.
@@ -31,12 +32,8 @@ pub struct Plan {
     pub hours: Hours,
     /// Series that begin later do not count.
     pub begins_until_ms: i64,
-    /// The access path to rows.
-    pub access_path: AccessPath,
-    /// The contribution of the index.
-    pub index_use: IndexUse,
-    /// Selects the matching rows.
-    pub selection: Selection,
+    /// The access path to the matching series.
+    pub access_path: Arc<dyn AccessPath>,
     /// The tag keys that series are grouped by, ascending.
     pub group_by: Vec<TagkUid>,
     /// The table that is read.
@@ -48,7 +45,7 @@ pub struct Plan {
     /// How each series is downsampled.
     pub downsample: Option<(Windows, Function)>,
     /// The memory of the list of series, and of the windows of a fill policy.
-    _held: Option<Arc<Held>>,
+    _held: Arc<Held>,
 }
 
 impl Plan {
@@ -65,7 +62,7 @@ impl Plan {
         compute: &ComputePool,
         context: &QueryContext,
     ) -> Result<Self, QueryError> {
-        let mut reads = choices(sub_query, storage)?;
+        let mut reads = choices(sub_query, storage.rollups.as_deref())?;
         let read = reads.pop_front().unwrap_or_default();
         Self::reading(query, sub_query, (read, reads), storage, compute, context).await
     }
@@ -79,7 +76,7 @@ impl Plan {
         compute: &ComputePool,
         context: &QueryContext,
     ) -> Result<Self, QueryError> {
-        let of_table = read.storage(storage).map(Box::new);
+        let of_table = storage.of_table(&read).map(Box::new);
         let storage = of_table.as_deref().unwrap_or(storage);
         let (layout, deadline) = (&storage.layout, context.deadline());
         let quirks = query.quirks;
@@ -104,38 +101,19 @@ impl Plan {
             }
             Source::Metric(_) | Source::Tsuids(_) => (hours, i64::MAX),
         };
-        let chooser = AccessPathChooser {
-            storage,
-            hours,
-            deadline,
-            compute,
-            has_rows_of_hours: read.rollup.is_none(),
-        };
-        let mut plan = match &sub_query.source {
+        let read_context = storage.read_context(compute, context);
+        let (metric, access_path, group_by) = match &sub_query.source {
             Source::Metric(metric) => {
                 let MetricSeries {
                     metric: uid,
-                    mut selection,
-                    group_by,
-                } = MetricSeries::resolve(metric, filter, quirks, storage, deadline).await?;
-                let (access_path, index_use) = chooser
-                    .of_metric(uid, &mut selection, filter.explicit_tags)
-                    .await?;
-                let metric = Some(Arc::from(metric.as_str()));
-                Self {
-                    metric,
-                    hours,
-                    begins_until_ms,
-                    access_path,
-                    index_use,
                     selection,
                     group_by,
-                    read,
-                    of_table: None,
-                    fallbacks,
-                    downsample: None,
-                    _held: None,
-                }
+                } = MetricSeries::resolve(metric, filter, quirks, storage, deadline).await?;
+                let series = SeriesSet::Metric(uid);
+                let path = storage
+                    .reader
+                    .access_path(series, selection, hours, &read_context);
+                (Some(Arc::from(metric.as_str())), path.await?, group_by)
             }
             Source::Tsuids(tsuids) => {
                 let mut tsuids = check_tsuids(tsuids, layout)?;
@@ -148,52 +126,56 @@ impl Plan {
                         (Vec::new(), Vec::new())
                     }
                 };
-                let mut selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
-                let (access_path, index_use) = chooser.of_series(&tsuids, &mut selection).await?;
+                let selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
+                let series = SeriesSet::Tsuids(&tsuids);
+                let path = storage
+                    .reader
+                    .access_path(series, selection, hours, &read_context);
                 let group_by = if quirks.tsuids_are_one_group {
                     Vec::new()
                 } else {
                     group_by
                 };
-                Self {
-                    metric: None,
-                    hours,
-                    begins_until_ms,
-                    access_path,
-                    index_use,
-                    selection,
-                    group_by,
-                    read,
-                    of_table: None,
-                    fallbacks,
-                    downsample: None,
-                    _held: None,
-                }
+                (None, path.await?, group_by)
             }
         };
-        if sub_query.aggregator.is_none() {
-            plan.group_by.clear();
-        }
-        let mut held = context.budget().hold(0)?;
-        if let AccessPath::Columns(columns) = &plan.access_path {
-            held.grow(size_of_val(&*columns.series) as u64)?;
-        }
+        let group_by = if sub_query.aggregator.is_none() {
+            Vec::new()
+        } else {
+            group_by
+        };
+        let mut held = context.budget().hold(access_path.byte_len())?;
         // Last: a query for unknown names fails before any window is made.
+        let mut downsampled = None;
         if let Some(downsample) = &sub_query.downsample {
             let (windows, of_windows) =
                 windows(query, downsample, &range_hours, context.budget(), compute).await?;
-            let function = match &plan.read.rollup {
+            let function = match &read.rollup {
                 Some(rollup) => rollup.function(downsample, query),
                 None => downsample.function.under(quirks),
             };
-            plan.downsample = Some((windows, function));
+            downsampled = Some((windows, function));
             if let Some(of_windows) = of_windows {
                 held.merge(of_windows);
             }
         }
-        plan._held = Some(Arc::new(held));
-        plan.of_table = of_table;
-        Ok(plan)
+        Ok(Self {
+            metric,
+            hours,
+            begins_until_ms,
+            access_path,
+            group_by,
+            read,
+            of_table,
+            fallbacks,
+            downsample: downsampled,
+            _held: Arc::new(held),
+        })
+    }
+
+    /// Selects the matching rows.
+    pub fn selection(&self) -> &Selection {
+        self.access_path.selection()
     }
 
     /// The storage that has the table; `storage` is the storage of points.

@@ -19,10 +19,7 @@
 //! `FallbackRollupOnEmptyResult`, `TsdbQuery.getScanStartTimeSeconds`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use oxtsdb_point_store::PointStore;
-use oxtsdb_point_store::rollups::RollupColumns;
 use oxtsdb_row_store::TableName;
 use oxtsdb_schema::rollup::NoIdError;
 use oxtsdb_schema::{BaseTime, RollupInterval};
@@ -32,7 +29,6 @@ use crate::function::downsample::{Downsample, Interval};
 use crate::plan::hours::Hours;
 use crate::rollup::{RollupChoiceError, RollupUsage, Rollups};
 use crate::spec::{QuerySpec, SubQuery};
-use crate::storage::{PointStorage, Storage};
 
 /// The table and the values that a sub-query reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,12 +53,12 @@ pub struct RollupRead {
 /// The reads of a sub-query, in order: each if the one before has no series. There is at least one.
 pub(crate) fn choices(
     sub_query: &SubQuery,
-    storage: &Storage,
+    rollups: Option<&Rollups>,
 ) -> Result<VecDeque<TableRead>, RollupChoiceError> {
     if sub_query.histogram.is_some() {
         return Ok(VecDeque::from([TableRead::default()]));
     }
-    let Some(rollups) = storage.rollups.as_deref() else {
+    let Some(rollups) = rollups else {
         return match sub_query.rollup.pre_aggregate {
             true => Err(RollupChoiceError::NoPreAggregates),
             false => Ok(VecDeque::from([TableRead::default()])),
@@ -155,10 +151,6 @@ impl RollupRead {
         })
     }
 
-    fn aggregate(&self, store: &Arc<dyn PointStore>, id: u8) -> Arc<dyn PointStore> {
-        Arc::new(RollupColumns::new(Arc::clone(store), self.interval.clone(), id))
-    }
-
     /// The function over the stored values of a window.
     pub(crate) fn function(&self, downsample: &Downsample, query: &QuerySpec) -> Function {
         match self.value.0.as_str() {
@@ -176,40 +168,5 @@ impl RollupRead {
             start = self.interval.base_time(start.seconds() - 1);
         }
         Hours { start, ..hours }
-    }
-}
-
-impl TableRead {
-    /// The storage that has the table; `None`: the storage of points.
-    pub(crate) fn storage(&self, storage: &Storage) -> Option<Storage> {
-        let table = self.table.as_ref()?;
-        let points = storage.points.as_ref();
-        Some(Storage {
-            points: points.and_then(|points| self.columns(table, points)),
-            index: None,
-            table: table.clone(),
-            ..storage.clone()
-        })
-    }
-
-    /// The columns of the aggregate that is read, if no value of the table is elsewhere: values that were stored before
-    /// there were columns, or in another encoding than OpenTSDB's, are read with their rows.
-    fn columns(&self, table: &TableName, points: &PointStorage) -> Option<PointStorage> {
-        let rollup = self.rollup.as_ref()?;
-        let store = points.rollups.get(table)?;
-        if points.cells.may_have_rows(table, &[], &[]) {
-            return None;
-        }
-        Some(PointStorage {
-            columns: rollup.aggregate(store, rollup.value.1),
-            ..points.clone()
-        })
-    }
-
-    /// The columns of the counts that sums are divided by.
-    pub(crate) fn counts(&self, points: &PointStorage) -> Option<Arc<dyn PointStore>> {
-        let rollup = self.rollup.as_ref()?;
-        let store = points.rollups.get(self.table.as_ref()?)?;
-        Some(rollup.aggregate(store, rollup.count.as_ref()?.1))
     }
 }

@@ -1,11 +1,11 @@
 use oxtsdb_schema::RowKeyLayout;
 
 use crate::error::QueryError;
-use crate::plan::access_path::series_ranges;
 use crate::plan::hours::Hours;
-use crate::plan::single_rows::SingleRows;
 use crate::plan::tsuids::{check_tsuid, check_tsuids};
 use crate::quirks::Quirks;
+use crate::reader::range_scan::series_ranges;
+use crate::reader::rows::single_rows::SingleRows;
 
 /// 2013-01-01 00:00:00 UTC, an exact hour and day.
 const T: i64 = 1_356_998_400;

@@ -63,8 +63,8 @@ use self::regions::Region;
 use super::{Compression, Hbase};
 use crate::limits::MAX_ROW_KEY;
 use crate::{
-    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan, StoreControl, StoreError,
-    TableDef, TableName, WriteBatch, rules,
+    CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
+    StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
 };
 
 /// A [`RowStore`] on HBase, over its own RPC. Cheap to clone.

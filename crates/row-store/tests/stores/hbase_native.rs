@@ -10,8 +10,8 @@ use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
 use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError, TableDef, TableName,
-    WriteBatch, conformance,
+    CellAddress, ColumnSelection, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError,
+    TableDef, TableName, WriteBatch, conformance,
 };
 
 fn variable(name: &str) -> String {

@@ -1,9 +1,9 @@
 //! `/api/annotations`: the global annotations of a range.
 
+use oxtsdb_query::Hours;
 use oxtsdb_query::QueryDescription;
 use oxtsdb_query::annotation::{ends_within, global_annotations};
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::hours::Hours;
 use oxtsdb_schema::annotation::millis;
 
 use super::parse::end_before_start;

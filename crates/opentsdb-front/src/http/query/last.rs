@@ -18,8 +18,7 @@ use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_each};
-use oxtsdb_query::plan::tsuids::check_tsuid;
-use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext};
+use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, check_tsuid};
 use oxtsdb_query::{check_metrics, uids_of_series};
 use oxtsdb_schema::{RowKeyLayout, Tsuid};
 use serde::Deserialize;
@@ -265,13 +264,8 @@ impl Found {
         context: &QueryContext,
         searches: Vec<(Tsuid, LookBack)>,
     ) -> Result<(), QueryError> {
-        let points = of_each(
-            engine.storage(),
-            searches,
-            context.budget(),
-            &engine.resources().compute,
-        )
-        .await?;
+        let (storage, compute) = (engine.storage(), &engine.resources().compute);
+        let points = of_each(storage, searches, context, compute).await?;
         let count = self.points.len() + points.len();
         COUNTED.check(Resource::Series, count as u64)?;
         self.held.grow(points.len() as u64 * LAST_POINT_BYTES)?;

@@ -30,8 +30,7 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_query::Delivery;
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::tsuids::check_tsuid;
-use oxtsdb_query::{Frame, QueryError, RequestContext, Source};
+use oxtsdb_query::{Frame, QueryError, RequestContext, Source, check_tsuid};
 
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;

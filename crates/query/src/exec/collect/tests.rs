@@ -131,7 +131,7 @@ async fn columns(points: i64) -> ColumnSource {
     store.append(batch).await.unwrap();
     ColumnSource {
         estimate: store.estimate(&[series], TimeRange::ALL),
-        is_read_inline: crate::exec::scan::columns::is_read_inline(&store, &[series], TimeRange::ALL),
+        is_read_inline: crate::reader::columns::source::is_read_inline(&store, &[series], TimeRange::ALL),
         store: Arc::new(store),
         counts: None,
         series: [series].into(),

@@ -1,6 +1,6 @@
 //! Selects the rows of a metric by their keys.
 
-pub mod matches;
-pub mod matching;
-pub mod row_selection;
-pub mod tag_test;
+pub(crate) mod matches;
+pub(crate) mod matching;
+pub(crate) mod row_selection;
+pub(crate) mod tag_test;

@@ -38,7 +38,7 @@ pub enum ValueTest {
 pub struct NameTest {
     pub(super) predicate: Predicate,
     /// Matches of the values that were tested, also by other queries.
-    pub(in crate::plan) matches: Arc<Matches>,
+    pub(crate) matches: Arc<Matches>,
 }
 
 impl TagTest {

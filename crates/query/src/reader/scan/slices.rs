@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
-use crate::exec::scan::density::Density;
+use super::density::Density;
 use crate::plan::hours::Hours;
 
 /// Largest ratio between the lengths of two slices, because the data may become denser. Without an estimate, the first
@@ -13,7 +13,7 @@ const GROWTH: usize = 8;
 
 /// A time slice: consecutive hours of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slice {
+pub(in crate::reader) struct Slice {
     hours: Hours,
     is_first: bool,
     is_last: bool,
@@ -21,22 +21,22 @@ pub(super) struct Slice {
 
 impl Slice {
     /// How many hours it has.
-    pub(super) fn hours(&self) -> usize {
+    pub(in crate::reader) fn hours(&self) -> usize {
         self.hours.count()
     }
 
     /// Its first timestamp, milliseconds since the epoch.
-    pub(super) fn start_ms(&self) -> i64 {
+    pub(in crate::reader) fn start_ms(&self) -> i64 {
         self.hours.start.millis()
     }
 
     /// The first timestamp after it, milliseconds since the epoch.
-    pub(super) fn stop_ms(&self) -> i64 {
+    pub(in crate::reader) fn stop_ms(&self) -> i64 {
         self.hours.stop_ms()
     }
 
     /// Its hours, each as a slice.
-    pub(super) fn by_hour(&self) -> Vec<Self> {
+    pub(in crate::reader) fn by_hour(&self) -> Vec<Self> {
         let count = self.hours();
         let hour = |(index, start): (usize, BaseTime)| {
             let is_last = index + 1 == count;
@@ -56,7 +56,7 @@ impl Slice {
     }
 
     /// The part of a range of row keys, which begins and ends with a base time, that lies in the slice.
-    pub(super) fn of_range(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+    pub(in crate::reader) fn of_range(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
         let (start, stop) = range;
         let at = |seconds: u32| at_seconds(range, seconds);
         // The ends of the range are kept: no hour follows the last one that a row key can hold.
@@ -75,7 +75,7 @@ impl Slice {
 }
 
 /// The part of a range of row keys, which begins with a base time, from the start of some hours on.
-pub(super) fn rest_of(range: &(Vec<u8>, Vec<u8>), hours: Hours) -> (Vec<u8>, Vec<u8>) {
+pub(in crate::reader) fn rest_of(range: &(Vec<u8>, Vec<u8>), hours: Hours) -> (Vec<u8>, Vec<u8>) {
     (at_seconds(range, hours.start.seconds()), range.1.clone())
 }
 
@@ -87,7 +87,7 @@ fn at_seconds((start, _): &(Vec<u8>, Vec<u8>), seconds: u32) -> Vec<u8> {
 
 /// The slices of a scan, in order of time; their length follows the density estimate.
 #[derive(Debug)]
-pub(super) struct Slices {
+pub(in crate::reader) struct Slices {
     /// The remaining hours.
     rest: Hours,
     length: usize,
@@ -97,7 +97,7 @@ pub(super) struct Slices {
 
 impl Slices {
     /// The slices of some hours.
-    pub(super) fn new(hours: Hours, density: Arc<Density>) -> Self {
+    pub(in crate::reader) fn new(hours: Hours, density: Arc<Density>) -> Self {
         Self {
             rest: hours,
             length: density.slice_hours().unwrap_or(1),

@@ -13,8 +13,10 @@ use crate::context::query_context::QueryContext;
 use crate::error::NameError;
 use crate::language::parse_metric_query;
 use crate::names::NameDirectory;
+use crate::plan::query_plan::Plan;
 use crate::plan::selection::matches::MatchCache;
 use crate::quirks::Quirks;
+use crate::reader::rows::RowReader;
 use crate::spec::QuerySpec;
 use crate::storage::Storage;
 
@@ -59,7 +61,7 @@ fn salted() -> RowKeyLayout {
 }
 
 /// Hours 0 to 99, each with series 1 to 5 of metric 1; a plan for hours 10 to 89.
-async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
+async fn plan(layout: RowKeyLayout, query_text: &str) -> Plan {
     let store: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
     let table: TableName = "tsdb".parse().unwrap();
     store
@@ -89,7 +91,7 @@ async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
         annotations: crate::spec::AnnotationSelection::default(),
     };
     let storage = Storage {
-        points: None,
+        reader: Arc::new(RowReader::new(Arc::clone(&store), table.clone(), layout)),
         store,
         meta_table: table.clone(),
         table,
@@ -102,7 +104,7 @@ async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
     let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));
     let compute = ComputePool::new(1).unwrap();
     let plan = Plan::new(&query, &query.sub_queries[0], &storage, &compute, &context).await;
-    (storage, plan.unwrap())
+    plan.unwrap()
 }
 
 fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
@@ -115,11 +117,9 @@ fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
 #[tokio::test]
 async fn emits_slices_in_order_with_watermarks() {
     for layout in [RowKeyLayout::default(), salted()] {
-        let (storage, plan) = source(layout, "sum:m1").await;
-        let items: Vec<ScanItem> = rows(&storage, &plan, &Budget::of_limits(Limits::NONE), None)
-            .try_collect()
-            .await
-            .unwrap();
+        let plan = plan(layout, "sum:m1").await;
+        let items = plan.access_path.rows(&Budget::of_limits(Limits::NONE), None);
+        let items: Vec<ScanItem> = items.try_collect().await.unwrap();
         let (mut until_ms, mut latest_ms, mut count) = (i64::MIN, i64::MIN, 0);
         for item in &items {
             match item {
@@ -152,24 +152,15 @@ async fn emits_slices_in_order_with_watermarks() {
 #[tokio::test]
 async fn reads_only_keys_of_later_hours() {
     for layout in [RowKeyLayout::default(), salted()] {
-        let (storage, plan) = source(layout, "sum:m1{host1=v2|v3}").await;
+        let plan = plan(layout, "sum:m1{host1=v2|v3}").await;
         let seen: Arc<parking_lot::Mutex<Vec<i64>>> = Arc::default();
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
         let from = BaseTime::of_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
         let budget = Budget::of_limits(Limits::NONE);
-        keys(
-            (&storage.store, &storage),
-            &plan,
-            rest,
-            &budget,
-            None,
-            move |key| {
-                noted.lock().push(hour_of(&layout, key));
-            },
-        )
-        .await
-        .unwrap();
+        let note = move |key: &[u8]| noted.lock().push(hour_of(&layout, key));
+        let rows = plan.access_path.row_ranges();
+        rows.keys(rest, &budget, None, note).await.unwrap();
         let mut seen = seen.lock().clone();
         seen.sort_unstable();
         assert_eq!(seen.len(), 40 * 2, "two series of forty hours");

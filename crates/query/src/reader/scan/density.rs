@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes and hours read so far.
 #[derive(Debug)]
-pub(super) struct Density {
+pub(in crate::reader) struct Density {
     /// Target size of a slice.
     slice_bytes: u64,
     hours: AtomicUsize,
@@ -13,7 +13,7 @@ pub(super) struct Density {
 
 impl Density {
     /// An estimate before the first read.
-    pub(super) const fn new(slice_bytes: u64) -> Self {
+    pub(in crate::reader) const fn new(slice_bytes: u64) -> Self {
         Self {
             slice_bytes,
             hours: AtomicUsize::new(0),
@@ -22,17 +22,17 @@ impl Density {
     }
 
     /// Adds bytes that were read.
-    pub(super) fn add_bytes(&self, bytes: u64) {
+    pub(in crate::reader) fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Adds hours that were read completely.
-    pub(super) fn add_hours(&self, hours: usize) {
+    pub(in crate::reader) fn add_hours(&self, hours: usize) {
         self.hours.fetch_add(hours, Ordering::Relaxed);
     }
 
     /// Hours for the next slice; `None` until an hour is complete.
-    pub(super) fn slice_hours(&self) -> Option<usize> {
+    pub(in crate::reader) fn slice_hours(&self) -> Option<usize> {
         let hours = self.hours.load(Ordering::Relaxed);
         let bytes = self.bytes.load(Ordering::Relaxed).max(1);
         let slice = (self.slice_bytes.saturating_mul(hours as u64) / bytes).max(1);

@@ -1,9 +1,8 @@
-//! Scans the rows of a plan in batches, in order of time.
+//! Scans rows by ranges of their keys, in batches, in order of time.
 //!
 //! A scan is split into time slices. While one slice is decoded, tasks read the next ones ahead; within a slice the salt
 //! buckets are read concurrently. Slices are emitted in order, so the rows of each series are in order of time. After
-//! each slice the scan emits a watermark: all earlier rows have been read, so results up to it can be emitted (see
-//! [`crate::exec::sub_query`]).
+//! each slice the scan emits a watermark: all earlier rows have been read, so results up to it can be emitted.
 //!
 //! ```text
 //!   hours      0 1 2 3 4 5 6 7 8 …
@@ -12,9 +11,8 @@
 //!   bucket 1   decoded, read ahead, read ahead
 //! ```
 
-pub(crate) mod columns;
-mod density;
-mod slices;
+pub(super) mod density;
+pub(super) mod slices;
 
 use std::sync::Arc;
 
@@ -23,32 +21,27 @@ use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowFilter, RowStore, Scan, TableName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
-
-use crate::context::budget::{Budget, Held};
-use crate::error::QueryError;
-use crate::plan::access_path::{AccessPath, ColumnSeries};
-use crate::plan::hours::Hours;
-use crate::plan::query_plan::Plan;
-use crate::range_scan::scan_concurrently;
-use crate::storage::Storage;
-use density::Density;
-use slices::{Slice, Slices};
 use tracing::Instrument as _;
 
+use self::density::Density;
+use self::slices::{Slice, Slices};
+use super::range_scan::{KeyRange, scan_concurrently};
+use crate::context::budget::{Budget, Held};
+use crate::error::QueryError;
+use crate::plan::hours::Hours;
+use crate::plan::selection::row_selection::Selection;
+
 /// Rows in a batch: enough to amortize the hand-over between threads.
-const BATCH_ROWS: usize = 256;
+pub(super) const BATCH_ROWS: usize = 256;
 
 /// Slices that are read ahead of the current one.
-const SLICES_AHEAD: usize = 2;
+pub(super) const SLICES_AHEAD: usize = 2;
 
 /// Most waiting batches of a slice that is read ahead.
 const WAITING_BATCHES: usize = 4;
 
 /// Slices of at most this many hours are read hour by hour.
 const HOURS_BY_THEMSELVES: usize = 8;
-
-/// Batches of single rows that are read concurrently.
-const READS_AT_A_TIME: usize = 2;
 
 /// Target size of a slice, and most of its bytes that may wait while an earlier slice is decoded: large enough to
 /// amortize the hand-over, small enough that several slices fit in the memory of the query. Packed rows take little
@@ -116,7 +109,7 @@ pub(crate) fn bytes_of(rows: &[Row]) -> u64 {
 
 /// An item of a scan, in order of time.
 #[derive(Debug)]
-pub(crate) enum ScanItem {
+pub enum ScanItem {
     /// The columns of all series in a range. The decoding workers read them.
     Columns(TimeRange),
     /// Rows.
@@ -130,110 +123,100 @@ pub(crate) fn point_columns() -> ColumnSelection {
     ColumnSelection::Family(String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned())
 }
 
-/// Reads the rows of a plan. Dropping the stream cancels the scan.
-///
-/// Must be polled within a Tokio runtime.
-pub(crate) fn rows(
-    storage: &Storage,
-    plan: &Plan,
-    budget: &Budget,
-    skip_damaged: Option<&DamageLog>,
-) -> BoxStream<'static, Result<ScanItem, QueryError>> {
-    match &plan.access_path {
-        AccessPath::Ranges(ranges) | AccessPath::Columns(ColumnSeries { ranges, .. }) => {
-            let source = Source {
-                store: Arc::clone(&storage.store),
-                table: storage.table.clone(),
-                ranges: Arc::from(ranges.as_slice()),
-                filter: plan.selection.row_filter(),
-                hours: plan.hours,
-                density: Arc::new(Density::new(slice_bytes(budget))),
-                budget: budget.clone(),
-                skip_damaged: skip_damaged.cloned(),
-            };
-            source.items().boxed()
+/// The rows of an access path.
+#[derive(Clone, Debug)]
+pub struct RowRanges {
+    pub(super) store: Arc<dyn RowStore>,
+    pub(super) table: TableName,
+    /// Ranges of row keys that begin and end with a base time: one for each salt bucket, ascending. A series lies in one
+    /// of them.
+    pub(super) ranges: Arc<[KeyRange]>,
+    pub(super) selection: Selection,
+    pub(super) hours: Hours,
+}
+
+impl RowRanges {
+    /// Reads the rows. Dropping the stream cancels the scan.
+    ///
+    /// Must be polled within a Tokio runtime.
+    pub(super) fn items(
+        self,
+        budget: &Budget,
+        skip_damaged: Option<&DamageLog>,
+    ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
+        let density = Arc::new(Density::new(slice_bytes(budget)));
+        self.source(density, budget, skip_damaged).items().boxed()
+    }
+
+    /// The same ranges, to be read slice by slice.
+    pub(super) fn source(
+        self,
+        density: Arc<Density>,
+        budget: &Budget,
+        skip_damaged: Option<&DamageLog>,
+    ) -> Source {
+        Source {
+            filter: self.selection.row_filter(),
+            store: self.store,
+            table: self.table,
+            ranges: self.ranges,
+            hours: self.hours,
+            density,
+            budget: budget.clone(),
+            skip_damaged: skip_damaged.cloned(),
         }
-        AccessPath::Rows(rows) => {
-            let (store, table) = (Arc::clone(&storage.store), storage.table.clone());
-            let (selection, budget) = (plan.selection.clone(), budget.clone());
-            let skip_damaged = skip_damaged.cloned();
-            let read = move |mut keys: Vec<Vec<u8>>| {
-                let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
-                let skip_damaged = skip_damaged.clone();
-                // Rows are in order of hours, so all hours before the last row's hour are complete.
-                let hour = keys.last().and_then(|key| selection.base_time(key));
-                // The match cache may have grown since the plan was made.
-                keys.retain(|key| selection.may_match(key));
-                async move {
-                    let columns = point_columns();
-                    let rows = store.get_rows(&table, &keys, &columns, skip_damaged.as_ref());
-                    let rows = rows.await?;
-                    let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
-                    let rows = ScanItem::Rows(rows);
-                    let until = hour.map(|hour| ScanItem::Watermark(hour.millis()));
-                    let items = [Some(rows), until].into_iter().flatten();
-                    Ok::<_, QueryError>(stream::iter(items.map(Ok)))
-                }
-            };
-            stream::iter(rows.batches(BATCH_ROWS))
-                .map(read)
-                .buffered(READS_AT_A_TIME)
-                .try_flatten()
-                .boxed()
-        }
+    }
+
+    /// Calls `seen` with the key of each possibly matching row in the given hours, the last of the path. Reads only keys
+    /// where the store supports it.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the store.
+    pub(crate) async fn keys(
+        self,
+        hours: Hours,
+        budget: &Budget,
+        skip_damaged: Option<&DamageLog>,
+        seen: impl Fn(&[u8]) + Send + Sync + 'static,
+    ) -> Result<(), QueryError> {
+        let (selection, seek) = (self.selection.clone(), self.selection.clone());
+        // Any hint, even an empty one, makes a store that fetches cells list the keys first.
+        let filter = RowFilter::new(move |key| {
+            if selection.may_match(key) {
+                seen(key);
+            }
+            false
+        })
+        .with_seek(move |key| {
+            if seek.may_match(key) {
+                None
+            } else {
+                seek.seek_after(key)
+            }
+        });
+        let rest = self.ranges.iter().map(|range| slices::rest_of(range, hours));
+        let source = Source {
+            store: self.store,
+            table: self.table,
+            ranges: rest.collect(),
+            filter: Some(filter),
+            hours,
+            density: Arc::new(Density::new(slice_bytes(budget))),
+            budget: budget.clone(),
+            skip_damaged: skip_damaged.cloned(),
+        };
+        let mut items = source.items();
+        while items.try_next().await?.is_some() {}
+        Ok(())
     }
 }
 
-/// Calls `seen` with the key of each possibly matching row of a plan in the given hours, the last of the plan. Reads
-/// only keys where the store, which has the rows, supports it.
-///
-/// # Errors
-///
-/// Errors of the store.
-pub(crate) async fn keys(
-    (store, storage): (&Arc<dyn RowStore>, &Storage),
-    plan: &Plan,
-    hours: Hours,
-    budget: &Budget,
-    skip_damaged: Option<&DamageLog>,
-    seen: impl Fn(&[u8]) + Send + Sync + 'static,
-) -> Result<(), QueryError> {
-    let ranges = plan.access_path.ranges(&storage.layout, hours);
-    let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
-    // Any hint, even an empty one, makes a store that fetches cells list the keys first.
-    let filter = RowFilter::new(move |key| {
-        if selection.may_match(key) {
-            seen(key);
-        }
-        false
-    })
-    .with_seek(move |key| {
-        if seek.may_match(key) {
-            None
-        } else {
-            seek.seek_after(key)
-        }
-    });
-    let source = Source {
-        store: Arc::clone(store),
-        table: storage.table.clone(),
-        ranges: ranges.iter().map(|range| slices::rest_of(range, hours)).collect(),
-        filter: Some(filter),
-        hours,
-        density: Arc::new(Density::new(slice_bytes(budget))),
-        budget: budget.clone(),
-        skip_damaged: skip_damaged.cloned(),
-    };
-    let mut items = source.items();
-    while items.try_next().await?.is_some() {}
-    Ok(())
-}
-
 /// Ranges of row keys that are read slice by slice.
-struct Source {
+pub(super) struct Source {
     store: Arc<dyn RowStore>,
     table: TableName,
-    ranges: Arc<[(Vec<u8>, Vec<u8>)]>,
+    ranges: Arc<[KeyRange]>,
     filter: Option<RowFilter>,
     hours: Hours,
     density: Arc<Density>,
@@ -262,7 +245,7 @@ impl Source {
     }
 
     /// Whether a slice may have rows, as far as that is known without reading.
-    fn may_have_rows(&self, slice: Slice) -> bool {
+    pub(super) fn may_have_rows(&self, slice: Slice) -> bool {
         self.ranges.iter().any(|range| {
             let (start, stop) = slice.of_range(range);
             self.store.may_have_rows(&self.table, &start, &stop)
@@ -273,7 +256,7 @@ impl Source {
     ///
     /// The rows of an hour may come in any order, which the store can use to read them concurrently. A slice of many
     /// hours has few rows in each of them, and is one scan of each bucket.
-    fn open(&self, slice: Slice) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
+    pub(super) fn open(&self, slice: Slice) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
         let mut scan = Scan::range([], []);
         scan.columns = point_columns();
         scan.batch_rows = BATCH_ROWS;
@@ -304,7 +287,7 @@ impl Source {
 }
 
 /// Reads ahead, up to [`WAITING_BATCHES`] and [`slice_bytes`].
-fn read_ahead(
+pub(super) fn read_ahead(
     mut batches: BoxStream<'static, Result<Vec<Row>, QueryError>>,
     budget: &Budget,
 ) -> BoxStream<'static, Result<RowBatch, QueryError>> {

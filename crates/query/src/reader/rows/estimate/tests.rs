@@ -92,12 +92,3 @@ async fn a_store_that_cannot_count_has_no_estimate() {
     let like_hbase = InterceptedStore::new(store, Arc::new(Pass)).like_hbase();
     assert_eq!(counted(&like_hbase, hours(2)).await, None);
 }
-
-#[test]
-fn only_exact_figures_are_lower_bounds() {
-    let figure = |certainty| Figure::new(7, certainty);
-    assert_eq!(figure(Certainty::Exact).at_least, 7);
-    assert_eq!(figure(Certainty::About).at_least, 0);
-    assert_eq!(figure(Certainty::AtMost).at_least, 0);
-    assert_eq!(figure(Certainty::AtMost).to_string(), "at most 7");
-}

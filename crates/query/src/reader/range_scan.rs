@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName};
+use oxtsdb_schema::{RowKeyLayout, Tsuid};
+use rustc_hash::FxHashSet;
+
+use crate::plan::hours::Hours;
 
 /// Ranges that are scanned concurrently.
 const CONCURRENT_RANGES: usize = 4;
@@ -52,6 +56,27 @@ fn scans(
             .try_flatten()
             .boxed()
     })
+}
+
+/// The ranges that hold series which may be of several metrics, ascending.
+pub(crate) fn series_ranges(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Vec<KeyRange> {
+    let bucket = |tsuid: &Tsuid| {
+        if layout.salt.width() == 0 {
+            0
+        } else {
+            layout.salt.bucket(tsuid.as_bytes())
+        }
+    };
+    let mut ranges: Vec<_> = tsuids
+        .iter()
+        .map(|tsuid| (bucket(tsuid), tsuid.metric(&layout.widths)))
+        .collect::<FxHashSet<_>>()
+        .into_iter()
+        .map(|(bucket, metric)| hours.range(layout, metric, bucket))
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges
 }
 
 #[cfg(test)]

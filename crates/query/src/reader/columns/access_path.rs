@@ -1,0 +1,249 @@
+//! The access path to columns.
+//!
+//! The catalogue of the store resolves all series; ranges of row keys find the rows of other cells.
+//!
+//! ```text
+//!   slice   the range of its columns, which the workers read ─► the rows of other cells ─► the watermark
+//! ```
+//!
+//! A query with points that are estimated to fit into a part of its memory is one slice: a series is decoded once.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use oxtsdb_point_store::{PointStore, ReadEstimate, SeriesNumber, TimeRange};
+use oxtsdb_resources::ComputePool;
+use oxtsdb_row_store::{DamageLog, StoreError};
+use oxtsdb_schema::{Tsuid, UidWidths};
+
+use super::ColumnReader;
+use super::source::{ColumnSource, MAX_WORKERS, is_read_inline, is_skipped};
+use crate::context::budget::{Budget, POINT_BYTES};
+use crate::error::QueryError;
+use crate::function::summary::Summarizer;
+use crate::plan::hours::Hours;
+use crate::plan::selection::row_selection::Selection;
+use crate::reader::access_path::{AccessPath, IndexUse, PathDescription, PathKind, PointScan, ScanRequest};
+use crate::reader::estimate::{ColumnFigures, Estimate, Figure};
+use crate::reader::scan::density::Density;
+use crate::reader::scan::slices::{Slice, Slices};
+use crate::reader::scan::{RowRanges, SLICES_AHEAD, ScanItem, read_ahead};
+
+/// Series that workers decode at a time.
+const DECODED_SERIES: u64 = MAX_WORKERS as u64;
+
+/// Series that are looked up at a time, which takes a few milliseconds.
+const SERIES_AT_A_TIME: usize = 4096;
+
+/// Columns of resolved series, and rows of other cells.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnPath {
+    pub(super) reader: ColumnReader,
+    pub(super) index_use: IndexUse,
+    /// Ascending.
+    pub(super) series: Arc<[SeriesNumber]>,
+    /// The rows of other cells.
+    pub(super) cells: RowRanges,
+}
+
+impl ColumnPath {
+    const fn hours(&self) -> Hours {
+        self.cells.hours
+    }
+
+    fn range(&self) -> TimeRange {
+        TimeRange {
+            first_ms: self.hours().start.millis(),
+            last_ms: self.hours().stop_ms() - 1,
+        }
+    }
+
+    fn store(&self) -> &Arc<dyn PointStore> {
+        &self.reader.points.columns
+    }
+
+    fn source(&self, request: &ScanRequest<'_>) -> ColumnSource {
+        let (store, selection, range) = (self.store(), &self.cells.selection, self.range());
+        ColumnSource {
+            store: Arc::clone(store),
+            counts: self.reader.counts.clone(),
+            series: Arc::clone(&self.series),
+            estimate: store.estimate(&self.series, range),
+            is_read_inline: is_read_inline(&**store, &self.series, range),
+            summarizer: request
+                .downsample
+                .filter(|_| !self.reader.is_rollup)
+                .and_then(|(windows, function)| Summarizer::of(windows, *function)),
+            lookahead: request.lookahead,
+            unnamed: selection.has_unnamed().then(|| selection.clone()),
+            table: self.cells.table.clone(),
+            skip_damaged: request.skip_damaged.cloned(),
+        }
+    }
+
+    /// Bytes that a query holds if it reads all columns at once: the points or windows of all series, and the points
+    /// of some series while they are decoded.
+    fn held_bytes(&self, estimate: &ReadEstimate, request: &ScanRequest<'_>) -> u64 {
+        let series = self.series.len().max(1) as u64;
+        let points = estimate.most_points;
+        let windows = request.downsample.map(|(windows, _)| windows);
+        let counted = windows.and_then(|windows| {
+            let range_ms = self.hours().stop_ms() - self.hours().start.millis();
+            windows.count_in(range_ms.unsigned_abs())
+        });
+        let filled = windows.map_or(0, |windows| windows.filled_count());
+        let kept = counted.map_or(points, |windows| points.min(series.saturating_mul(windows)));
+        let kept = kept.max(series.saturating_mul(filled));
+        // If few series have most of the points, more is decoded at a time; then it is a small share of all.
+        let decoded = points / series * DECODED_SERIES.min(series);
+        kept.saturating_add(decoded).saturating_mul(POINT_BYTES)
+    }
+
+    /// Slice by slice; a slice holds about as many bytes as requested.
+    fn items(
+        &self,
+        source: &ColumnSource,
+        request: &ScanRequest<'_>,
+    ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
+        let density = Arc::new(Density::new(request.slice_bytes));
+        density.add_hours(self.hours().count());
+        density.add_bytes(self.held_bytes(&source.estimate, request));
+        let budget = request.budget.clone();
+        let cells = self.cells.clone();
+        let cells = cells.source(Arc::clone(&density), &budget, request.skip_damaged);
+        let open = move |slice: Slice| {
+            let range = TimeRange {
+                first_ms: slice.start_ms(),
+                last_ms: slice.stop_ms() - 1,
+            };
+            let columns = stream::iter([Ok(ScanItem::Columns(range))]);
+            let rows = if cells.may_have_rows(slice) {
+                read_ahead(cells.open(slice), &budget)
+                    .map_ok(ScanItem::Rows)
+                    .boxed()
+            } else {
+                stream::empty().boxed()
+            };
+            let end = stream::iter([Ok(ScanItem::Watermark(slice.stop_ms()))]);
+            futures::future::ready(columns.chain(rows).chain(end))
+        };
+        stream::iter(Slices::new(self.hours(), density))
+            .map(open)
+            .buffered(SLICES_AHEAD)
+            .flatten()
+            .boxed()
+    }
+}
+
+#[async_trait]
+impl AccessPath for ColumnPath {
+    fn description(&self) -> PathDescription {
+        PathDescription {
+            kind: PathKind::Columns,
+            reason: self.index_use,
+            ranges: Vec::new(),
+        }
+    }
+
+    fn selection(&self) -> &Selection {
+        &self.cells.selection
+    }
+
+    fn byte_len(&self) -> u64 {
+        size_of_val(&*self.series) as u64
+    }
+
+    /// The metadata of the store have points and bytes. A series has a row in each hour with points.
+    async fn estimate(&self) -> Result<Estimate, StoreError> {
+        let estimate = self.store().estimate(&self.series, self.range());
+        let most_rows = (self.series.len() as u64).saturating_mul(self.hours().count() as u64);
+        Ok(Estimate {
+            series: Some(Figure::at_most(self.series.len() as u64)),
+            rows: Some(Figure::about(estimate.points.min(most_rows))),
+            bytes: Some(Figure::about(estimate.bytes)),
+            columns: Some(ColumnFigures {
+                points: Figure::about(estimate.points),
+                memory_points: Figure::about(estimate.memory_points),
+                blocks: Figure::about(estimate.blocks),
+                files: Figure::at_most(estimate.files),
+            }),
+        })
+    }
+
+    fn scan(&self, request: &ScanRequest<'_>) -> PointScan {
+        let source = self.source(request);
+        PointScan {
+            items: self.items(&source, request),
+            columns: Some(source),
+        }
+    }
+
+    fn rows(
+        &self,
+        budget: &Budget,
+        skip_damaged: Option<&DamageLog>,
+    ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
+        self.cells.clone().items(budget, skip_damaged)
+    }
+
+    fn row_ranges(&self) -> RowRanges {
+        self.cells.clone()
+    }
+
+    fn listed_series(&self) -> Option<u64> {
+        Some(self.series.len() as u64)
+    }
+
+    fn last_times(
+        &self,
+        range: TimeRange,
+        compute: &ComputePool,
+        skip_damaged: Option<&DamageLog>,
+    ) -> BoxStream<'static, Result<Vec<(Tsuid, i64)>, QueryError>> {
+        let (series, count) = (Arc::clone(&self.series), self.series.len());
+        let (store, widths) = (Arc::clone(self.store()), self.reader.layout.widths);
+        let (compute, skip_damaged) = (compute.clone(), skip_damaged.cloned());
+        let search = move |start: usize| {
+            let (store, series) = (Arc::clone(&store), Arc::clone(&series));
+            let (compute, skip_damaged) = (compute.clone(), skip_damaged.clone());
+            let search = move || {
+                let series = &series[start..count.min(start + SERIES_AT_A_TIME)];
+                last_times(&*store, &widths, series, range, skip_damaged.as_ref())
+            };
+            async move { compute.run(search).await? }
+        };
+        stream::iter((0..count).step_by(SERIES_AT_A_TIME))
+            .then(search)
+            .boxed()
+    }
+}
+
+/// The series that have points in a range, with the instants of the last ones. Damage is treated as by
+/// [`ColumnSource::read`].
+fn last_times(
+    store: &dyn PointStore,
+    widths: &UidWidths,
+    series: &[SeriesNumber],
+    range: TimeRange,
+    skip_damaged: Option<&DamageLog>,
+) -> Result<Vec<(Tsuid, i64)>, QueryError> {
+    let mut attempts = 0;
+    let last = loop {
+        let mut reader = store.reader(range).map_err(StoreError::from)?;
+        let last: Result<Vec<_>, _> = series.iter().map(|series| reader.last(*series)).collect();
+        match last {
+            Err(error) if is_skipped(&error, skip_damaged, &mut attempts) => {}
+            last => break last.map_err(StoreError::from)?,
+        }
+    };
+    let (mut times, mut key) = (Vec::new(), Vec::new());
+    for (series, point) in series.iter().zip(last) {
+        let Some(point) = point else { continue };
+        store.key(*series, &mut key);
+        let tsuid = Tsuid::from_bytes(&key, widths);
+        let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
+        times.push((tsuid, point.time_ms));
+    }
+    Ok(times)
+}
