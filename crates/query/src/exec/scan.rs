@@ -56,7 +56,8 @@ const READS_AT_A_TIME: usize = 2;
 fn slice_bytes(budget: &Budget) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST: u64 = 8 << 20;
-    (budget.limits().memory.most / 64).clamp(LEAST, MOST)
+    let memory = budget.limits().memory.most.min(budget.reserved_bytes());
+    (memory / 64).clamp(LEAST, MOST)
 }
 
 /// Rows and their memory, which is held until they are decoded.

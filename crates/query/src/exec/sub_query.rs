@@ -15,7 +15,8 @@ use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
 use tracing::{Instrument as _, info_span};
 
-use crate::context::budget::POINT_BYTES;
+use crate::context::budget::{POINT_BYTES, SERIES_BYTES};
+use crate::context::demand::Demand;
 use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
@@ -47,6 +48,16 @@ use crate::storage::{PointStorage, Storage};
 
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
+
+/// Memory of a row of points, at most: an hour with a point a second.
+const ROW_BYTES: u64 = 3600 * POINT_BYTES;
+
+/// An estimate of so many times a limit exceeds the limit. Points that were written several times count several times
+/// until their files are merged.
+const CERTAINLY_TOO_LARGE: u64 = 2;
+
+/// Memory for points in time slices, at least.
+const LEAST_FOR_SLICES: u64 = 256 << 10;
 
 /// Number of series from which a step over all of them is taken in the computation pool.
 const MANY_SERIES: usize = 4096;
@@ -85,11 +96,11 @@ impl<'a> SubQueryExecution<'a> {
         (index, sub_query): (usize, &'a SubQuery),
         plan: &'a Plan,
     ) -> Self {
-        Self {
+        let mut execution = Self {
             environment,
             context,
             query,
-            can_emit_early: can_emit_early(query, sub_query, plan),
+            can_emit_early: false,
             sub_query,
             storage: plan.storage(&environment.storage),
             index,
@@ -97,15 +108,72 @@ impl<'a> SubQueryExecution<'a> {
             columns: None,
             groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
+        };
+        if sub_query.histogram.is_none() {
+            execution.columns = execution.columns();
+            execution.can_emit_early = execution.can_emit_early();
         }
+        execution
+    }
+
+    /// The memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::NeverFits`].
+    pub(super) fn demand(&self, form: &ResultForm) -> Result<Demand, QueryError> {
+        let Some((_, columns)) = &self.columns else {
+            let rows = match &self.plan.access_path {
+                AccessPath::Rows(rows) => Some(rows.count().saturating_mul(ROW_BYTES)),
+                AccessPath::Ranges(_) | AccessPath::Columns(_) => None,
+            };
+            return Ok(Demand {
+                fixed: 0,
+                whole: rows.filter(|_| self.sub_query.histogram.is_none()),
+            });
+        };
+        let likely_points = columns.estimate.likely_points();
+        let points = columns.held_bytes(self.plan, likely_points);
+        // The catalogue has series without points in the range, too.
+        let series = likely_points.min(columns.series.len() as u64) * SERIES_BYTES;
+        let whole = points.saturating_add(points / 8).saturating_add(series);
+        if self.is_cut_into_slices(form) {
+            // The extents of the series, too.
+            return Ok(Demand {
+                fixed: (2 * series).min(whole),
+                whole: Some(whole),
+            });
+        }
+        let limit = self.context.budget().limits().memory;
+        let (points, is_raw) = (columns.estimate.points, self.plan.downsample.is_none());
+        let bytes = points.saturating_mul(POINT_BYTES);
+        if is_raw && bytes / CERTAINLY_TOO_LARGE > limit.most {
+            return Err(QueryError::NeverFits { points, bytes, limit });
+        }
+        Ok(Demand {
+            fixed: whole,
+            whole: Some(whole),
+        })
+    }
+
+    /// Whether time slices bound its memory: not if the results of its groups may be as large as their points and are
+    /// kept until the last one.
+    fn is_cut_into_slices(&self, form: &ResultForm) -> bool {
+        let is_one_group = self.plan.group_by.is_empty() && !self.sub_query.aggregator.is_none();
+        self.can_emit_early && (form.is_early() || is_one_group)
     }
 
     /// Runs it and sends its frames. Returns whether that was all of its result: not if there are no series, and another
     /// table is to be read in place of this one.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
         let begun = Instant::now();
-        self.columns = self.columns();
-        self.check_result(output).await?;
+        if let Some((points, columns)) = &mut self.columns
+            && self.index > 0
+        {
+            // Earlier sub-queries took their time: the points may be in files by now.
+            columns.check_read_inline(&*points.columns, self.plan);
+        }
+        self.check_result(&output.form).await?;
         let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
         let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
@@ -161,7 +229,7 @@ impl<'a> SubQueryExecution<'a> {
     }
 
     /// Rejects a result that is certain to exceed a limit.
-    async fn check_result(&self, output: &FrameOutput<'_>) -> Result<(), QueryError> {
+    pub(super) async fn check_result(&self, form: &ResultForm) -> Result<(), QueryError> {
         let windows = self.plan.downsample.as_ref();
         let Some(((_, columns), (windows, _))) = self.columns.as_ref().zip(windows) else {
             return Ok(());
@@ -176,7 +244,7 @@ impl<'a> SubQueryExecution<'a> {
             },
             grouping: self.grouping(),
             widths: self.storage.layout.widths,
-            holds: match (self.can_emit_early, !output.form.is_early()) {
+            holds: match (self.can_emit_early, !form.is_early()) {
                 (false, _) => Holds::Series,
                 (true, true) => Holds::Groups,
                 (true, false) => Holds::Slice,
@@ -229,7 +297,7 @@ impl<'a> SubQueryExecution<'a> {
         let skip_damaged = self.skip_damaged.as_ref();
         let mut items = match &self.columns {
             Some((points, source)) => {
-                let slice_bytes = self.slice_bytes();
+                let slice_bytes = self.slice_bytes(&output.form);
                 scan::columns::items(
                     storage,
                     points,
@@ -258,7 +326,7 @@ impl<'a> SubQueryExecution<'a> {
                         continue;
                     }
                     collector.barrier().await?;
-                    if budget.series_bytes() >= self.emit_threshold_bytes() {
+                    if budget.series_bytes() >= self.emit_threshold_bytes(&output.form) {
                         self.emit_final(collector, output, until_ms).await?;
                     }
                 }
@@ -268,15 +336,41 @@ impl<'a> SubQueryExecution<'a> {
     }
 
     /// Bytes of series from which on results are emitted: early enough for the next slice to fit.
-    fn emit_threshold_bytes(&self) -> u64 {
+    fn emit_threshold_bytes(&self, form: &ResultForm) -> u64 {
         let quarter = self.context.budget().limits().memory.most / 4;
-        (self.environment.emit_threshold * POINT_BYTES).min(quarter)
+        let threshold = (self.environment.emit_threshold * POINT_BYTES).min(quarter);
+        match self.bytes_for_slices(form) {
+            Some(bytes) => threshold.min(bytes / 4),
+            None => threshold,
+        }
     }
 
     /// Bytes of a slice of columns. A query that fits into one slice emits nothing before its end.
-    fn slice_bytes(&self) -> u64 {
+    fn slice_bytes(&self, form: &ResultForm) -> u64 {
+        let most = self.environment.emit_threshold * POINT_BYTES * 4;
         let eighth = self.context.budget().limits().memory.most / 8;
-        (self.environment.emit_threshold * POINT_BYTES * 4).min(eighth)
+        match self.bytes_for_slices(form) {
+            Some(bytes) => most.min(eighth).min(bytes / 8),
+            None if self.can_emit_early && form.is_early() => most.min(eighth),
+            // Slices would take more time, and release less memory than is reserved.
+            None if self.can_emit_early => most,
+            None => u64::MAX,
+        }
+    }
+
+    /// The reserved memory that is left for points in time slices, in bytes; `None`: it has all points at once.
+    fn bytes_for_slices(&self, form: &ResultForm) -> Option<u64> {
+        let reserved = self.context.budget().reserved_bytes();
+        let demand = self.demand(form).ok()?;
+        if demand.whole.is_some_and(|whole| whole <= reserved) {
+            return None;
+        }
+        let series = self
+            .columns
+            .as_ref()
+            .map_or(0, |(_, columns)| columns.series.len());
+        let series = 2 * series as u64 * SERIES_BYTES;
+        Some(reserved.saturating_sub(series).max(LEAST_FOR_SLICES))
     }
 
     /// Emits the results that are final once all rows before the watermark were read.
@@ -350,8 +444,9 @@ impl<'a> SubQueryExecution<'a> {
         let layout = storage.layout;
         let widths = layout.widths;
         let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
-        let grouping = self.grouping();
+        let (grouping, needs_types_to_come) = (self.grouping(), self.needs_types_to_come());
         let group = move || {
+            let extents = extents.map(|extents| (extents, needs_types_to_come));
             let aggregator = IncrementalAggregator::new(series, extents, &grouping, &layout);
             let uids = uids_of(aggregator.groups(), &widths);
             (aggregator, uids)
@@ -453,19 +548,43 @@ impl<'a> SubQueryExecution<'a> {
     }
 }
 
-/// Whether results can be emitted before the scan ends: not with one value for the whole range, nor with windows
-/// that depend on each series, nor where a quirk lets series contribute before their first point. These need
-/// the first point of every series. Rows of rollups are longer than the hours that extents are made of.
-fn can_emit_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool {
-    let contributes_before_it_begins = match (sub_query.rate, &plan.downsample) {
-        (Some(_), _) => query.quirks.rates_begin_at_the_epoch,
-        // Downsampled values are never integers.
-        (None, Some(_)) => false,
-        (None, None) => query.quirks.floats_to_come_count,
-    };
-    let has_fixed_windows = plan
-        .downsample
-        .as_ref()
-        .is_none_or(|(windows, _)| windows.final_until(0).is_some());
-    !contributes_before_it_begins && has_fixed_windows && plan.read.rollup.is_none()
+impl SubQueryExecution<'_> {
+    /// Whether results can be emitted before the scan ends: not with one value for the whole range, nor with windows
+    /// that depend on each series, nor where a quirk lets series contribute a rate before their first point. These need
+    /// the first point of every series. Rows of rollups are longer than the hours that extents are made of.
+    fn can_emit_early(&self) -> bool {
+        let (plan, rates) = (self.plan, self.sub_query.rate.is_some());
+        let contributes_before_it_begins = rates && self.query.quirks.rates_begin_at_the_epoch;
+        let has_fixed_windows = plan
+            .downsample
+            .as_ref()
+            .is_none_or(|(windows, _)| windows.final_until(0).is_some());
+        // Row keys do not say whether a series has points, or only annotations and so no type.
+        let knows_types = || {
+            self.columns
+                .as_ref()
+                .is_some_and(|(points, _)| !self.may_have_rows(points))
+        };
+        !contributes_before_it_begins
+            && has_fixed_windows
+            && plan.read.rollup.is_none()
+            && (!self.needs_types_to_come() || knows_types())
+    }
+
+    /// Whether the type of a result depends on the next point of each series.
+    fn needs_types_to_come(&self) -> bool {
+        let is_raw = self.sub_query.rate.is_none() && self.plan.downsample.is_none();
+        is_raw && self.query.quirks.floats_to_come_count
+    }
+
+    /// Whether the table may have rows beside the columns.
+    fn may_have_rows(&self, points: &PointStorage) -> bool {
+        let ranges = self
+            .plan
+            .access_path
+            .ranges(&self.storage.layout, self.plan.hours);
+        ranges
+            .iter()
+            .any(|(start, stop)| points.cells.may_have_rows(&self.storage.table, start, stop))
+    }
 }

@@ -4,6 +4,7 @@
 //!   slice   the range of its columns, which the workers read ─► the rows of other cells ─► the watermark
 //! ```
 //!
+//! An hour with more points than a slice has its columns in parts, with watermarks between them.
 //! A query with points that are estimated to fit into a part of its memory is one slice: a series is decoded once.
 
 use std::ops::Range;
@@ -188,11 +189,19 @@ impl ColumnSource {
         usize::try_from(cost + 1).map_or(MAX_WORKERS, |cost| cost.min(MAX_WORKERS))
     }
 
-    /// Bytes that a query holds if it reads all columns at once: the points or windows of all series, and the points
+    /// Reads inline no longer if the points are in files by now.
+    pub(crate) fn check_read_inline(&mut self, store: &dyn PointStore, plan: &Plan) {
+        let range = TimeRange {
+            first_ms: plan.hours.start.millis(),
+            last_ms: plan.hours.stop_ms() - 1,
+        };
+        self.is_read_inline = self.is_read_inline && is_read_inline(store, &self.series, range);
+    }
+
+    /// Bytes that a query holds if it reads all columns with so many points at once: the points or windows of all series, and the points
     /// of some series while they are decoded.
-    fn held_bytes(&self, plan: &Plan) -> u64 {
+    pub(crate) fn held_bytes(&self, plan: &Plan, points: u64) -> u64 {
         let series = self.series.len().max(1) as u64;
-        let points = self.estimate.most_points;
         let windows = plan.downsample.as_ref().and_then(|(windows, _)| {
             let range_ms = plan.hours.stop_ms() - plan.hours.start.millis();
             windows.count_in(range_ms.unsigned_abs())
@@ -229,6 +238,27 @@ const SERIES_OF_A_WORKER: u64 = 256;
 const POINTS_INLINE: u64 = 4096;
 const SERIES_INLINE: usize = 16;
 
+/// Most parts that an hour is cut into if its points exceed a slice.
+const PARTS_OF_AN_HOUR: u64 = 60;
+
+/// The columns of a slice in parts, with the watermarks between them.
+fn parts_of(slice: Slice, parts: u64) -> Vec<Result<ScanItem, QueryError>> {
+    let (start_ms, stop_ms) = (slice.start_ms(), slice.stop_ms());
+    let part_ms = (stop_ms - start_ms).unsigned_abs().div_ceil(parts.max(1)).max(1);
+    let mut items = Vec::new();
+    let mut first_ms = start_ms;
+    while first_ms < stop_ms {
+        let next_ms = first_ms.saturating_add_unsigned(part_ms).min(stop_ms);
+        if first_ms > start_ms {
+            items.push(Ok(ScanItem::Watermark(first_ms)));
+        }
+        let last_ms = next_ms - 1;
+        items.push(Ok(ScanItem::Columns(TimeRange { first_ms, last_ms })));
+        first_ms = next_ms;
+    }
+    items
+}
+
 /// Reads a plan, slice by slice; a slice holds about `slice_bytes`. Dropping the stream cancels the scan.
 ///
 /// Must be polled within a Tokio runtime.
@@ -243,7 +273,7 @@ pub(crate) fn items(
 ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
     let density = Arc::new(Density::new(slice_bytes));
     density.add_hours(plan.hours.count());
-    density.add_bytes(source.held_bytes(plan));
+    density.add_bytes(source.held_bytes(plan, source.estimate.most_points));
     let cells = Source {
         store: Arc::clone(&points.cells),
         table: storage.table.clone(),
@@ -254,13 +284,15 @@ pub(crate) fn items(
         budget: budget.clone(),
         skip_damaged: skip_damaged.cloned(),
     };
-    let budget = budget.clone();
+    let (budget, of_hours, stop_ms) = (budget.clone(), Arc::clone(&density), plan.hours.stop_ms());
     let open = move |slice: Slice| {
-        let range = TimeRange {
-            first_ms: slice.start_ms(),
-            last_ms: slice.stop_ms() - 1,
+        let is_cut = slice.hours() == 1 && slice.stop_ms() < stop_ms;
+        let parts = if is_cut {
+            of_hours.slices_of_an_hour(PARTS_OF_AN_HOUR)
+        } else {
+            1
         };
-        let columns = stream::iter([Ok(ScanItem::Columns(range))]);
+        let columns = stream::iter(parts_of(slice, parts));
         let rows = if cells.may_have_rows(slice) {
             read_ahead(cells.open(slice), &budget)
                 .map_ok(ScanItem::Rows)
