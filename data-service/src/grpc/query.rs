@@ -177,15 +177,13 @@ pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
                 ("resource", &resource.to_string()),
             ],
         ),
-        QueryError::NeverFits { points, bytes, limit } => of_call(
+        QueryError::NeverFits { limit, .. } => of_call(
             Code::ResourceExhausted,
             ErrorReason::QueryTooLarge,
             &[
                 ("limit", &limit.most.to_string()),
                 ("setting", limit.setting),
                 ("resource", &Resource::Memory.to_string()),
-                ("estimated_points", &points.to_string()),
-                ("estimated_bytes", &bytes.to_string()),
             ],
         ),
         // The sum of finite values can be infinite: the data is valid.
