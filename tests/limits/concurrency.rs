@@ -139,3 +139,15 @@ async fn concurrent_large_queries_stay_within_the_memory_limit() -> anyhow::Resu
     concurrently(&target, &load.path("none"), 16).await?;
     target.check_with(bystander).await
 }
+
+/// Sixteen sums of 3 million points each: four hold more than the memory of queries, so they run in time slices.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_sums_without_downsampling_wait_their_turn() -> anyhow::Result<()> {
+    let mut target = Target::start().await?;
+    let load = Load::new("raw.sums", 300, 10_000);
+    load.write(&target.tsdb).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
+    let statuses = concurrently(&target, &load.path("sum"), 16).await?;
+    ensure!(statuses == BTreeMap::from([(200, 16)]), "{statuses:?}");
+    target.check_with(bystander).await
+}

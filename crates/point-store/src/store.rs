@@ -136,6 +136,14 @@ pub struct ReadEstimate {
     pub bytes: u64,
 }
 
+impl ReadEstimate {
+    /// Points, with a margin for series that are denser than others.
+    pub fn likely_points(&self) -> u64 {
+        let margin = self.points.saturating_add(self.points / 4);
+        margin.min(self.most_points.max(self.points))
+    }
+}
+
 /// Points that were lost to damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedPart {

@@ -63,6 +63,19 @@ pub enum QueryError {
         /// The limit, and the setting or field of the request that has it.
         limit: Limit,
     },
+    /// The query has not read anything: what it would hold is far more than its limit of memory.
+    #[error(
+        "query needs about {} MiB of memory for {points} points, limit is {} MiB ({})",
+        bytes >> 20, limit.most >> 20, limit.setting
+    )]
+    NeverFits {
+        /// The estimated points.
+        points: u64,
+        /// Their memory, in bytes.
+        bytes: u64,
+        /// The limit of memory.
+        limit: Limit,
+    },
     /// Too many queries run and wait. This one has not started.
     #[error(transparent)]
     NotAdmitted(#[from] AdmissionError),

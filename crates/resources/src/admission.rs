@@ -98,6 +98,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     running: usize,
+    /// How many of them wait for memory. Queries that resume run in their place.
+    lent: usize,
     last_number: u64,
     resuming: VecDeque<Waiter>,
     /// Number of waiters in `queues`.
@@ -217,10 +219,30 @@ impl Admission {
 }
 
 impl Permit {
+    /// The admission control that it is from.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
     /// Releases the permit until [`Permit::resume`], so that another query can run.
     pub fn pause(&mut self) {
         if std::mem::take(&mut self.is_held) {
             self.admission.release();
+        }
+    }
+
+    /// Lends the permit to queries that resume, until the result is dropped: for a query that waits for memory, which a
+    /// paused query may hold. Queries that have not started do not get it, so as many wait for memory as can run.
+    pub fn lend(&self) -> LentPermit<'_> {
+        let is_lent = self.is_held;
+        if is_lent {
+            let mut state = self.admission.0.state.lock();
+            state.lent += 1;
+            state.admit_next(&self.admission.0.limits);
+        }
+        LentPermit {
+            permit: self,
+            is_lent,
         }
     }
 
@@ -231,7 +253,7 @@ impl Permit {
         }
         let waiting = {
             let mut state = self.admission.0.state.lock();
-            if state.has_capacity(&self.admission.0.limits) {
+            if state.can_resume(&self.admission.0.limits) && state.resuming.is_empty() {
                 state.running += 1;
                 self.is_held = true;
                 return;
@@ -250,6 +272,21 @@ impl Permit {
         // `self` takes over the slot of the new permit.
         permit.is_held = false;
         self.is_held = true;
+    }
+}
+
+/// A permit that other queries use meanwhile: see [`Permit::lend`].
+#[derive(Debug)]
+pub struct LentPermit<'a> {
+    permit: &'a Permit,
+    is_lent: bool,
+}
+
+impl Drop for LentPermit<'_> {
+    fn drop(&mut self) {
+        if self.is_lent {
+            self.permit.admission.0.state.lock().lent -= 1;
+        }
     }
 }
 
@@ -294,6 +331,10 @@ impl State {
         self.running < limits.running && self.resuming.is_empty()
     }
 
+    fn can_resume(&self, limits: &AdmissionLimits) -> bool {
+        self.running - self.lent < limits.running
+    }
+
     fn waiter(&mut self) -> (Waiter, oneshot::Receiver<()>) {
         let (admitted, receiver) = oneshot::channel();
         self.last_number += 1;
@@ -311,10 +352,16 @@ impl State {
     }
 
     fn admit_next(&mut self, limits: &AdmissionLimits) {
-        while self.running < limits.running {
-            let Some(waiter) = self.resuming.pop_front().or_else(|| self.next_queued()) else {
-                return;
+        loop {
+            let resuming = self
+                .can_resume(limits)
+                .then(|| self.resuming.pop_front())
+                .flatten();
+            let waiter = match resuming {
+                None if self.running < limits.running => self.next_queued(),
+                resuming => resuming,
             };
+            let Some(waiter) = waiter else { return };
             if waiter.admitted.send(()).is_ok() {
                 self.running += 1;
             }

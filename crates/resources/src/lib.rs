@@ -20,7 +20,9 @@ pub mod memory;
 pub mod outbox;
 pub mod timed_cache;
 
-pub use admission::{Admission, AdmissionError, AdmissionLimits, ClientId, Permit, client_address};
+pub use admission::{
+    Admission, AdmissionError, AdmissionLimits, ClientId, LentPermit, Permit, client_address,
+};
 pub use compute::{ComputePool, Panicked};
 pub use durations::{DurationCounts, Durations};
 pub use figure::{Counter, Figure};

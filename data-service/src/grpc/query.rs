@@ -13,7 +13,7 @@ use oxtsdb_proto::serve::MessageStream;
 use oxtsdb_query::Delivery;
 use oxtsdb_query::RollupChoiceError;
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Engine, NameError, QueryError};
+use oxtsdb_query::{Engine, NameError, QueryError, Resource};
 use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
@@ -175,6 +175,15 @@ pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
                 ("limit", &limit.most.to_string()),
                 ("setting", limit.setting),
                 ("resource", &resource.to_string()),
+            ],
+        ),
+        QueryError::NeverFits { limit, .. } => of_call(
+            Code::ResourceExhausted,
+            ErrorReason::QueryTooLarge,
+            &[
+                ("limit", &limit.most.to_string()),
+                ("setting", limit.setting),
+                ("resource", &Resource::Memory.to_string()),
             ],
         ),
         // The sum of finite values can be infinite: the data is valid.

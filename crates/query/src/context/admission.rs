@@ -1,12 +1,17 @@
-//! Admission control: a query runs once it has a permit and its share of the memory pool.
+//! Admission control: a query runs once it has a permit and the memory that it needs.
 //!
 //! ```text
-//!   register ──► admit: a permit, in turn ──► reserve memory ──► run ──► keep only memory in use
-//!   (listed, can be cancelled)                                  │  ▲
-//!                                          client reads nothing │  │ client reads again
-//!                                                               ▼  │
-//!                                          permit and spare memory go to other queries
+//!   register ──► admit: a permit, in turn ──► plan ──► reserve memory, in turn ──► run ──► keep only memory in use
+//!   (listed, can be cancelled)                              ▲                     │ │  ▲
+//!                                                           └── start again ◄─────┘ │  │ client reads again
+//!                                                       memory runs out, nothing    ▼  │
+//!                                                       was sent yet       client reads nothing: permit and
+//!                                                                          spare memory go to other queries
 //! ```
+//!
+//! A query waits for memory only while it holds none, so no two queries wait for each other. What it needs is an
+//! estimate: if memory runs out nevertheless, the query drops what it has read, reserves the whole limit of a query, and
+//! starts again. It needs no more than that, so it starts again once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +21,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::context::budget::{Budget, Usage};
 use crate::context::deadline::Deadline;
+use crate::context::demand::Demand;
 use crate::context::limits::Limits;
 use crate::context::query_context::QueryContext;
 use crate::context::running::Registration;
@@ -26,9 +32,6 @@ const DEFAULT_QUEUE: usize = 1024;
 
 /// The memory that every query reserves before it starts.
 const LEAST_BYTES: u64 = 1 << 20;
-
-/// How long a query with a permit waits for this memory.
-const MEMORY_WAIT: Duration = Duration::from_secs(10);
 
 /// How long results wait for the client before their query releases its permit.
 pub const PAUSE_AFTER: Duration = Duration::from_millis(100);
@@ -90,30 +93,34 @@ impl QueryResources {
         })
     }
 
-    /// Waits for a permit, and reserves memory.
+    /// Waits for a permit, and then until the deadline for a little memory.
     pub(crate) async fn reserve(
         &self,
         client: ClientId,
         limits: Limits,
         usage: Arc<Usage>,
+        deadline: &Deadline,
     ) -> Result<Reserved, QueryError> {
         let permit = self.admission.admit(client).await?;
-        // The share that every running query can have, unless results that wait for their clients hold it. A
-        // query that needs more, and may have it, takes it as far as it is free.
+        // The share that every running query can have. A query that needs more, and may have it, takes it as far as it
+        // is free.
         let share = self.memory.limit_bytes() / self.admission.limits().running as u64;
-        let initial = if self.memory.limit_bytes() == u64::MAX {
+        let share = if self.memory.limit_bytes() == u64::MAX {
             0
         } else {
             limits.memory.most.min(share)
         };
-        let least = initial.min(LEAST_BYTES);
-        let reservation = self.memory.reserve(least, MEMORY_WAIT).await?;
-        let budget = Budget::new(limits, usage, reservation);
-        budget.reserve_again(initial);
+        let reservation = {
+            let _lent = permit.lend();
+            let least = share.min(LEAST_BYTES);
+            // Small queries of other clients find memory, whatever this client's queries hold.
+            let memory = self.memory.of_client(client);
+            memory.reserve(least, deadline.longest_wait()).await?
+        };
         Ok(Reserved {
             permit,
-            budget,
-            initial,
+            budget: Budget::new(limits, usage, reservation),
+            share,
         })
     }
 }
@@ -123,14 +130,21 @@ impl QueryResources {
 pub(crate) struct Reserved {
     permit: Permit,
     budget: Budget,
-    initial: u64,
+    share: u64,
 }
 
 /// An admitted query. Dropping it cancels the query's context.
 #[derive(Debug)]
 pub struct Admitted {
     permit: Permit,
-    initial: u64,
+    /// The memory that is reserved again when the query resumes, in bytes.
+    share: u64,
+    /// Whether the query has all the memory that it may have: it started again.
+    has_all: bool,
+    /// Whether the client received a part of the result.
+    has_sent: bool,
+    /// Whether results of earlier queries in the same context are kept.
+    keeps_results: bool,
     context: QueryContext,
     _cancel: DropGuard,
 }
@@ -140,7 +154,10 @@ impl Admitted {
         let context = QueryContext::new(deadline, reserved.budget, registration);
         Self {
             permit: reserved.permit,
-            initial: reserved.initial,
+            share: reserved.share,
+            has_all: false,
+            has_sent: false,
+            keeps_results: false,
             _cancel: context.cancellation().clone().drop_guard(),
             context,
         }
@@ -165,7 +182,94 @@ impl Admitted {
     /// Waits for the permit again, after [`Admitted::pause`].
     pub async fn resume(&mut self) {
         self.permit.resume().await;
-        self.context.budget().reserve_again(self.initial);
+        self.reserve_share();
+    }
+
+    /// Reserves the share of the query, as far as it is free: for requests that are no queries of points.
+    pub(crate) fn reserve_share(&self) {
+        self.budget().reserve_again(self.share);
+    }
+
+    /// Reserves memory for a query before it reads, as far as it is free. Returns the bytes that the query has to wait for;
+    /// none if it keeps earlier results, whose memory might be what another query waits for.
+    pub(crate) fn reserve_free(&mut self, demand: Demand) -> Option<u64> {
+        let (budget, pool) = (self.budget().clone(), self.budget().pool());
+        if self.has_all || pool.limit_bytes() == u64::MAX {
+            return None;
+        }
+        let running = self.permit.admission().limits().running;
+        let (least, wanted) = demand.within(&pool, running, self.most_bytes(&pool));
+        self.share = wanted;
+        budget.return_unused_above(LEAST_BYTES);
+        let reserved = budget.reserved_bytes();
+        if wanted <= reserved {
+            return None;
+        }
+        let granted = wanted.min(pool.free_bytes().saturating_add(reserved));
+        let is_free = granted >= least && !pool.has_waiting_requests() && budget.try_reserve(granted);
+        (!is_free && !self.keeps_results).then_some(least)
+    }
+
+    /// Waits until so much memory is reserved, behind other queries that wait. Meanwhile it holds nothing that one of them
+    /// could need.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::NoMemory`] shortly before the deadline.
+    pub(crate) async fn wait_for_memory(&self, bytes: u64) -> Result<(), QueryError> {
+        self.budget().return_unused_above(0);
+        let _lent = self.permit.lend();
+        let wait = self.context.longest_wait();
+        self.budget().wait_for(bytes, wait).await
+    }
+
+    /// The most memory that a query reserves: its limit. Requests that wait hold a little of the pool.
+    fn most_bytes(&self, pool: &MemoryPool) -> u64 {
+        let limit = self.budget().limits().memory.most;
+        limit.min(pool.most_bytes() / 8 * 7)
+    }
+
+    /// Notes that the client receives a part of the result.
+    pub(crate) const fn note_sent(&mut self) {
+        self.has_sent = true;
+    }
+
+    /// Notes that a result was collected: it is kept, or its parts have been dropped after an error.
+    pub(crate) const fn note_collected(&mut self, is_kept: bool) {
+        self.has_sent = false;
+        self.keeps_results |= is_kept;
+    }
+
+    /// Whether the query can start again after an error: memory ran out, and the client has received nothing.
+    pub(crate) fn can_start_again(&self, error: &QueryError) -> bool {
+        match error {
+            QueryError::NoMemory(error) => {
+                // After a wait for memory no time remains.
+                let has_time = error.waited.is_zero() && !self.context.longest_wait().is_zero();
+                let can_drop_all = !self.has_sent && !self.keeps_results;
+                has_time && can_drop_all && !error.is_final() && !self.has_all
+            }
+            _ => false,
+        }
+    }
+
+    /// Drops the budget of an attempt that has ended, and waits for all the memory that the query may have.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::NoMemory`] at the deadline.
+    pub(crate) async fn start_again(&mut self) -> Result<(), QueryError> {
+        let old = self.budget().clone();
+        let pool = old.pool();
+        old.abandon();
+        let budget = Budget::new(*old.limits(), Arc::default(), pool.empty_reservation());
+        self.context = self.context.started_again(budget);
+        // Cancels jobs of the old attempt.
+        self._cancel = self.context.cancellation().clone().drop_guard();
+        self.share = self.most_bytes(&pool);
+        self.has_all = true;
+        self.has_sent = false;
+        self.wait_for_memory(self.share).await
     }
 }
 

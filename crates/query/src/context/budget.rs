@@ -1,12 +1,13 @@
 //! Budgets: the limits of a query and its usage so far.
 //!
 //! Memory is charged where it is held: for rows between scan and decoder, for points of series, for results until the
-//! client has received them. It comes from the query pool of the process. A query reserves its share of the pool
-//! before it starts, so up to that share other queries cannot make it fail; above it, the query takes what is free.
-//! While it waits for its client, and after the scan, it keeps only the memory that it holds.
+//! client has received them. It comes from the query pool of the process. A query reserves the memory that it needs
+//! before it reads ([`crate::context::demand`]), so up to that other queries cannot make it fail; above it, the query
+//! takes what is free. While it waits for its client, and after the scan, it keeps only the memory that it holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
 use oxtsdb_row_store::FetchMemory;
@@ -81,11 +82,25 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns unused memory to the pool. Memory that is taken concurrently is reserved again.
-    fn shrink_to_held(&self, held: &AtomicU64) -> Result<(), MemoryError> {
+    /// Grows the reservation to at least `bytes`, waiting behind earlier requests.
+    async fn wait_for(&self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
+        let (pool, reserved) = {
+            let reservation = self.reservation.lock();
+            (reservation.pool().clone(), reservation.bytes())
+        };
+        let missing = bytes.saturating_sub(reserved);
+        let more = pool.reserve_beside(reserved, missing, wait).await?;
+        let mut reservation = self.reservation.lock();
+        reservation.merge(more);
+        self.reserved.store(reservation.bytes(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns unused memory above `least` bytes to the pool. Memory that is taken concurrently is reserved again.
+    fn shrink_to_held(&self, held: &AtomicU64, least: u64) -> Result<(), MemoryError> {
         {
             let mut reservation = self.reservation.lock();
-            reservation.shrink_to(held.load(Ordering::Acquire));
+            reservation.shrink_to(held.load(Ordering::Acquire).max(least));
             self.reserved.store(reservation.bytes(), Ordering::Release);
         }
         self.grow_to(held.load(Ordering::Acquire))
@@ -249,6 +264,47 @@ impl Budget {
         let _ = self.0.memory.grow_to(bytes);
     }
 
+    /// The pool that the memory comes from.
+    pub(crate) fn pool(&self) -> MemoryPool {
+        self.0.memory.reservation.lock().pool().clone()
+    }
+
+    /// Memory that is reserved and so certain to be there, in bytes; without a limit of the pool, the limit of the query.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        if self.pool().limit_bytes() == u64::MAX {
+            return self.0.limits.memory.most;
+        }
+        self.0.memory.reserved.load(Ordering::Acquire)
+    }
+
+    /// Reserves memory up to `bytes` without waiting; returns whether it was free.
+    pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
+        self.0.memory.grow_to(bytes).is_ok()
+    }
+
+    /// Reserves memory up to `bytes`, behind queries that already wait for memory.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::NoMemory`] if it does not become free in time, and if it never can.
+    pub(crate) async fn wait_for(&self, bytes: u64, wait: Duration) -> Result<(), QueryError> {
+        Ok(self.0.memory.wait_for(bytes, wait).await?)
+    }
+
+    /// Returns reserved memory above `least` bytes that is not held to the pool.
+    pub(crate) fn return_unused_above(&self, least: u64) {
+        // Memory that another thread took meanwhile is held, whether the pool still has it or not.
+        let _ = self.0.memory.shrink_to_held(&self.0.usage.memory, least);
+    }
+
+    /// Returns all memory to the pool: everything that the query held is dropped. Jobs of the query that still run on other
+    /// threads fail with their next allocation.
+    pub(crate) fn abandon(&self) {
+        let mut reservation = self.0.memory.reservation.lock();
+        *reservation = MemoryPool::new("query", 0).empty_reservation();
+        self.0.memory.reserved.store(0, Ordering::Release);
+    }
+
     fn take(&self, bytes: u64) -> Result<(), QueryError> {
         let before = self.0.usage.memory.fetch_add(bytes, Ordering::AcqRel);
         let held = before.saturating_add(bytes);
@@ -264,8 +320,7 @@ impl Budget {
     }
 
     fn shrink(&self) {
-        // Memory that another thread took meanwhile is held, whether the pool still has it or not.
-        let _ = self.0.memory.shrink_to_held(&self.0.usage.memory);
+        self.return_unused_above(0);
     }
 
     fn add(&self, resource: Resource, used: &AtomicU64, more: u64) -> Result<(), QueryError> {

@@ -44,6 +44,14 @@ impl Deadline {
         }
     }
 
+    /// How long a query may wait for memory: a little less than the time that remains, so that it is rejected for what it
+    /// waited for.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        let Some(at) = self.at else { return Duration::MAX };
+        let remaining = at.saturating_duration_since(Instant::now());
+        remaining - (remaining / 10).min(Duration::from_millis(100))
+    }
+
     /// Completes when the deadline passes.
     pub(crate) async fn passed(&self) {
         match self.at {

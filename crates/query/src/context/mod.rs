@@ -7,6 +7,7 @@
 pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod deadline;
+pub(crate) mod demand;
 pub(crate) mod limits;
 pub(crate) mod pending;
 pub(crate) mod query_context;

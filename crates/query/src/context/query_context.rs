@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,28 @@ impl QueryContext {
             budget,
             registration: Some(Arc::new(registration)),
         }
+    }
+
+    /// The context of the same query when it starts again, with a budget of its own.
+    pub(crate) fn started_again(&self, budget: Budget) -> Self {
+        let registration = self.registration.clone();
+        if let Some(registration) = &registration {
+            registration.set_usage(Arc::clone(budget.usage()));
+        }
+        let cancellation = registration
+            .as_ref()
+            .map(|registration| registration.cancellation().child_token());
+        Self {
+            deadline: self.deadline,
+            cancellation: cancellation.unwrap_or_default(),
+            budget,
+            registration,
+        }
+    }
+
+    /// How long the query may wait for memory.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.deadline.longest_wait()
     }
 
     /// A context without a deadline that is not registered, for tests and tools.

@@ -205,6 +205,14 @@ impl Registration {
         }
     }
 
+    /// Shows another usage from now on: the query has started again.
+    pub(crate) fn set_usage(&self, usage: Arc<Usage>) {
+        let mut list = self.queries.list.lock();
+        if let Some(entry) = list.queries.get_mut(&self.id) {
+            entry.usage = usage;
+        }
+    }
+
     /// Cancelled when an operator cancels the query.
     pub(crate) const fn cancellation(&self) -> &CancellationToken {
         &self.cancellation

@@ -203,6 +203,18 @@ impl Engine {
         description: QueryDescription,
         max_points: Option<u64>,
     ) -> Result<Admitted, QueryError> {
+        let admitted = self.admit_query(request, description, max_points).await?;
+        admitted.reserve_share();
+        Ok(admitted)
+    }
+
+    /// As [`Engine::admit`], for a query of points, which reserves memory when it is planned.
+    async fn admit_query(
+        &self,
+        request: RequestContext,
+        description: QueryDescription,
+        max_points: Option<u64>,
+    ) -> Result<Admitted, QueryError> {
         let timeout = self.0.environment.resources.timeout;
         self.admit_within(request, description, max_points, timeout).await
     }
@@ -218,7 +230,9 @@ impl Engine {
         request: RequestContext,
         description: QueryDescription,
     ) -> Result<Admitted, QueryError> {
-        self.admit_within(request, description, None, None).await
+        let admitted = self.admit_within(request, description, None, None).await?;
+        admitted.reserve_share();
+        Ok(admitted)
     }
 
     async fn admit_within(
@@ -236,7 +250,7 @@ impl Engine {
         let begun = Instant::now();
         let reserving = async {
             tokio::select! {
-                reserved = environment.resources.reserve(request.client, limits, usage) => reserved,
+                reserved = environment.resources.reserve(request.client, limits, usage, &deadline) => reserved,
                 () = deadline.passed() => Err(deadline.exceeded()),
                 () = registration.cancellation().cancelled() => Err(QueryError::Cancelled),
             }
@@ -301,7 +315,7 @@ impl Engine {
         form: ResultForm,
     ) -> Result<(), QueryError> {
         let mut admitted = self
-            .admit(request, query.description(), query.max_scanned_points)
+            .admit_query(request, query.description(), query.max_scanned_points)
             .await?;
         let context = admitted.context().clone();
         let environment = &self.0.environment;
@@ -367,7 +381,11 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> Result<WholeResult, QueryError> {
-        collected(self.frames(query, request, ResultForm::WholeGroups).await).await
+        let mut admitted = self
+            .admit_query(request, query.description(), query.max_scanned_points)
+            .await?;
+        let context = admitted.context().clone();
+        context.run(self.collect_within(&query, &mut admitted)).await
     }
 
     /// As [`Engine::collect`], within the context of a query that is admitted already.
@@ -376,6 +394,22 @@ impl Engine {
     ///
     /// The first error, in place of the result.
     pub async fn collect_within(
+        &self,
+        query: &QuerySpec,
+        admitted: &mut Admitted,
+    ) -> Result<WholeResult, QueryError> {
+        loop {
+            let result = self.collect_once(query, admitted).await;
+            admitted.note_collected(result.is_ok());
+            match result {
+                // What was collected of the result is dropped.
+                Err(error) if admitted.can_start_again(&error) => admitted.start_again().await?,
+                result => return result,
+            }
+        }
+    }
+
+    async fn collect_once(
         &self,
         query: &QuerySpec,
         admitted: &mut Admitted,

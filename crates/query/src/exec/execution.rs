@@ -6,6 +6,7 @@ use tracing::{Instrument as _, info_span};
 
 use crate::annotation;
 use crate::context::admission::Admitted;
+use crate::context::demand::Demand;
 use crate::context::limits::Limits;
 use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
@@ -19,7 +20,8 @@ use crate::histogram::HistogramExecution;
 use crate::plan::query_plan::Plan;
 use crate::spec::{QuerySpec, SubQuery};
 
-/// Runs a query and sends its frames.
+/// Runs a query and sends its frames. If memory runs out before the first frame, the query starts again once it has all
+/// the memory that it may have.
 pub(super) async fn execute(
     environment: &Environment,
     query: &QuerySpec,
@@ -27,9 +29,16 @@ pub(super) async fn execute(
     frames: &FrameSender,
     form: ResultForm,
 ) -> Result<(), QueryError> {
-    let result = run(environment, query, admitted, frames, form).await;
-    environment.totals.end(&result);
-    result
+    loop {
+        let result = run(environment, query, admitted, frames, form.clone()).await;
+        match &result {
+            Err(error) if admitted.can_start_again(error) => admitted.start_again().await?,
+            _ => {
+                environment.totals.end(&result);
+                return result;
+            }
+        }
+    }
 }
 
 async fn run(
@@ -52,6 +61,26 @@ async fn run(
     };
     let plans = planning.instrument(info_span!(target: SPANS, "plan")).await?;
     environment.totals.plan.observe_since(started);
+    let mut sub_queries = Vec::with_capacity(plans.len());
+    let mut demand = Demand::NOTHING;
+    for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
+        let execution = SubQueryExecution::new(environment, &context, query, (index, sub_query), plan);
+        execution.check_result(&form).await?;
+        let next = execution.demand(&form)?;
+        demand = match form {
+            // The results of all sub-queries are kept.
+            ResultForm::WholeGroups => demand.and(next),
+            ResultForm::Frames | ResultForm::Encoded(_) => demand.or(next),
+        };
+        sub_queries.push(execution);
+    }
+    if let Some(bytes) = admitted.reserve_free(demand) {
+        let begun = Instant::now();
+        let waiting = admitted.wait_for_memory(bytes);
+        let waited = waiting.instrument(info_span!(target: SPANS, "queue")).await;
+        environment.totals.queue.observe_since(begun);
+        waited?;
+    }
     let mut output = FrameOutput::new(frames, admitted, form, &environment.totals);
     // Global annotations belong to no metric.
     if query.annotations.global && !environment.storage.directory.refuses_metrics() {
@@ -65,7 +94,8 @@ async fn run(
             }
         }
     }
-    for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
+    for (index, execution) in sub_queries.into_iter().enumerate() {
+        let (sub_query, plan) = (&query.sub_queries[index], &plans[index]);
         if let Some(results) = &sub_query.histogram {
             let sub_query = (index, sub_query, results);
             HistogramExecution::new(environment, &context, query, sub_query, plan)
@@ -73,9 +103,7 @@ async fn run(
                 .await?;
             continue;
         }
-        let is_done = SubQueryExecution::new(environment, &context, query, (index, sub_query), plan)
-            .run(&mut output)
-            .await?;
+        let is_done = execution.run(&mut output).await?;
         if !is_done {
             fall_back(
                 environment,

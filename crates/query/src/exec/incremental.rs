@@ -56,24 +56,28 @@ struct Early {
     /// Group, and place in it, of each series.
     places: HashMap<Tsuid, (usize, usize), FxBuildHasher>,
     extents: Arc<SeriesExtents>,
+    /// Whether a result needs the type of the next point of each series, also of series that have not begun.
+    needs_types_to_come: bool,
 }
 
 impl IncrementalAggregator {
     /// Groups series, which ascend by TSUID. Without the extents of all series of the sub-query, these are all points.
+    /// With the extents comes whether results need the type of each series' next point.
     pub(crate) fn new(
         series: Vec<SeriesPoints>,
-        extents: Option<Arc<SeriesExtents>>,
+        extents: Option<(Arc<SeriesExtents>, bool)>,
         grouping: &Grouping,
         layout: &RowKeyLayout,
     ) -> Self {
         let series = match &extents {
-            Some(extents) => extents.with_series(series),
+            Some((extents, _)) => extents.with_series(series),
             None => series,
         };
         let groups = group(series, grouping, layout);
-        let early = extents.map(|extents| Early {
+        let early = extents.map(|(extents, needs_types_to_come)| Early {
             places: places_of(&groups),
             extents,
+            needs_types_to_come,
         });
         let task = |(index, group)| Some(GroupTask::new(index, group));
         Self {
@@ -122,13 +126,13 @@ impl IncrementalAggregator {
 
     /// Takes out the groups that have new final results, once all points before an instant were added.
     pub(crate) fn advance(&mut self, read_until_ms: i64) -> Vec<GroupTask> {
-        let Some(Early { extents, .. }) = &self.early else {
+        let Some(early) = &self.early else {
             return Vec::new();
         };
         let mut tasks = Vec::new();
         for open in &mut self.groups {
             let advanced = open.take_if(|task| {
-                task.until_ms = watermark_of(&task.group, read_until_ms, extents);
+                task.until_ms = early.watermark_of(&task.group, read_until_ms);
                 task.has_new_points()
             });
             tasks.extend(advanced);
@@ -162,17 +166,23 @@ fn places_of(groups: &[SeriesGroup]) -> HashMap<Tsuid, (usize, usize), FxBuildHa
     places
 }
 
-/// The watermark of a group.
-fn watermark_of(group: &SeriesGroup, read_until_ms: i64, extents: &SeriesExtents) -> i64 {
-    let of_series = |one: &SeriesPoints| {
-        if extents.has_ended(&one.tsuid, read_until_ms) {
-            return read_until_ms;
-        }
-        // The contribution of a series after its last point depends on its next one.
-        one.points
-            .times_ms()
-            .last()
-            .map_or(read_until_ms, |last| read_until_ms.min(last.saturating_add(1)))
-    };
-    group.series.iter().map(of_series).min().unwrap_or(read_until_ms)
+impl Early {
+    /// The watermark of a group.
+    fn watermark_of(&self, group: &SeriesGroup, read_until_ms: i64) -> i64 {
+        let of_series = |one: &SeriesPoints| {
+            if self.extents.has_ended(&one.tsuid, read_until_ms) {
+                return read_until_ms;
+            }
+            let last = one.points.times_ms().last();
+            match last {
+                // The type of the result depends on the next point already at the last one.
+                Some(last) if self.needs_types_to_come => read_until_ms.min(*last),
+                None if self.needs_types_to_come => i64::MIN,
+                // The contribution of a series after its last point depends on its next one.
+                Some(last) => read_until_ms.min(last.saturating_add(1)),
+                None => read_until_ms,
+            }
+        };
+        group.series.iter().map(of_series).min().unwrap_or(read_until_ms)
+    }
 }

@@ -78,6 +78,7 @@ impl<'a> FrameOutput<'a> {
         };
         self.totals.client.observe_since(begun);
         if let Ok(capacity) = capacity {
+            self.admitted.note_sent();
             capacity.send(delivery);
         }
         Ok(())

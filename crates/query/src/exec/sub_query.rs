@@ -15,7 +15,8 @@ use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
 use tracing::{Instrument as _, info_span};
 
-use crate::context::budget::POINT_BYTES;
+use crate::context::budget::{POINT_BYTES, SERIES_BYTES};
+use crate::context::demand::Demand;
 use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
@@ -39,13 +40,23 @@ use crate::names::Names;
 use crate::plan::hours::Hours;
 use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
-use crate::reader::access_path::{PointScan, ScanRequest};
+use crate::reader::access_path::{PathMemory, PointScan, ScanRequest};
 use crate::reader::scan::ScanItem;
 use crate::spec::{QuerySpec, SubQuery};
 use crate::storage::Storage;
 
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
+
+/// Memory of a row of points, at most: an hour with a point a second.
+const ROW_BYTES: u64 = 3600 * POINT_BYTES;
+
+/// An estimate of so many times a limit exceeds the limit. Points that were written several times count several times
+/// until their files are merged.
+const CERTAINLY_TOO_LARGE: u64 = 2;
+
+/// Memory for points in time slices, at least.
+const LEAST_FOR_SLICES: u64 = 256 << 10;
 
 /// Number of series from which a step over all of them is taken in the computation pool.
 const MANY_SERIES: usize = 4096;
@@ -83,26 +94,94 @@ impl<'a> SubQueryExecution<'a> {
         (index, sub_query): (usize, &'a SubQuery),
         plan: &'a Plan,
     ) -> Self {
-        Self {
+        let mut execution = Self {
             environment,
             context,
             query,
-            can_emit_early: can_emit_early(query, sub_query, plan),
+            can_emit_early: false,
             sub_query,
             storage: plan.storage(&environment.storage),
             index,
             plan,
             groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
+        };
+        if sub_query.histogram.is_none() {
+            execution.can_emit_early = execution.can_emit_early();
         }
+        execution
+    }
+
+    /// The memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::NeverFits`].
+    pub(super) fn demand(&self, form: &ResultForm) -> Result<Demand, QueryError> {
+        let (series, points, likely_points, held_bytes) = match self.path_memory() {
+            PathMemory::Columns {
+                series,
+                points,
+                likely_points,
+                held_bytes,
+            } => (series, points, likely_points, held_bytes),
+            PathMemory::Rows(rows) => {
+                let whole = rows.saturating_mul(ROW_BYTES);
+                return Ok(Demand {
+                    fixed: 0,
+                    whole: self.sub_query.histogram.is_none().then_some(whole),
+                });
+            }
+            PathMemory::Unknown => {
+                return Ok(Demand {
+                    fixed: 0,
+                    whole: None,
+                });
+            }
+        };
+        // The catalogue has series without points in the range, too.
+        let series = likely_points.min(series) * SERIES_BYTES;
+        let whole = held_bytes.saturating_add(held_bytes / 8).saturating_add(series);
+        if self.is_cut_into_slices(form) {
+            // The extents of the series, too.
+            return Ok(Demand {
+                fixed: (2 * series).min(whole),
+                whole: Some(whole),
+            });
+        }
+        let limit = self.context.budget().limits().memory;
+        let is_raw = self.plan.downsample.is_none();
+        let bytes = points.saturating_mul(POINT_BYTES);
+        if is_raw && bytes / CERTAINLY_TOO_LARGE > limit.most {
+            return Err(QueryError::NeverFits { points, bytes, limit });
+        }
+        Ok(Demand {
+            fixed: whole,
+            whole: Some(whole),
+        })
+    }
+
+    /// The memory of its points; a histogram has none in columns.
+    fn path_memory(&self) -> PathMemory {
+        match self.plan.access_path.memory(self.plan.downsample.as_ref()) {
+            PathMemory::Columns { .. } if self.sub_query.histogram.is_some() => PathMemory::Unknown,
+            memory => memory,
+        }
+    }
+
+    /// Whether time slices bound its memory: not if the results of its groups may be as large as their points and are
+    /// kept until the last one.
+    fn is_cut_into_slices(&self, form: &ResultForm) -> bool {
+        let is_one_group = self.plan.group_by.is_empty() && !self.sub_query.aggregator.is_none();
+        self.can_emit_early && (form.is_early() || is_one_group)
     }
 
     /// Runs it and sends its frames. Returns whether that was all of its result: not if there are no series, and another
     /// table is to be read in place of this one.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
         let begun = Instant::now();
-        self.check_result(output).await?;
-        let PointScan { columns, items } = self.open_scan();
+        self.check_result(&output.form).await?;
+        let PointScan { columns, items } = self.open_scan(&output.form);
         let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
         let span = info_span!(target: SPANS, "scan", sub_query = self.index);
@@ -157,7 +236,7 @@ impl<'a> SubQueryExecution<'a> {
     }
 
     /// Rejects a result that is certain to exceed a limit.
-    async fn check_result(&self, output: &FrameOutput<'_>) -> Result<(), QueryError> {
+    pub(super) async fn check_result(&self, form: &ResultForm) -> Result<(), QueryError> {
         let Some((windows, _)) = &self.plan.downsample else {
             return Ok(());
         };
@@ -171,7 +250,7 @@ impl<'a> SubQueryExecution<'a> {
             },
             grouping: self.grouping(),
             widths: self.storage.layout.widths,
-            holds: match (self.can_emit_early, !output.form.is_early()) {
+            holds: match (self.can_emit_early, !form.is_early()) {
                 (false, _) => Holds::Series,
                 (true, true) => Holds::Groups,
                 (true, false) => Holds::Slice,
@@ -205,13 +284,13 @@ impl<'a> SubQueryExecution<'a> {
     }
 
     /// The scan of the plan.
-    fn open_scan(&self) -> PointScan {
+    fn open_scan(&self, form: &ResultForm) -> PointScan {
         let downsample = self.plan.downsample.as_ref();
         let windows = downsample.map(|(windows, _)| windows);
         self.plan.access_path.scan(&ScanRequest {
             downsample,
             lookahead: Lookahead::of(self.query, self.sub_query, windows),
-            slice_bytes: self.slice_bytes(),
+            slice_bytes: self.slice_bytes(form),
             budget: self.context.budget(),
             skip_damaged: self.skip_damaged.as_ref(),
         })
@@ -241,7 +320,7 @@ impl<'a> SubQueryExecution<'a> {
                         continue;
                     }
                     collector.barrier().await?;
-                    if budget.series_bytes() >= self.emit_threshold_bytes() {
+                    if budget.series_bytes() >= self.emit_threshold_bytes(&output.form) {
                         self.emit_final(collector, output, until_ms).await?;
                     }
                 }
@@ -251,15 +330,38 @@ impl<'a> SubQueryExecution<'a> {
     }
 
     /// Bytes of series from which on results are emitted: early enough for the next slice to fit.
-    fn emit_threshold_bytes(&self) -> u64 {
+    fn emit_threshold_bytes(&self, form: &ResultForm) -> u64 {
         let quarter = self.context.budget().limits().memory.most / 4;
-        (self.environment.emit_threshold * POINT_BYTES).min(quarter)
+        let threshold = (self.environment.emit_threshold * POINT_BYTES).min(quarter);
+        match self.bytes_for_slices(form) {
+            Some(bytes) => threshold.min(bytes / 4),
+            None => threshold,
+        }
     }
 
     /// Bytes of a slice of columns. A query that fits into one slice emits nothing before its end.
-    fn slice_bytes(&self) -> u64 {
+    fn slice_bytes(&self, form: &ResultForm) -> u64 {
+        let most = self.environment.emit_threshold * POINT_BYTES * 4;
         let eighth = self.context.budget().limits().memory.most / 8;
-        (self.environment.emit_threshold * POINT_BYTES * 4).min(eighth)
+        match self.bytes_for_slices(form) {
+            Some(bytes) => most.min(eighth).min(bytes / 8),
+            None if self.can_emit_early && form.is_early() => most.min(eighth),
+            // Slices would take more time, and release less memory than is reserved.
+            None if self.can_emit_early => most,
+            None => u64::MAX,
+        }
+    }
+
+    /// The reserved memory that is left for points in time slices, in bytes; `None`: it has all points at once.
+    fn bytes_for_slices(&self, form: &ResultForm) -> Option<u64> {
+        let reserved = self.context.budget().reserved_bytes();
+        let demand = self.demand(form).ok()?;
+        if demand.whole.is_some_and(|whole| whole <= reserved) {
+            return None;
+        }
+        let series = self.plan.access_path.listed_series().unwrap_or_default();
+        let series = 2 * series * SERIES_BYTES;
+        Some(reserved.saturating_sub(series).max(LEAST_FOR_SLICES))
     }
 
     /// Emits the results that are final once all rows before the watermark were read.
@@ -324,8 +426,9 @@ impl<'a> SubQueryExecution<'a> {
         let layout = storage.layout;
         let widths = layout.widths;
         let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
-        let grouping = self.grouping();
+        let (grouping, needs_types_to_come) = (self.grouping(), self.needs_types_to_come());
         let group = move || {
+            let extents = extents.map(|extents| (extents, needs_types_to_come));
             let aggregator = IncrementalAggregator::new(series, extents, &grouping, &layout);
             let uids = uids_of(aggregator.groups(), &widths);
             (aggregator, uids)
@@ -427,19 +530,28 @@ impl<'a> SubQueryExecution<'a> {
     }
 }
 
-/// Whether results can be emitted before the scan ends: not with one value for the whole range, nor with windows
-/// that depend on each series, nor where a quirk lets series contribute before their first point. These need
-/// the first point of every series. Rows of rollups are longer than the hours that extents are made of.
-fn can_emit_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool {
-    let contributes_before_it_begins = match (sub_query.rate, &plan.downsample) {
-        (Some(_), _) => query.quirks.rates_begin_at_the_epoch,
-        // Downsampled values are never integers.
-        (None, Some(_)) => false,
-        (None, None) => query.quirks.floats_to_come_count,
-    };
-    let has_fixed_windows = plan
-        .downsample
-        .as_ref()
-        .is_none_or(|(windows, _)| windows.final_until(0).is_some());
-    !contributes_before_it_begins && has_fixed_windows && plan.read.rollup.is_none()
+impl SubQueryExecution<'_> {
+    /// Whether results can be emitted before the scan ends: not with one value for the whole range, nor with windows
+    /// that depend on each series, nor where a quirk lets series contribute a rate before their first point. These need
+    /// the first point of every series. Rows of rollups are longer than the hours that extents are made of.
+    fn can_emit_early(&self) -> bool {
+        let (plan, rates) = (self.plan, self.sub_query.rate.is_some());
+        let contributes_before_it_begins = rates && self.query.quirks.rates_begin_at_the_epoch;
+        let has_fixed_windows = plan
+            .downsample
+            .as_ref()
+            .is_none_or(|(windows, _)| windows.final_until(0).is_some());
+        // Row keys do not say whether a series has points, or only annotations and so no type.
+        let knows_types = || plan.access_path.has_only_columns();
+        !contributes_before_it_begins
+            && has_fixed_windows
+            && plan.read.rollup.is_none()
+            && (!self.needs_types_to_come() || knows_types())
+    }
+
+    /// Whether the type of a result depends on the next point of each series.
+    fn needs_types_to_come(&self) -> bool {
+        let is_raw = self.sub_query.rate.is_none() && self.plan.downsample.is_none();
+        is_raw && self.query.quirks.floats_to_come_count
+    }
 }

@@ -34,6 +34,9 @@ impl QueryTotals {
             Ok(()) => add(&self.succeeded, 1),
             Err(error) => {
                 add(&self.failed, 1);
+                if let QueryError::NeverFits { .. } = error {
+                    add(&self.over_budget[Resource::Memory.place()], 1);
+                }
                 if let QueryError::OverBudget { resource, .. } = error {
                     self.over_budget[resource.place()].fetch_add(1, Ordering::Relaxed);
                 }

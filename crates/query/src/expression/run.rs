@@ -137,7 +137,12 @@ mod tests {
         let registration = running.register(QueryDescription::default(), Arc::default());
         let resources = QueryResources::unlimited().unwrap();
         let reserved = resources
-            .reserve(ClientId::Local, Limits::NONE, Arc::default())
+            .reserve(
+                ClientId::Local,
+                Limits::NONE,
+                Arc::default(),
+                &Deadline::default(),
+            )
             .await?;
         let mut admitted = Admitted::new(reserved, Deadline::new(deadline, None), registration);
         let context = admitted.context().clone();

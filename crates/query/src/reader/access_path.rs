@@ -67,6 +67,17 @@ pub trait AccessPath: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The memory of its points.
+    fn memory(&self, downsample: Option<&(Windows, Function)>) -> PathMemory {
+        let _ = downsample;
+        PathMemory::Unknown
+    }
+
+    /// Whether all of its points are in columns, as far as that is known without reading, and no row has other cells.
+    fn has_only_columns(&self) -> bool {
+        false
+    }
+
     /// The listed series that have points in a range, each with the instant of its last one, in batches; none where only
     /// a scan finds series.
     fn last_times(
@@ -77,6 +88,26 @@ pub trait AccessPath: fmt::Debug + Send + Sync {
     ) -> BoxStream<'static, Result<Vec<(Tsuid, i64)>, QueryError>> {
         Box::pin(futures::stream::empty())
     }
+}
+
+/// The estimated memory of the points of an access path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathMemory {
+    /// Only a scan finds out.
+    Unknown,
+    /// At most so many rows of an hour.
+    Rows(u64),
+    /// Columns of listed series.
+    Columns {
+        /// Series, with or without points in the range.
+        series: u64,
+        /// Points.
+        points: u64,
+        /// Points, if the series are denser than others of the same files.
+        likely_points: u64,
+        /// Bytes of `likely_points`, or of their windows, if all of them are read at once.
+        held_bytes: u64,
+    },
 }
 
 /// The points that a scan is for.

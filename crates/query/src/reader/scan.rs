@@ -49,7 +49,8 @@ const HOURS_BY_THEMSELVES: usize = 8;
 fn slice_bytes(budget: &Budget) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST: u64 = 8 << 20;
-    (budget.limits().memory.most / 64).clamp(LEAST, MOST)
+    let memory = budget.limits().memory.most.min(budget.reserved_bytes());
+    (memory / 64).clamp(LEAST, MOST)
 }
 
 /// Rows and their memory, which is held until they are decoded.
@@ -136,6 +137,12 @@ pub struct RowRanges {
 }
 
 impl RowRanges {
+    /// Whether there may be rows, as far as that is known without reading.
+    pub(super) fn may_have_rows(&self) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|(start, stop)| self.store.may_have_rows(&self.table, start, stop))
+    }
+
     /// Reads the rows. Dropping the stream cancels the scan.
     ///
     /// Must be polled within a Tokio runtime.

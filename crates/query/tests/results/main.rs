@@ -5,5 +5,6 @@
 mod columns_damage;
 mod columns_equal_rows;
 mod filled_results;
+mod small_memory;
 mod summaries_equal_points;
 mod support;

@@ -105,3 +105,25 @@ async fn cancelled_waiter_frees_its_place() {
     drop(permit);
     assert_eq!(admission.usage().running, 0);
 }
+
+/// A paused query may hold the memory that a running one waits for.
+#[tokio::test]
+async fn paused_queries_resume_with_the_permit_of_a_query_that_waits_for_memory() {
+    let admission = admission(1, 100);
+    let mut paused = admission.admit(client(1)).await.unwrap();
+    paused.pause();
+    let running = admission.admit(client(2)).await.unwrap();
+    let mut queued = waiting(&admission, client(3));
+    let mut resume = Box::pin(paused.resume());
+    assert!(resume.as_mut().now_or_never().is_none(), "the permit is in use");
+    let lent = running.lend();
+    assert!(resume.now_or_never().is_some());
+    assert!(queued.as_mut().now_or_never().is_none(), "it has not started");
+    drop(lent);
+    assert_eq!(admission.usage().running, 2);
+    drop(running);
+    assert!(queued.as_mut().now_or_never().is_none(), "the resumed one runs");
+    drop(paused);
+    drop(queued.await.unwrap());
+    assert_eq!(admission.usage().running, 0);
+}

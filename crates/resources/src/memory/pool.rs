@@ -184,7 +184,22 @@ impl MemoryPool {
         })
     }
 
-    /// The most that this handle can hold.
+    /// The most that this handle can hold, in bytes: the pool, or three quarters of it for a client.
+    pub fn most_bytes(&self) -> u64 {
+        self.most()
+    }
+
+    /// Bytes of [`MemoryPool::most_bytes`] that no holder has reserved.
+    pub fn free_bytes(&self) -> u64 {
+        let used = self.shared.used.load(Ordering::Relaxed);
+        self.most().saturating_sub(used)
+    }
+
+    /// Whether requests wait for memory.
+    pub fn has_waiting_requests(&self) -> bool {
+        self.shared.turn.try_lock().is_err()
+    }
+
     fn most(&self) -> u64 {
         match self.client {
             Some(_) => self.shared.client_limit(),
@@ -256,7 +271,21 @@ impl MemoryPool {
     ///
     /// If they do not become free in time; immediately if the pool is too small.
     pub async fn reserve(&self, bytes: u64, wait: Duration) -> Result<Reservation, MemoryError> {
-        self.wait_for(0, bytes, wait).await?;
+        self.reserve_beside(0, bytes, wait).await
+    }
+
+    /// As [`MemoryPool::reserve`], for a holder that already has `held` bytes. See [`Reservation::grow`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Reservation::grow`].
+    pub async fn reserve_beside(
+        &self,
+        held: u64,
+        bytes: u64,
+        wait: Duration,
+    ) -> Result<Reservation, MemoryError> {
+        self.wait_for(held, bytes, wait).await?;
         Ok(self.reservation(bytes))
     }
 
@@ -307,6 +336,7 @@ impl MemoryPool {
             requested,
             used: self.shared.used.load(Ordering::Relaxed),
             limit: self.most(),
+            waited: Duration::ZERO,
         }
     }
 
@@ -337,7 +367,12 @@ impl MemoryPool {
             Ok(()) => Ok(()),
             Err(_elapsed) => {
                 let used = self.usage().used_bytes;
-                Err(self.reject(MemoryError { used, ..error }))
+                let waited = wait;
+                Err(self.reject(MemoryError {
+                    used,
+                    waited,
+                    ..error
+                }))
             }
         }
     }
@@ -445,6 +480,8 @@ pub struct MemoryError {
     pub used: u64,
     /// The most that the holder can have, in bytes: the pool, or three quarters of it for a client.
     pub limit: u64,
+    /// How long the request waited.
+    pub waited: Duration,
 }
 
 impl MemoryError {
@@ -463,8 +500,12 @@ impl MemoryError {
                  have ({LIMIT_SETTING}); send or request less at a time"
             );
         }
+        let waited = match self.waited.as_secs_f64() {
+            0.0 => String::new(),
+            seconds => format!(", which did not become free within {seconds:.1} s"),
+        };
         format!(
-            "{pool} memory is in use: {} of {limit_mib} MiB, {} KiB more requested ({LIMIT_SETTING}); retry later",
+            "{pool} memory is in use: {} of {limit_mib} MiB, {} KiB more requested ({LIMIT_SETTING}){waited}; retry later",
             used >> 20,
             self.requested.div_ceil(1024)
         )

@@ -44,6 +44,7 @@ pub(super) fn is_of_data(error: &BuildError) -> bool {
             QueryError::Row { .. }
                 | QueryError::RowKey { .. }
                 | QueryError::OverBudget { .. }
+                | QueryError::NeverFits { .. }
                 | QueryError::Store(StoreError::Corrupt { .. })
         )
     )

@@ -25,15 +25,8 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
             HttpError::bad_request(message.clone()).with_details(message)
         }
         E::Filter(_) | E::Tsuid { .. } | E::TsuidMetrics { .. } => HttpError::bad_request(error.to_string()),
-        E::OverBudget { resource, limit } => HttpError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!(
-                "Sorry, you have attempted to fetch more than our {}. \
-                 Please try filtering using more tags or decrease your time range.",
-                budget(*resource, limit.most),
-            ),
-        )
-        .with_details(error.to_string()),
+        E::OverBudget { resource, limit } => too_large(error, *resource, limit.most),
+        E::NeverFits { limit, .. } => too_large(error, Resource::Memory, limit.most),
         E::RollupChoice(error) => HttpError::bad_request(error.to_string()),
         E::Infinite { value, .. } => {
             let value = oxtsdb_schema::java::double_to_string(*value);
@@ -77,6 +70,16 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
         | E::UidWithoutName { .. }
         | E::Internal { .. } => failed(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
+}
+
+/// A query over a limit, with OpenTSDB's message.
+fn too_large(error: &QueryError, resource: Resource, most: u64) -> HttpError {
+    let message = format!(
+        "Sorry, you have attempted to fetch more than our {}. \
+         Please try filtering using more tags or decrease your time range.",
+        budget(resource, most),
+    );
+    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, message).with_details(error.to_string())
 }
 
 impl From<QueryError> for HttpError {

@@ -12,7 +12,7 @@ use oxtsdb_query::expression::call::{self, Call, CallError, CallSyntaxError};
 use oxtsdb_query::expression::series::Origin;
 use oxtsdb_query::expression::{Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Group, GroupEncoder as _, QueryError, Quirks};
+use oxtsdb_query::{Group, GroupEncoder as _, Held, QueryError, Quirks};
 use oxtsdb_schema::UidWidths;
 
 use super::query_echo::TagkUids;
@@ -93,7 +93,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     }
     let mut body = ReplyBody::default();
     if !groups.is_empty() {
-        let budget = context.budget().clone();
+        // The query may have started again, with another budget than the one that it was admitted with.
+        let budget = held.as_ref().map_or(context.budget(), Held::budget).clone();
         let render = move || {
             let mut groups = groups.into_iter().map(|group| (group, None));
             let rendered = renderer.encode(&mut groups, global_annotations.as_deref(), &budget);

@@ -6,13 +6,14 @@
 //!   slice   the range of its columns, which the workers read ─► the rows of other cells ─► the watermark
 //! ```
 //!
+//! An hour with more points than a slice has its columns in parts, with watermarks between them.
 //! A query with points that are estimated to fit into a part of its memory is one slice: a series is decoded once.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_point_store::{PointStore, ReadEstimate, SeriesNumber, TimeRange};
+use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{DamageLog, StoreError};
 use oxtsdb_schema::{Tsuid, UidWidths};
@@ -21,10 +22,14 @@ use super::ColumnReader;
 use super::source::{ColumnSource, MAX_WORKERS, is_read_inline, is_skipped};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
+use crate::function::aggregator::Function;
+use crate::function::downsample::Windows;
 use crate::function::summary::Summarizer;
 use crate::plan::hours::Hours;
 use crate::plan::selection::row_selection::Selection;
-use crate::reader::access_path::{AccessPath, IndexUse, PathDescription, PathKind, PointScan, ScanRequest};
+use crate::reader::access_path::{
+    AccessPath, IndexUse, PathDescription, PathKind, PathMemory, PointScan, ScanRequest,
+};
 use crate::reader::estimate::{ColumnFigures, Estimate, Figure};
 use crate::reader::scan::density::Density;
 use crate::reader::scan::slices::{Slice, Slices};
@@ -35,6 +40,9 @@ const DECODED_SERIES: u64 = MAX_WORKERS as u64;
 
 /// Series that are looked up at a time, which takes a few milliseconds.
 const SERIES_AT_A_TIME: usize = 4096;
+
+/// Most parts that an hour is cut into if its points exceed a slice.
+const PARTS_OF_AN_HOUR: u64 = 60;
 
 /// Columns of resolved series, and rows of other cells.
 #[derive(Clone, Debug)]
@@ -82,12 +90,11 @@ impl ColumnPath {
         }
     }
 
-    /// Bytes that a query holds if it reads all columns at once: the points or windows of all series, and the points
+    /// Bytes that a query holds if it reads all columns with so many points at once: the points or windows of all series, and the points
     /// of some series while they are decoded.
-    fn held_bytes(&self, estimate: &ReadEstimate, request: &ScanRequest<'_>) -> u64 {
+    fn held_bytes(&self, points: u64, downsample: Option<&(Windows, Function)>) -> u64 {
         let series = self.series.len().max(1) as u64;
-        let points = estimate.most_points;
-        let windows = request.downsample.map(|(windows, _)| windows);
+        let windows = downsample.map(|(windows, _)| windows);
         let counted = windows.and_then(|windows| {
             let range_ms = self.hours().stop_ms() - self.hours().start.millis();
             windows.count_in(range_ms.unsigned_abs())
@@ -108,16 +115,19 @@ impl ColumnPath {
     ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
         let density = Arc::new(Density::new(request.slice_bytes));
         density.add_hours(self.hours().count());
-        density.add_bytes(self.held_bytes(&source.estimate, request));
+        density.add_bytes(self.held_bytes(source.estimate.most_points, request.downsample));
         let budget = request.budget.clone();
         let cells = self.cells.clone();
         let cells = cells.source(Arc::clone(&density), &budget, request.skip_damaged);
+        let (of_hours, stop_ms) = (Arc::clone(&density), self.hours().stop_ms());
         let open = move |slice: Slice| {
-            let range = TimeRange {
-                first_ms: slice.start_ms(),
-                last_ms: slice.stop_ms() - 1,
+            let is_cut = slice.hours() == 1 && slice.stop_ms() < stop_ms;
+            let parts = if is_cut {
+                of_hours.slices_of_an_hour(PARTS_OF_AN_HOUR)
+            } else {
+                1
             };
-            let columns = stream::iter([Ok(ScanItem::Columns(range))]);
+            let columns = stream::iter(parts_of(slice, parts));
             let rows = if cells.may_have_rows(slice) {
                 read_ahead(cells.open(slice), &budget)
                     .map_ok(ScanItem::Rows)
@@ -195,6 +205,21 @@ impl AccessPath for ColumnPath {
         Some(self.series.len() as u64)
     }
 
+    fn memory(&self, downsample: Option<&(Windows, Function)>) -> PathMemory {
+        let estimate = self.store().estimate(&self.series, self.range());
+        let likely_points = estimate.likely_points();
+        PathMemory::Columns {
+            series: self.series.len() as u64,
+            points: estimate.points,
+            likely_points,
+            held_bytes: self.held_bytes(likely_points, downsample),
+        }
+    }
+
+    fn has_only_columns(&self) -> bool {
+        !self.cells.may_have_rows()
+    }
+
     fn last_times(
         &self,
         range: TimeRange,
@@ -217,6 +242,24 @@ impl AccessPath for ColumnPath {
             .then(search)
             .boxed()
     }
+}
+
+/// The columns of a slice in parts, with the watermarks between them.
+fn parts_of(slice: Slice, parts: u64) -> Vec<Result<ScanItem, QueryError>> {
+    let (start_ms, stop_ms) = (slice.start_ms(), slice.stop_ms());
+    let part_ms = (stop_ms - start_ms).unsigned_abs().div_ceil(parts.max(1)).max(1);
+    let mut items = Vec::new();
+    let mut first_ms = start_ms;
+    while first_ms < stop_ms {
+        let next_ms = first_ms.saturating_add_unsigned(part_ms).min(stop_ms);
+        if first_ms > start_ms {
+            items.push(Ok(ScanItem::Watermark(first_ms)));
+        }
+        let last_ms = next_ms - 1;
+        items.push(Ok(ScanItem::Columns(TimeRange { first_ms, last_ms })));
+        first_ms = next_ms;
+    }
+    items
 }
 
 /// The series that have points in a range, with the instants of the last ones. Damage is treated as by

@@ -25,11 +25,13 @@ use super::RowReader;
 use super::single_rows::SingleRows;
 use crate::context::budget::Budget;
 use crate::error::QueryError;
+use crate::function::aggregator::Function;
+use crate::function::downsample::Windows;
 use crate::plan::hours::Hours;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::ValueTest;
 use crate::reader::SeriesSet;
-use crate::reader::access_path::{AccessPath, IndexUse, PathDescription, PathKind};
+use crate::reader::access_path::{AccessPath, IndexUse, PathDescription, PathKind, PathMemory};
 use crate::reader::context::ReadContext;
 use crate::reader::estimate::Estimate;
 use crate::reader::range_scan::{KeyRange, series_ranges};
@@ -142,6 +144,13 @@ impl AccessPath for RowPath {
                 Rows::Ranges(ranges) => ranges.to_vec(),
                 Rows::Single(_) => Vec::new(),
             },
+        }
+    }
+
+    fn memory(&self, _: Option<&(Windows, Function)>) -> PathMemory {
+        match &self.rows {
+            Rows::Ranges(_) => PathMemory::Unknown,
+            Rows::Single(rows) => PathMemory::Rows(rows.count()),
         }
     }
 

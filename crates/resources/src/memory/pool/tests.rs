@@ -25,7 +25,8 @@ async fn growth_beyond_the_pool_fails_permanently() {
     assert!(!error.is_final() && began.elapsed() == SOON, "{error:?}");
     assert_eq!(
         error.to_string(),
-        "ingest memory is in use: 100 of 100 MiB, 40960 KiB more requested (--memory-limit-mib); retry later"
+        "ingest memory is in use: 100 of 100 MiB, 40960 KiB more requested (--memory-limit-mib), which did not become \
+         free within 5.0 s; retry later"
     );
     assert!(!pool.try_reserve(100 << 20).unwrap_err().is_final());
     assert!(pool.reserve(101 << 20, SOON).await.unwrap_err().is_final());
