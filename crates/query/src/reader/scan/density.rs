@@ -32,7 +32,7 @@ impl Density {
     }
 
     /// Slices that an hour is cut into, at most `most`.
-    pub(crate) fn slices_of_an_hour(&self, most: u64) -> u64 {
+    pub(in crate::reader) fn slices_of_an_hour(&self, most: u64) -> u64 {
         let hours = (self.hours.load(Ordering::Relaxed) as u64).max(1);
         let bytes = self.bytes.load(Ordering::Relaxed) / hours;
         (bytes / self.slice_bytes.max(1)).clamp(1, most)
