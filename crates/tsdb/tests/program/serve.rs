@@ -239,7 +239,23 @@ fn a_store_on_hbase_needs_an_address_and_an_address_needs_a_store_on_hbase() {
     };
     assert_eq!(
         line_of(&["--store", "hbase"]),
-        "--store hbase: needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server"
+        "--store hbase: needs --hbase-quorum HOST[:PORT], --hbase-masters HOST[:PORT] or --hbase-thrift HOST:PORT \
+         (HBase's Thrift server)"
+    );
+    assert_eq!(
+        line_of(&[
+            "--store",
+            "hbase",
+            "--hbase-quorum",
+            "zk1,zk2:2182",
+            "--hbase-thrift",
+            "h:9090"
+        ]),
+        "--hbase-thrift h:9090: excludes --hbase-quorum: each is a way to HBase"
+    );
+    assert_eq!(
+        line_of(&["--hbase-masters", "m1"]),
+        "--hbase-masters m1: needs --store hbase, else the points would go to --data-dir"
     );
     assert_eq!(
         line_of(&["--hbase-thrift", "h:9090,[::1]:9090"]),

@@ -101,7 +101,8 @@ fn the_files_of_serve_are_read() {
 fn what_cannot_be_made_is_refused_with_a_reason() {
     assert_eq!(
         refused(&[]),
-        "--hbase-thrift HOST:PORT is needed, the address of HBase's Thrift server"
+        "--hbase-quorum HOST[:PORT], --hbase-masters HOST[:PORT] or --hbase-thrift HOST:PORT (HBase's Thrift server) \
+         is needed"
     );
     assert!(refused(&["--data-table=a b"]).starts_with("--data-table `a b`: "));
     let usage = run(&mut tsdb(&["tables", "create", "--compression=zip"])).failed(2);
