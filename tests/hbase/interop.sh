@@ -8,7 +8,8 @@
 # OXTSDB_INTEROP_FORMAT_QUERIES (300), OXTSDB_INTEROP_HISTOGRAMS (1,000), OXTSDB_INTEROP_HISTOGRAM_QUERIES (300),
 # OXTSDB_INTEROP_ROLLUPS (1,000), OXTSDB_INTEROP_ROLLUP_QUERIES (200), OXTSDB_DIFFERENTIAL_QUERIES (10,000)
 # OXTSDB_DIFFERENTIAL_EXPRESSIONS (1,000 of each kind), OXTSDB_INTEROP_FSCK_CORRUPTIONS (2,000) and OXTSDB_ENVOY_RESTARTS (100)
-# set their sizes.
+# set their sizes. OxTSDB reaches HBase over its own RPC, or, with OXTSDB_TEST_HBASE_WAY=thrift, through the Thrift server; tests of
+# gateways use these in any case.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/tools.sh
