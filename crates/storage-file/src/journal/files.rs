@@ -44,6 +44,8 @@ pub struct JournalFiles {
 struct Segments {
     files: BTreeMap<u64, SegmentFile>,
     cut: u64,
+    /// Segments that are not listed any more and may have a file: their removal failed.
+    unlisted: Vec<u64>,
 }
 
 /// The content of the list.
@@ -73,7 +75,11 @@ impl JournalFiles {
         Self {
             disk,
             folder,
-            segments: Mutex::new(Segments { files, cut }),
+            segments: Mutex::new(Segments {
+                files,
+                cut,
+                unlisted: Vec::new(),
+            }),
             durable: AtomicU64::new(durable),
         }
     }
@@ -178,7 +184,7 @@ impl JournalFiles {
     pub fn remove_through(&self, number: u64) -> Result<(), StorageError> {
         let mut segments = self.segments.lock();
         let mut kept = segments.files.clone();
-        let mut removed = Vec::new();
+        let mut removed = segments.unlisted.clone();
         while let Some(first) = kept.first_entry()
             && *first.key() <= number
         {
@@ -187,19 +193,30 @@ impl JournalFiles {
         if removed.is_empty() {
             return Ok(());
         }
-        let first = kept.values().next().map(|segment| segment.first_sequence - 1);
-        let cut = first.unwrap_or(self.durable.load(Ordering::Relaxed));
-        let kept = Segments { files: kept, cut };
-        self.write_list(&kept)?;
-        for number in removed {
-            match self.disk.remove(&self.path(number)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(self.io_error(number, &error));
-                }
-                _ => {}
-            }
+        if kept.len() < segments.files.len() {
+            let first = kept.values().next().map(|segment| segment.first_sequence - 1);
+            let kept = Segments {
+                files: kept,
+                cut: first.unwrap_or(self.durable.load(Ordering::Relaxed)),
+                unlisted: removed,
+            };
+            self.write_list(&kept)?;
+            // From here on a later list must not have them, whether their files can be removed or not.
+            *segments = kept;
         }
-        *segments = kept;
+        let mut failed = None;
+        segments
+            .unlisted
+            .retain(|number| match self.disk.remove(&self.path(*number)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    failed.get_or_insert(self.io_error(*number, &error));
+                    true
+                }
+                _ => false,
+            });
+        if let Some(error) = failed {
+            return Err(error);
+        }
         let synced = self.disk.sync_dir(&self.folder);
         synced.map_err(|error| StorageError::io(self.folder.display(), &error))
     }

@@ -530,6 +530,23 @@ fn run(steps: &[Step]) {
     model.check(&open(&disk.kill()).unwrap().1);
 }
 
+/// A list that is written after a removal failed in the middle names no segment that is gone.
+#[test]
+fn a_removal_that_fails_in_the_middle_loses_no_segment() {
+    let rotated = [Step::Append, Step::Rotate, Step::Append, Step::Rotate];
+    for count in 0..12 {
+        let rest = [
+            Step::Fail(count, false),
+            Step::Remove,
+            Step::Rotate,
+            Step::Remove,
+            Step::Append,
+        ];
+        run(&[&rotated[..], &rest].concat());
+    }
+    run(&[&rotated[..], &[Step::Fail(7, false), Step::Remove, Step::Append]].concat());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
