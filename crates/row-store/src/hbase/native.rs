@@ -74,7 +74,7 @@ pub struct NativeStore {
 }
 
 impl NativeStore {
-    /// Finds the cluster, and checks that its master and `hbase:meta` respond.
+    /// Finds the cluster, and waits until its master and `hbase:meta` respond.
     ///
     /// # Errors
     ///
@@ -84,10 +84,11 @@ impl NativeStore {
         let store = Self {
             cluster: Arc::new(Cluster::new(config)),
         };
-        tables::check_master(&store.cluster)
-            .await
-            .map_err(|error| error.into_store_error(None))?;
-        store.check_health().await?;
+        let found = async {
+            tables::check_master(&store.cluster).await?;
+            store.cluster.wait_for_meta().await
+        };
+        found.await.map_err(|error| error.into_store_error(None))?;
         Ok(store)
     }
 

@@ -416,7 +416,24 @@ impl Cluster {
     ///
     /// The error of the call.
     pub(super) async fn check_health(&self) -> Result<(), CallError> {
-        let deadline = Instant::now() + self.config.connect_timeout;
+        self.read_meta(Instant::now() + self.config.connect_timeout).await
+    }
+
+    /// Waits until `hbase:meta` can be read: a master responds before it has assigned it.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last attempt.
+    pub(super) async fn wait_for_meta(&self) -> Result<(), CallError> {
+        let deadline = self.deadline();
+        let mut attempts = Attempts::until(deadline);
+        while let Err(error) = self.read_meta(deadline).await {
+            attempts.wait(error.remedy(), error).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_meta(&self, deadline: Instant) -> Result<(), CallError> {
         let table: TableName = match "oxtsdb-health".parse() {
             Ok(table) => table,
             Err(_) => return Ok(()),
