@@ -50,7 +50,7 @@ impl Storage {
         })
     }
 
-    /// What a query needs to read the points.
+    /// The context of a read of the points.
     pub fn read_context(&self, compute: &ComputePool, query: &QueryContext) -> ReadContext {
         ReadContext {
             directory: Arc::clone(&self.directory),

@@ -191,7 +191,7 @@ impl Admitted {
     }
 
     /// Reserves memory for a query before it reads, as far as it is free. Returns the bytes that the query has to wait for;
-    /// none if it keeps earlier results, whose memory might be what another query waits for.
+    /// none if it keeps earlier results: another query might wait for their memory.
     pub(crate) fn reserve_free(&mut self, demand: Demand) -> Option<u64> {
         let (budget, pool) = (self.budget().clone(), self.budget().pool());
         if self.has_all || pool.limit_bytes() == u64::MAX {

@@ -402,7 +402,7 @@ impl Engine {
             let result = self.collect_once(query, admitted).await;
             admitted.note_collected(result.is_ok());
             match result {
-                // What was collected of the result is dropped.
+                // The collected part of the result is dropped.
                 Err(error) if admitted.can_start_again(&error) => admitted.start_again().await?,
                 result => return result,
             }

@@ -51,7 +51,7 @@ const BATCHES_AT_A_TIME: usize = 2;
 /// Memory of a row of points, at most: an hour with a point a second.
 const ROW_BYTES: u64 = 3600 * POINT_BYTES;
 
-/// An estimate of so many times a limit exceeds the limit. Points that were written several times count several times
+/// An estimate that exceeds a limit by this factor is certain to exceed it. Points that were written several times count several times
 /// until their files are merged.
 const CERTAINLY_TOO_LARGE: u64 = 2;
 
@@ -73,6 +73,8 @@ pub(super) struct SubQueryExecution<'a> {
     index: usize,
     plan: &'a Plan,
     can_emit_early: bool,
+    /// The estimated memory of its points; of histograms it is not known.
+    memory: PathMemory,
     /// `None` until the series are known.
     groups: Option<Groups>,
     /// The damage that was skipped, if the query may skip any.
@@ -99,6 +101,7 @@ impl<'a> SubQueryExecution<'a> {
             context,
             query,
             can_emit_early: false,
+            memory: PathMemory::Unknown,
             sub_query,
             storage: plan.storage(&environment.storage),
             index,
@@ -108,6 +111,7 @@ impl<'a> SubQueryExecution<'a> {
         };
         if sub_query.histogram.is_none() {
             execution.can_emit_early = execution.can_emit_early();
+            execution.memory = plan.access_path.memory(plan.downsample.as_ref());
         }
         execution
     }
@@ -118,7 +122,7 @@ impl<'a> SubQueryExecution<'a> {
     ///
     /// [`QueryError::NeverFits`].
     pub(super) fn demand(&self, form: &ResultForm) -> Result<Demand, QueryError> {
-        let (series, points, likely_points, held_bytes) = match self.path_memory() {
+        let (series, points, likely_points, held_bytes) = match self.memory {
             PathMemory::Columns {
                 series,
                 points,
@@ -126,10 +130,9 @@ impl<'a> SubQueryExecution<'a> {
                 held_bytes,
             } => (series, points, likely_points, held_bytes),
             PathMemory::Rows(rows) => {
-                let whole = rows.saturating_mul(ROW_BYTES);
                 return Ok(Demand {
                     fixed: 0,
-                    whole: self.sub_query.histogram.is_none().then_some(whole),
+                    whole: Some(rows.saturating_mul(ROW_BYTES)),
                 });
             }
             PathMemory::Unknown => {
@@ -159,14 +162,6 @@ impl<'a> SubQueryExecution<'a> {
             fixed: whole,
             whole: Some(whole),
         })
-    }
-
-    /// The memory of its points; a histogram has none in columns.
-    fn path_memory(&self) -> PathMemory {
-        match self.plan.access_path.memory(self.plan.downsample.as_ref()) {
-            PathMemory::Columns { .. } if self.sub_query.histogram.is_some() => PathMemory::Unknown,
-            memory => memory,
-        }
     }
 
     /// Whether time slices bound its memory: not if the results of its groups may be as large as their points and are

@@ -95,7 +95,7 @@ pub trait AccessPath: fmt::Debug + Send + Sync {
 pub enum PathMemory {
     /// Only a scan finds out.
     Unknown,
-    /// At most so many rows of an hour.
+    /// Rows of an hour each, at most this many.
     Rows(u64),
     /// Columns of listed series.
     Columns {
@@ -134,7 +134,7 @@ pub struct PointScan {
     pub(crate) items: BoxStream<'static, Result<ScanItem, QueryError>>,
 }
 
-/// What an access path reads, and why.
+/// The reads of an access path, and the reason for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathDescription {
     /// Its kind.

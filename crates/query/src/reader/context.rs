@@ -1,4 +1,4 @@
-//! What a read of points needs beside the store.
+//! The context of a read of points.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -90,7 +90,7 @@ impl ColumnPath {
         }
     }
 
-    /// Bytes that a query holds if it reads all columns with so many points at once: the points or windows of all series, and the points
+    /// Bytes that a query holds if it reads all columns, with `points` points, at once: the points or windows of all series, and the points
     /// of some series while they are decoded.
     fn held_bytes(&self, points: u64, downsample: Option<&(Windows, Function)>) -> u64 {
         let series = self.series.len().max(1) as u64;
