@@ -37,7 +37,7 @@ type Keep = dyn Fn(&[u8]) -> bool + Send + Sync;
 /// The next key that may match after a key that does not.
 type Seek = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
-/// The ranges of the keys that may match between two keys, at most so many.
+/// The ranges of the keys that may match between two keys, up to a number of ranges.
 type Ranges = dyn Fn(&[u8], &[u8], usize) -> Option<Vec<KeyRange>> + Send + Sync;
 
 /// Row keys from the first (inside) to the second (outside).

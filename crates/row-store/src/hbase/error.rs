@@ -277,7 +277,7 @@ const TEMPORARY: [&str; 21] = [
 ];
 
 /// The first line of a message, truncated.
-fn first_line(message: &str) -> String {
+pub(super) fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default().trim_end();
     match line.char_indices().nth(MAX_DETAIL) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -286,7 +286,7 @@ fn first_line(message: &str) -> String {
 }
 
 /// The family in `Column family c does not exist in region ...`.
-fn family_in(line: &str) -> String {
+pub(super) fn family_in(line: &str) -> String {
     line.split("olumn family ")
         .nth(1)
         .and_then(|rest| rest.split_whitespace().next())
@@ -295,7 +295,7 @@ fn family_in(line: &str) -> String {
 }
 
 /// The length in `Field is not a long, it's 7 bytes wide`.
-fn counter_length(line: &str) -> Option<usize> {
+pub(super) fn counter_length(line: &str) -> Option<usize> {
     let (_, rest) = line.split_once("Field is not a long, it's ")?;
     rest.split_whitespace().next()?.parse().ok()
 }

@@ -60,8 +60,7 @@ use self::messages::{
     mutate_type,
 };
 use self::regions::Region;
-use super::{Compression, Hbase};
-use crate::limits::MAX_ROW_KEY;
+use super::{Compression, Hbase, raw};
 use crate::{
     CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
     StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
@@ -140,7 +139,7 @@ impl NativeStore {
     }
 
     fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
-        check_row_key(table, &cell.row)?;
+        raw::check_row_key(table, &cell.row)?;
         rules::check_qualifier(&cell.qualifier)
     }
 }
@@ -164,17 +163,6 @@ fn value_of(response: MutateResponse, cells: Bytes, cell: &CellAddress) -> Resul
         Some(value) => Ok(value.to_vec()),
         None => Err(CallError::malformed("Mutate: the response has no value")),
     }
-}
-
-/// The maximum length of a row key of a table: the key of its region in `hbase:meta`, `table,row,99999999999999`, has
-/// the same limit. One more byte is reserved for the successor key at which a scan resumes.
-fn max_row_key(table: &TableName) -> usize {
-    let around = table.to_string().len() + ",,99999999999999".len();
-    MAX_ROW_KEY.saturating_sub(around + 1)
-}
-
-fn check_row_key(table: &TableName, key: &[u8]) -> Result<(), StoreError> {
-    rules::check_row_key_up_to(max_row_key(table), key)
 }
 
 #[async_trait]
@@ -229,7 +217,7 @@ impl RowStore for NativeStore {
         _: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         for row in rows {
-            check_row_key(table, row)?;
+            raw::check_row_key(table, row)?;
         }
         // HBase takes an empty selection for all columns.
         if matches!(columns, ColumnSelection::Columns(columns) if columns.is_empty()) {
@@ -241,17 +229,7 @@ impl RowStore for NativeStore {
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
         rules::check_scan(&scan)?;
-        let longest = max_row_key(table) + 1;
-        for (name, bound) in [("start", &scan.start), ("stop", &scan.stop)] {
-            if bound.len() > longest {
-                return Err(StoreError::Invalid {
-                    detail: format!(
-                        "{name} of a scan has {} bytes, at most {longest} are allowed",
-                        bound.len()
-                    ),
-                });
-            }
-        }
+        raw::check_bounds(table, &scan)?;
         scan::open(&self.cluster, table, scan).await
     }
 
@@ -308,6 +286,6 @@ impl RowStore for NativeStore {
     }
 
     fn max_row_key(&self, table: &TableName) -> usize {
-        max_row_key(table)
+        raw::max_row_key(table)
     }
 }

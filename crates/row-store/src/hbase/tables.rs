@@ -13,11 +13,11 @@ use super::raw;
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 
 /// HBase's time to live of families without one, in seconds.
-const FOR_EVER: i32 = i32::MAX;
+pub(super) const FOR_EVER: i32 = i32::MAX;
 
 /// How long the creation of a table may take: HBase creates its regions on region servers, and a busy one takes
 /// longer than a request of rows may.
-const CREATION: Duration = Duration::from_secs(60);
+pub(super) const CREATION: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at a table that another client creates.
 const POLL: Duration = Duration::from_millis(200);
@@ -33,14 +33,7 @@ pub(super) async fn create(
         .families
         .iter()
         .map(|family| {
-            let max_versions = i32::try_from(family.max_versions).map_err(|_| StoreError::Invalid {
-                detail: format!(
-                    "family `{}` keeps {} versions, HBase counts them up to {}",
-                    family.name,
-                    family.max_versions,
-                    i32::MAX
-                ),
-            })?;
+            let max_versions = max_versions(family)?;
             Ok(raw::family(
                 family,
                 max_versions,
@@ -155,8 +148,20 @@ fn family_def(family: &ColumnDescriptor) -> FamilyDef {
     }
 }
 
+/// The number of versions that a family keeps, as HBase counts it.
+pub(super) fn max_versions(family: &FamilyDef) -> Result<i32, StoreError> {
+    i32::try_from(family.max_versions).map_err(|_| StoreError::Invalid {
+        detail: format!(
+            "family `{}` keeps {} versions, HBase counts them up to {}",
+            family.name,
+            family.max_versions,
+            i32::MAX
+        ),
+    })
+}
+
 /// The time to live in whole seconds, as HBase counts it.
-fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
+pub(super) fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
     let Some(ttl) = family.ttl else {
         return Ok(FOR_EVER);
     };
@@ -174,7 +179,7 @@ fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
 }
 
 /// `Ok(false)` if the existing table has the requested families; HBase does not keep their order.
-fn same(existing: &TableDef, requested: &TableDef) -> Result<bool, StoreError> {
+pub(super) fn same(existing: &TableDef, requested: &TableDef) -> Result<bool, StoreError> {
     let mut requested = requested.clone();
     requested.families.sort_by(|a, b| a.name.cmp(&b.name));
     rules::check_same_table(existing, &requested)?;

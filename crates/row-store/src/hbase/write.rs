@@ -55,7 +55,7 @@ async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreErro
 }
 
 /// Rejects what HBase would reject late or misinterpret.
-fn check(batch: &WriteBatch) -> Result<(), StoreError> {
+pub(super) fn check(batch: &WriteBatch) -> Result<(), StoreError> {
     for row in batch.iter() {
         raw::check_row_key(batch.table(), row.key)?;
         rules::check_mutations(&row, batch.families().len())?;

@@ -93,7 +93,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The settings of which one is needed.
+/// The ways to HBase, for errors: one of these settings is needed.
 pub(super) const NO_WAY: &str = "--hbase-quorum HOST[:PORT], --hbase-masters HOST[:PORT] or --hbase-thrift HOST:PORT (HBase's Thrift server)";
 
 /// Time-out of the attempt with the other framing, which decides the suggestion in the error.

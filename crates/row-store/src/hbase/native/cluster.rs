@@ -38,7 +38,7 @@ const HIGH_PRIORITY: u32 = 200;
 /// The waits between two attempts; the last one repeats.
 const WAITS_MS: [u64; 9] = [10, 50, 100, 200, 300, 500, 1000, 2000, 4000];
 
-/// The wait is so many times as long if the server has too much to do.
+/// The factor of the wait if the server is overloaded.
 const LONGER: u32 = 5;
 
 /// A cluster.

@@ -69,7 +69,7 @@ impl Service {
     }
 }
 
-/// What a connection is opened with.
+/// The options of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectOptions {
     /// The name that the server's access control sees.
@@ -157,7 +157,7 @@ impl Calls {
     }
 }
 
-/// Removes a call whose caller went away.
+/// Removes the call of a caller that went away.
 struct Registration<'a> {
     calls: &'a Calls,
     id: u32,
@@ -306,7 +306,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request whose response nobody needs, if there is room for it.
+    /// Sends a request and discards its response, if the queue has room for the request.
     pub(super) fn post(&self, request: &Request<'_, impl Message>) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let _ = self.frames.try_send(frame(id, request, None));

@@ -2,11 +2,9 @@
 //!
 //! Source: HBase 2.6.1, `ClientExceptionsUtil`, `AsyncRpcRetryingCaller`, and the exceptions that region servers throw.
 
+use super::super::error::{counter_length, family_in, first_line};
 use super::messages::{ExceptionResponse, NameBytesPair};
 use crate::{StoreError, TableName};
-
-/// The most characters of a server's message that are propagated.
-const MAX_DETAIL: usize = 400;
 
 /// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +43,7 @@ pub(super) struct ServerException {
     pub(super) moved_to: Option<(String, u16)>,
 }
 
-/// What to do after an exception.
+/// The reaction to an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// The region is elsewhere: find it, and send the request again; it was not applied.
@@ -101,7 +99,7 @@ impl CallError {
         }
     }
 
-    /// The remedy; that of a lost connection is another server, if the request may be repeated.
+    /// The remedy; after a lost connection it is another server, if the request may be repeated.
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::NotSent { .. } | Self::Lost { .. } => Remedy::OtherServer,
@@ -236,34 +234,10 @@ impl ServerException {
     }
 }
 
-/// The first line of a text, truncated.
-pub(super) fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default().trim_end();
-    match line.char_indices().nth(MAX_DETAIL) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
-}
-
 /// The server in `Region moved to: hostname=H port=P startCode=S. As of locationSeqNum=N.`
 fn moved_to(line: &str) -> Option<(String, u16)> {
     let word = |key: &str| line.split_once(key)?.1.split_whitespace().next();
     Some((word("hostname=")?.to_owned(), word("port=")?.parse().ok()?))
-}
-
-/// The family in `Column family c does not exist in region …`.
-fn family_in(line: &str) -> String {
-    let family = line
-        .split("olumn family ")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
-    family.unwrap_or_default().to_owned()
-}
-
-/// The length in `Field is not a long, it's 7 bytes wide`.
-fn counter_length(line: &str) -> Option<usize> {
-    let (_, rest) = line.split_once("Field is not a long, it's ")?;
-    rest.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -23,25 +23,25 @@ const BYTES_OF_A_CALL: usize = 1 << 20;
 /// Calls of one request that run concurrently.
 const CALLS_AT_A_TIME: usize = 8;
 
-/// What is done to one row.
+/// An operation on one row.
 pub(super) trait RowRequest: Sync {
     /// The key.
     fn row(&self) -> &[u8];
 
-    /// About so many bytes in a call.
+    /// Its approximate size in a call, in bytes.
     fn bytes(&self) -> usize;
 
     /// Its actions: several are atomic. Cells are appended to `cells`.
     fn actions(&self, cells: &mut Vec<u8>) -> Vec<Action>;
 }
 
-/// A part of the requests: those of one call.
+/// The requests of one call.
 struct Call {
     /// The places of the requests, with their regions.
     requests: Vec<(usize, Arc<Region>)>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Outcome {
     Done(Option<Row>),
     Failed(CallError),

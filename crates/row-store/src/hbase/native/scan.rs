@@ -21,7 +21,7 @@ use crate::{ColumnSelection, Row, RowFilter, RowStream, Scan, StoreError, TableN
 /// Regions that a scan in any order reads side by side.
 const REGIONS_AT_A_TIME: usize = 4;
 
-/// Keys whose rows are read together.
+/// Listed keys in one read of rows.
 const KEYS_AT_A_TIME: usize = 256;
 
 /// Opens a scan and fetches its first rows, or finds out that the table does not exist.
@@ -100,7 +100,7 @@ struct Reader {
     table: TableName,
     cursor: Cursor,
     filter: Option<RowFilter>,
-    /// If the cursor lists keys: those that match, whose rows are read next.
+    /// If the cursor lists keys: the matching keys; their rows are read next.
     keys: Option<VecDeque<Vec<u8>>>,
     columns: ColumnSelection,
     /// Rows that are left of the limit.

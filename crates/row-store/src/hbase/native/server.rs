@@ -108,7 +108,7 @@ impl Server {
         result
     }
 
-    /// Sends a request whose response nobody needs, if the connection is open.
+    /// Sends a request and discards its response, if the connection is open.
     pub(super) fn post(&self, request: &Request<'_, impl Message>) {
         if let Some(connection) = self.open_connection() {
             connection.post(request);

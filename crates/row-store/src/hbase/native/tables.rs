@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::super::Compression;
+use super::super::tables::{CREATION, FOR_EVER, max_versions, same, ttl_seconds};
 use super::cluster::Cluster;
 use super::error::{CallError, ServerException};
 use super::messages::{
@@ -13,12 +14,6 @@ use super::messages::{
     TableSchema,
 };
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
-
-/// HBase's time to live of families without one, in seconds.
-const FOR_EVER: u64 = i32::MAX.unsigned_abs() as u64;
-
-/// How long the creation of a table may take.
-const CREATION: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at a table that is being created.
 const POLL: Duration = Duration::from_millis(50);
@@ -145,7 +140,7 @@ async fn schemas(
     Ok(response.table_schema)
 }
 
-/// Asks the master for its state.
+/// Requests the state of the master.
 ///
 /// # Errors
 ///
@@ -166,18 +161,8 @@ fn name_of(table: &TableName) -> TableNameMessage {
 }
 
 fn schema(family: &FamilyDef, compression: Compression) -> Result<FamilySchema, StoreError> {
-    if i32::try_from(family.max_versions).is_err() {
-        return Err(StoreError::Invalid {
-            detail: format!(
-                "family `{}` keeps {} versions, HBase counts them up to {}",
-                family.name,
-                family.max_versions,
-                i32::MAX
-            ),
-        });
-    }
     let attributes = [
-        ("VERSIONS", family.max_versions.to_string()),
+        ("VERSIONS", max_versions(family)?.to_string()),
         ("TTL", ttl_seconds(family)?.to_string()),
         ("BLOOMFILTER", "ROW".to_owned()),
         ("COMPRESSION", compression.hbase_name().to_owned()),
@@ -194,24 +179,6 @@ fn schema(family: &FamilyDef, compression: Compression) -> Result<FamilySchema, 
             })
             .collect(),
     })
-}
-
-/// The time to live in whole seconds, as HBase counts it.
-fn ttl_seconds(family: &FamilyDef) -> Result<u64, StoreError> {
-    let Some(ttl) = family.ttl else {
-        return Ok(FOR_EVER);
-    };
-    let seconds = ttl.as_secs();
-    if seconds == 0 || seconds >= FOR_EVER || ttl.subsec_nanos() > 0 {
-        return Err(StoreError::Invalid {
-            detail: format!(
-                "family `{}` keeps cells for {ttl:?}, HBase needs whole seconds, 1 to {}",
-                family.name,
-                FOR_EVER - 1
-            ),
-        });
-    }
-    Ok(seconds)
 }
 
 /// A table; `None` if its name is not valid here.
@@ -232,7 +199,7 @@ fn family_def(family: &FamilySchema) -> FamilyDef {
         std::str::from_utf8(&attribute.second).ok()?.parse().ok()
     };
     // Without a time to live the attribute is a text, or the greatest number.
-    let ttl = attribute("TTL").filter(|seconds| *seconds < FOR_EVER);
+    let ttl = attribute("TTL").filter(|seconds| *seconds < u64::from(FOR_EVER.unsigned_abs()));
     FamilyDef {
         name: String::from_utf8_lossy(&family.name).into_owned(),
         max_versions: attribute("VERSIONS")
@@ -240,12 +207,4 @@ fn family_def(family: &FamilySchema) -> FamilyDef {
             .unwrap_or(1),
         ttl: ttl.map(Duration::from_secs),
     }
-}
-
-/// `Ok(false)` if the existing table has the requested families; HBase does not keep their order.
-fn same(existing: &TableDef, requested: &TableDef) -> Result<bool, StoreError> {
-    let mut requested = requested.clone();
-    requested.families.sort_by(|a, b| a.name.cmp(&b.name));
-    rules::check_same_table(existing, &requested)?;
-    Ok(false)
 }

@@ -18,10 +18,9 @@ use rustc_hash::FxBuildHasher;
 
 use super::cell_block::{Cell, NOW, cell_type};
 use super::cluster::Cluster;
-use super::error::CallError;
 use super::messages::{Action, MutationProto, mutate_type};
 use super::multi::{self, RowRequest};
-use crate::{MutationRef, StoreError, WriteBatch, rules};
+use crate::{MutationRef, StoreError, WriteBatch};
 
 /// Most rows of a call.
 const ROWS_OF_A_CALL: usize = 1_000;
@@ -48,7 +47,7 @@ type Steps<'a> = Vec<Step<'a>>;
 ///
 /// As [`crate::RowStore::write`].
 pub(super) async fn write(cluster: &Cluster, batch: &WriteBatch) -> Result<(), StoreError> {
-    check(batch)?;
+    super::super::write::check(batch)?;
     let mut rows = steps(batch);
     let rounds = rows.iter().map(Vec::len).max().unwrap_or_default();
     for round in 0..rounds {
@@ -60,41 +59,7 @@ pub(super) async fn write(cluster: &Cluster, batch: &WriteBatch) -> Result<(), S
             .filter_map(|steps| steps.get_mut(round).map(std::mem::take))
             .collect();
         let written = multi::perform(cluster, batch.table(), &steps, ROWS_OF_A_CALL).await;
-        written.map_err(|error| match error {
-            // Twice has the effect of once.
-            CallError::Lost { server, detail } => StoreError::Io {
-                place: server,
-                detail,
-            },
-            error => error.into_store_error(Some(batch.table())),
-        })?;
-    }
-    Ok(())
-}
-
-/// Rejects what HBase would reject late or misinterpret.
-fn check(batch: &WriteBatch) -> Result<(), StoreError> {
-    for row in batch.iter() {
-        super::check_row_key(batch.table(), row.key)?;
-        rules::check_mutations(&row, batch.families().len())?;
-        for mutation in row.iter() {
-            let timestamp_ms = match mutation {
-                MutationRef::Put { timestamp_ms, .. } => timestamp_ms,
-                MutationRef::DeleteColumn { up_to_ms, .. } => up_to_ms,
-                MutationRef::DeleteFamily { .. } | MutationRef::DeleteRow => None,
-            };
-            // HBase takes the greatest timestamp for the current time.
-            if let Some(timestamp_ms) = timestamp_ms
-                && !(0..NOW).contains(&timestamp_ms)
-            {
-                return Err(StoreError::Invalid {
-                    detail: format!(
-                        "a put or delete has timestamp {timestamp_ms}, expected 0 to {}",
-                        NOW - 1
-                    ),
-                });
-            }
-        }
+        written.map_err(|error| error.into_store_error(Some(batch.table())))?;
     }
     Ok(())
 }
