@@ -204,7 +204,8 @@ need_tsdb() {
   PROFILE_DIR="$TARGET_DIR/debug"
   TSDB="${OXTSDB_TSDB:-$PROFILE_DIR/tsdb}"
   if [ -z "${OXTSDB_TSDB:-}" ] && ! { [ -x "$TSDB" ] && [ -n "${OXTSDB_CI_BUILT:-}" ]; }; then
-    cargo build --quiet --workspace --bins
+    # The programs as `cargo test --workspace` builds them, for their packages' integration tests: no crate with other features.
+    cargo test --quiet --workspace --no-run --test program --test data_service --test uid_service >/dev/null
   fi
 }
 

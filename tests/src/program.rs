@@ -1,53 +1,49 @@
 //! Finds the programs under test.
 //!
-//! `cargo test --workspace` builds them: cargo builds the programs of every package that has
-//! integration tests before it runs any test. `cargo test -p oxtsdb-tests` alone does not, and would
-//! silently run an old program; so a missing or stale one is built here.
+//! `cargo test --workspace` builds them, as cargo builds the programs of packages with integration tests before it runs
+//! any test. `cargo test -p oxtsdb-tests` does not, and would run old programs. So cargo is asked here too, for the same
+//! programs with the features of `cargo test --workspace`: after that command it has nothing to compile.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::SystemTime;
-use std::{env, fs};
+use std::env;
 
 use anyhow::{Context as _, bail, ensure};
 
 use crate::paths;
 
-/// Returns the path of a program of this workspace, such as `tsdb`. Builds it if it is missing or stale.
+/// An integration test of each package with a program: cargo builds the package's program for it.
+const INTEGRATION_TESTS: [&str; 3] = ["program", "data_service", "uid_service"];
+
+/// Returns the path of a program of this workspace, such as `tsdb`. The first call builds all programs that are missing or
+/// older than their sources.
 ///
 /// # Errors
 ///
-/// If it cannot be built.
+/// If one cannot be built.
 pub fn path(name: &str) -> anyhow::Result<PathBuf> {
-    static FOUND: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
-    let mut found = match FOUND.lock() {
-        Ok(found) => found,
+    static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut folder = match FOLDER.lock() {
+        Ok(folder) => folder,
         Err(poisoned) => poisoned.into_inner(),
     };
-    let found = found.get_or_insert_default();
-    if let Some(path) = found.get(name) {
-        return Ok(path.clone());
-    }
-    let path = find(name)?;
-    found.insert(name.to_owned(), path.clone());
+    let path = match &*folder {
+        Some(folder) => folder.join(name),
+        None => folder.insert(built_programs()?).join(name),
+    };
+    ensure!(path.exists(), "{} is no program of this workspace", path.display());
     Ok(path)
 }
 
-fn find(name: &str) -> anyhow::Result<PathBuf> {
+/// Returns the folder of the programs after cargo has built them.
+fn built_programs() -> anyhow::Result<PathBuf> {
     let folder = profile_folder()?;
-    let path = folder.join(name);
-    if let Some(reason) = why_to_build(&path)? {
-        eprintln!("building `{name}`: {reason}");
-        build(name, &folder)?;
-        ensure!(
-            path.exists(),
-            "cargo built `{name}`, but not as {}",
-            path.display()
-        );
+    // `.ci/run` sets it after the build of all programs and tests: scripts that run beside each other do not wait for cargo's lock.
+    if env::var_os("OXTSDB_CI_BUILT").is_none() {
+        build(&folder)?;
     }
-    Ok(path)
+    Ok(folder)
 }
 
 /// The folder of the profile, such as `target/debug`: two above this program,
@@ -60,79 +56,34 @@ fn profile_folder() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns why a program has to be built, by cargo's rule: a source is newer than the program. Cargo lists
-/// the sources in a `.d` file beside it.
-fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
-    let Ok(built) = fs::metadata(program).and_then(|data| data.modified()) else {
-        return Ok(Some("it is missing".to_owned()));
-    };
-    if env::var_os("OXTSDB_CI_BUILT").is_some() {
-        // `cargo test` has just built it, but leaves the list of sources of an earlier `cargo build`, perhaps of another clone.
-        return Ok(None);
-    }
-    let list = program.with_extension("d");
-    let Ok(list) = fs::read_to_string(&list) else {
-        return Ok(Some(format!("{} is missing", list.display())));
-    };
-    let Some((_, sources)) = list.split_once(": ") else {
-        bail!("the list of sources of {} cannot be read", program.display());
-    };
-    let workspace = paths::workspace();
-    let mut is_ours = false;
-    for source in sources.replace("\\ ", "\0").split_whitespace() {
-        let source = PathBuf::from(source.replace('\0', " "));
-        is_ours |= source.starts_with(&workspace);
-        match newest(&source) {
-            Ok(changed) if changed <= built => {}
-            Ok(_) => return Ok(Some(format!("{} is newer", source.display()))),
-            Err(_) => return Ok(Some(format!("{} does not exist", source.display()))),
-        }
-    }
-    // A target folder may be shared by several clones.
-    Ok((!is_ours).then(|| "it was built from another folder".to_owned()))
-}
-
-/// When a file was changed, or a file of a folder: cargo lists the folders that build scripts read.
-fn newest(path: &Path) -> std::io::Result<SystemTime> {
-    let data = fs::metadata(path)?;
-    let mut newest = data.modified()?;
-    if data.is_dir() {
-        for entry in fs::read_dir(path)? {
-            newest = newest.max(self::newest(&entry?.path())?);
-        }
-    }
-    Ok(newest)
-}
-
-fn build(name: &str, folder: &Path) -> anyhow::Result<()> {
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(name) => name,
-    };
-    let target = folder.parent().context("a profile's folder has a parent")?;
+fn build(folder: &Path) -> anyhow::Result<()> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_of_test) {
             cargo.env_remove(name);
         }
     }
-    let status = cargo
-        // With the features of the whole workspace, so that dependencies are not built twice.
-        .args([
-            "build",
-            "--quiet",
-            "--workspace",
-            "--bin",
-            name,
-            "--profile",
-            profile,
-            "--target-dir",
-        ])
+    cargo.args(["test", "--quiet", "--workspace", "--no-run"]);
+    // `cargo test` has the profile of `target/debug` unless another one is requested.
+    match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => {}
+        Some(profile) => _ = cargo.args(["--profile", profile]),
+    }
+    for test in INTEGRATION_TESTS {
+        cargo.args(["--test", test]);
+    }
+    let target = folder.parent().context("a profile's folder has a parent")?;
+    // Its list of test programs would stand among the results of tests.
+    let output = cargo
+        .arg("--target-dir")
         .arg(target)
         .current_dir(paths::workspace())
-        .status()
+        .output()
         .context("run cargo")?;
-    ensure!(status.success(), "cargo could not build `{name}`: {status}");
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("cargo could not build the programs: {}\n{stderr}", output.status);
+    }
     Ok(())
 }
 
