@@ -4,10 +4,10 @@
 //! any test. `cargo test -p oxtsdb-tests` does not, and would run old programs. So cargo is asked here too, for the same
 //! programs with the features of `cargo test --workspace`: after that command it has nothing to compile.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::env;
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -32,7 +32,11 @@ pub fn path(name: &str) -> anyhow::Result<PathBuf> {
         Some(folder) => folder.join(name),
         None => folder.insert(built_programs()?).join(name),
     };
-    ensure!(path.exists(), "{} is no program of this workspace", path.display());
+    ensure!(
+        path.exists(),
+        "{} is no program of this workspace",
+        path.display()
+    );
     Ok(path)
 }
 
