@@ -81,6 +81,7 @@ mod write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use hbase_thrift::hbase::THbaseSyncClient;
 
 pub use self::compression::Compression;
@@ -135,24 +136,27 @@ impl HbaseStore {
     ///
     /// [`StoreError::Invalid`] if a setting is invalid; otherwise one line that diagnoses each gateway, or HBase
     /// behind them.
-    pub async fn connect(config: HbaseConfig) -> Result<Self, StoreError> {
-        config.check()?;
-        let store = Self {
-            pool: Arc::new(Pool::start(config.clone())?),
-        };
-        match tables::names(&store.pool).await {
-            Ok(_) => Ok(store),
-            Err(StoreError::Unavailable { detail }) => {
-                let findings = tokio::task::spawn_blocking(move || health::diagnose(&config)).await;
-                Err(StoreError::Unavailable {
-                    detail: findings.unwrap_or(detail),
-                })
+    pub fn connect(config: HbaseConfig) -> BoxFuture<'static, Result<Self, StoreError>> {
+        // Behind a pointer, so that it is compiled in this crate and not again in each program.
+        Box::pin(async move {
+            config.check()?;
+            let store = Self {
+                pool: Arc::new(Pool::start(config.clone())?),
+            };
+            match tables::names(&store.pool).await {
+                Ok(_) => Ok(store),
+                Err(StoreError::Unavailable { detail }) => {
+                    let findings = tokio::task::spawn_blocking(move || health::diagnose(&config)).await;
+                    Err(StoreError::Unavailable {
+                        detail: findings.unwrap_or(detail),
+                    })
+                }
+                Err(StoreError::TimedOut { detail }) => Err(StoreError::TimedOut {
+                    detail: format!("the gateway responds, but HBase behind it does not: {detail}"),
+                }),
+                Err(error) => Err(error),
             }
-            Err(StoreError::TimedOut { detail }) => Err(StoreError::TimedOut {
-                detail: format!("the gateway responds, but HBase behind it does not: {detail}"),
-            }),
-            Err(error) => Err(error),
-        }
+        })
     }
 
     fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {

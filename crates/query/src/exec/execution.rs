@@ -1,9 +1,12 @@
 //! The execution of one query: plans all sub-queries, then runs them one after the other.
 
-use crate::SPANS;
 use std::time::Instant;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tracing::{Instrument as _, info_span};
 
+use crate::SPANS;
 use crate::annotation;
 use crate::context::admission::Admitted;
 use crate::context::demand::Demand;
@@ -30,7 +33,7 @@ pub(super) async fn execute(
     form: ResultForm,
 ) -> Result<(), QueryError> {
     loop {
-        let result = run(environment, query, admitted, frames, form.clone()).await;
+        let result = running(environment, query, admitted, frames, form.clone()).await;
         match &result {
             Err(error) if admitted.can_start_again(error) => admitted.start_again().await?,
             _ => {
@@ -39,6 +42,17 @@ pub(super) async fn execute(
             }
         }
     }
+}
+
+/// [`run`] behind a pointer, so that it is compiled in this crate and not again in each that runs queries.
+fn running<'a>(
+    environment: &'a Environment,
+    query: &'a QuerySpec,
+    admitted: &'a mut Admitted,
+    frames: &'a FrameSender,
+    form: ResultForm,
+) -> BoxFuture<'a, Result<(), QueryError>> {
+    run(environment, query, admitted, frames, form).boxed()
 }
 
 async fn run(

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{TagkUid, Tsuid};
 
@@ -55,16 +56,19 @@ impl Plan {
     ///
     /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill policy alone would
     /// generate too many points, and the errors of the name directory.
-    pub async fn new(
-        query: &QuerySpec,
-        sub_query: &SubQuery,
-        storage: &Storage,
-        compute: &ComputePool,
-        context: &QueryContext,
-    ) -> Result<Self, QueryError> {
-        let mut reads = choices(sub_query, storage.rollups.as_deref())?;
-        let read = reads.pop_front().unwrap_or_default();
-        Self::reading(query, sub_query, (read, reads), storage, compute, context).await
+    pub fn new<'a>(
+        query: &'a QuerySpec,
+        sub_query: &'a SubQuery,
+        storage: &'a Storage,
+        compute: &'a ComputePool,
+        context: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Self, QueryError>> {
+        // Behind a pointer, so that it is compiled in this crate and not again in each that plans queries.
+        Box::pin(async move {
+            let mut reads = choices(sub_query, storage.rollups.as_deref())?;
+            let read = reads.pop_front().unwrap_or_default();
+            Self::reading(query, sub_query, (read, reads), storage, compute, context).await
+        })
     }
 
     /// As [`Plan::new`], of a table, with its fallback tables.

@@ -50,6 +50,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use self::cell_block::CellReader;
 use self::cluster::Cluster;
@@ -78,17 +79,20 @@ impl NativeStore {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if a setting is invalid; otherwise the answer of each server.
-    pub async fn connect(config: NativeConfig) -> Result<Self, StoreError> {
-        config.check()?;
-        let store = Self {
-            cluster: Arc::new(Cluster::new(config)),
-        };
-        let found = async {
-            tables::check_master(&store.cluster).await?;
-            store.cluster.wait_for_meta().await
-        };
-        found.await.map_err(|error| error.into_store_error(None))?;
-        Ok(store)
+    pub fn connect(config: NativeConfig) -> BoxFuture<'static, Result<Self, StoreError>> {
+        // Behind a pointer, so that it is compiled in this crate and not again in each program.
+        Box::pin(async move {
+            config.check()?;
+            let store = Self {
+                cluster: Arc::new(Cluster::new(config)),
+            };
+            let found = async {
+                tables::check_master(&store.cluster).await?;
+                store.cluster.wait_for_meta().await
+            };
+            found.await.map_err(|error| error.into_store_error(None))?;
+            Ok(store)
+        })
     }
 
     /// Sends a mutation of one cell.
