@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The contract, stubs in other languages against a live server, and writers. Needs the programs of the build in `dev` and runs no
-# cargo, so that it can run beside tests.
+# The contract, stubs in other languages against a live server, writers, and the page in a browser. Needs the programs of the build
+# in `dev` and runs no cargo, so that it can run beside tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -18,4 +18,5 @@ run tests/stubs/run.sh go
 run tests/stubs/run.sh java
 run tests/stubs/run.sh connect-es grpc-js
 run clients/test.sh
+run tests/browser/run.sh
 exit "$status"

@@ -44,7 +44,7 @@ part_beside() {
   echo "=== $beside_name: begins, beside the next parts"
   setsid nice timeout --kill-after=30 "$limit" bash -c '
     # Linux shares the processors among sessions first: `nice` alone orders the processes of this one.
-    { echo 19 >"/proc/$$/autogroup"; } 2>/dev/null || true
+    { echo 10 >"/proc/$$/autogroup"; } 2>/dev/null || true
     began=$SECONDS status=0
     files=$1
     shift
