@@ -4,6 +4,7 @@ mod convert;
 mod repair;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt as _};
@@ -79,8 +80,8 @@ pub(super) async fn fsck_rows(
         let metric = metric(engine, &request.metric, &admitted).await;
         options.metric = Some(metric.map_err(failed)?);
     }
-    let cancelled = admitted.context().cancellation().clone();
-    let batches = handler.fsck.check(options, admitted, permit);
+    let admitted = Arc::new(admitted);
+    let batches = handler.fsck.check(options, Arc::clone(&admitted), permit);
     let (sender, receiver) = mpsc::channel(QUEUED);
     let run = Run {
         sender,
@@ -90,12 +91,16 @@ pub(super) async fn fsck_rows(
         has_other_points: handler.fsck.has_other_points(),
     };
     tokio::spawn(async move {
+        // Held until the last message is sent: its end cancels what belongs to it, and the batches end before the summary.
+        let admitted = admitted;
         let sender = run.sender.clone();
         let shutdown = run.shutdown.clone();
         let ended = tokio::select! {
             ended = run.run(batches) => ended,
             () = sender.closed() => return,
-            () = cancelled.cancelled() => Err(query_status(&QueryError::Cancelled, "", "")),
+            () = admitted.context().cancellation().cancelled() => {
+                Err(query_status(&QueryError::Cancelled, "", ""))
+            }
             () = shutdown.draining() => {
                 let message = "the server is shutting down; resume after the last row at another one";
                 Err(status(Code::Unavailable, ErrorReason::Draining, message, &[]))

@@ -144,7 +144,7 @@ impl Fsck {
     pub fn check(
         &self,
         options: CheckOptions,
-        admitted: Admitted,
+        admitted: Arc<Admitted>,
         permit: OwnedSemaphorePermit,
     ) -> BoxStream<'static, Result<CheckedBatch, CheckError>> {
         let pass = Pass {
@@ -217,7 +217,7 @@ struct Pass {
     fsck: Fsck,
     rules: Arc<CheckRules>,
     grace: Duration,
-    admitted: Admitted,
+    admitted: Arc<Admitted>,
     remembered: Remembered,
     _permit: OwnedSemaphorePermit,
 }

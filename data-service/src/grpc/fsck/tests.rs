@@ -102,6 +102,34 @@ fn inverse(repair: &RowRepair) -> RowRepair {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_slowly_receives_the_summary() {
+    let stack = stack().await;
+    let rows: Vec<String> = (0..4 * MESSAGE_ROWS)
+        .map(|tagv| format!("00000150473ec0000001000001000002{:06x}", 0x1000 + tagv))
+        .collect();
+    let cells: Vec<_> = rows.iter().map(|row| (row.as_str(), "0017", 5, "05")).collect();
+    put(&stack, &cells).await;
+    let handler = &stack.service.handler;
+    let mut messages = handler.fsck_rows(Request::new(now())).await.unwrap().into_inner();
+    // Until the other findings fill the queue, so that the summary waits when all rows have been checked.
+    let mut left = rows.len();
+    while let Some(message) = messages.try_next().await.unwrap() {
+        if let Event::Findings(findings) = message.event.unwrap() {
+            left -= findings.rows.len();
+            if left <= QUEUED * findings.rows.len() {
+                break;
+            }
+        }
+    }
+    while handler.fsck().start().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let last = messages.try_collect::<Vec<_>>().await.unwrap().pop();
+    let last = last.unwrap().event.unwrap();
+    assert!(matches!(last, Event::Summary(_)), "{last:?}");
+}
+
+#[tokio::test]
 async fn repairs_findings_and_restores_every_cell() {
     let stack = stack().await;
     let (rows, summary) = check(&stack, now()).await.unwrap();
