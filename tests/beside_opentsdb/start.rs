@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{RowStore as _, TableDef};
 use oxtsdb_tests::process::Process;
 use oxtsdb_tests::proxy::Proxy;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{RowStore as _, Scan, WriteBatch};
 use tokio_stream::StreamExt as _;
 

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::support::proxy::Proxy;
 use crate::support::real_gateways;
 use futures::{StreamExt, TryStreamExt};
-use oxtsdb_row_store::hbase::{Compression, Hbase as _, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreControl as _,

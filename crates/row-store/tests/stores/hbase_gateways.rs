@@ -10,7 +10,8 @@ use crate::support::proxy::Proxy;
 use crate::support::reply;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
-use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::Compression;
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, Retry, RowStore, StoreControl as _, StoreError, TableName,
 };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::Gate;
 use crate::support::fake_gateway::{Action, FakeGateway, Request};
 use crate::support::reply;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{CellAddress, ColumnSelection, RowStore, StoreError, TableName};
 use thrift::protocol::{
     TFieldIdentifier, TListIdentifier, TMapIdentifier, TMessageType, TOutputProtocol, TType,

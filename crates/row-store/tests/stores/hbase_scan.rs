@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::fake_gateway::{Action, FakeGateway, Request};
 use crate::support::reply;
 use futures::StreamExt;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{
     FetchMemory, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError, TableName,
 };

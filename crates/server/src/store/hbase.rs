@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
-use oxtsdb_row_store::hbase::{Hbase, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{RowStore as _, StoreError, Writers};
 use oxtsdb_schema::UidKind;
 use oxtsdb_uids::config::UidConfig;
