@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
-use oxtsdb_row_store::hbase::thrift::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{RowStore as _, TableDef};
 
 pub use part::Part;
@@ -136,7 +136,7 @@ impl Rig {
     pub async fn create_tables(&self, test: &str) -> anyhow::Result<Tables> {
         let tables = self.new_tables(test);
         let gateways = self.gateways.iter().map(SocketAddr::to_string);
-        let store = HbaseStore::connect(HbaseConfig::new(gateways)).await?;
+        let store = ThriftStore::connect(ThriftConfig::new(gateways)).await?;
         for (name, families) in [
             (&tables.data, &["t"][..]),
             (&tables.uid, &["id", "name"]),

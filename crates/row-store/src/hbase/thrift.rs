@@ -81,7 +81,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use hbase_thrift::hbase::THbaseSyncClient;
 
-pub use self::config::HbaseConfig;
+pub use self::config::ThriftConfig;
 use self::connection::Connection;
 use self::error::{CallError, Idempotency, RequestContext};
 use self::pool::Pool;
@@ -94,18 +94,18 @@ use crate::{
 
 /// A [`RowStore`] on HBase, through its Thrift gateways.
 #[derive(Debug)]
-pub struct HbaseStore {
+pub struct ThriftStore {
     pool: Arc<Pool>,
 }
 
-impl HbaseStore {
+impl ThriftStore {
     /// Connects to HBase and lists its tables.
     ///
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if a setting is invalid; otherwise one line that diagnoses each gateway, or HBase
     /// behind them.
-    pub fn connect(config: HbaseConfig) -> BoxFuture<'static, Result<Self, StoreError>> {
+    pub fn connect(config: ThriftConfig) -> BoxFuture<'static, Result<Self, StoreError>> {
         // Behind a pointer, so that it is compiled in this crate and not again in each program.
         Box::pin(async move {
             config.check()?;
@@ -130,7 +130,7 @@ impl HbaseStore {
 }
 
 #[async_trait]
-impl Hbase for HbaseStore {
+impl Hbase for ThriftStore {
     async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
         let definition = tables::find(&self.pool, name).await;
         definition.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
@@ -156,7 +156,7 @@ impl Hbase for HbaseStore {
 }
 
 #[async_trait]
-impl RowStore for HbaseStore {
+impl RowStore for ThriftStore {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
         tables::create(&self.pool, table, Compression::None).await
     }
@@ -264,7 +264,7 @@ impl RowStore for HbaseStore {
 }
 
 #[async_trait]
-impl StoreControl for HbaseStore {
+impl StoreControl for ThriftStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         health::check(&self.pool).await
     }
