@@ -76,6 +76,17 @@ impl Rig {
         }
     }
 
+    /// This HBase as a place of `tsdb export`, `import --into` and `compare`, in the same way as [`Rig::store_flags`].
+    pub fn place(&self) -> String {
+        match &self.quorum {
+            Some(quorum) => format!("hbase-quorum:{quorum}"),
+            None => {
+                let gateways: Vec<String> = self.gateways.iter().map(ToString::to_string).collect();
+                format!("hbase:{}", gateways.join(","))
+            }
+        }
+    }
+
     /// Flags for `tsdb serve` on tables of this HBase.
     pub fn flags(&self, tables: &Tables) -> Vec<String> {
         let mut flags = self.store_flags();
