@@ -152,7 +152,7 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     }
     fs::remove_file(path("points"))?;
 
-    let hbase = format!("hbase:{}", rig.gateways().first().context("no gateway")?);
+    let hbase = rig.place();
     let embedded = format!("embedded:{}", text("data"));
     let command = |words: &[&str], flags: Vec<String>| -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).chain(flags).collect()

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{RowStore as _, TableDef};
 use oxtsdb_tests::process::Process;
 use oxtsdb_tests::proxy::Proxy;
@@ -302,7 +302,7 @@ async fn creates_opentsdbs_tables() -> anyhow::Result<()> {
     let rig = Rig::find()?;
     let tables = rig.new_tables("made");
     // One exists already, with a setting of its own.
-    let store = HbaseStore::connect(HbaseConfig::new([rig.gateways()[0].to_string()])).await?;
+    let store = ThriftStore::connect(ThriftConfig::new([rig.gateways()[0].to_string()])).await?;
     let mut tree = TableDef::new(tables.tree.parse()?, &["t"]);
     tree.families[0].max_versions = 2;
     ensure!(store.create_table(&tree).await?);

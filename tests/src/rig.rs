@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{RowStore as _, TableDef};
 
 pub use part::Part;
@@ -76,6 +76,17 @@ impl Rig {
         }
     }
 
+    /// This HBase as a place of `tsdb export`, `import --into` and `compare`, in the same way as [`Rig::store_flags`].
+    pub fn place(&self) -> String {
+        match &self.quorum {
+            Some(quorum) => format!("hbase-quorum:{quorum}"),
+            None => {
+                let gateways: Vec<String> = self.gateways.iter().map(ToString::to_string).collect();
+                format!("hbase:{}", gateways.join(","))
+            }
+        }
+    }
+
     /// Flags for `tsdb serve` on tables of this HBase.
     pub fn flags(&self, tables: &Tables) -> Vec<String> {
         let mut flags = self.store_flags();
@@ -136,7 +147,7 @@ impl Rig {
     pub async fn create_tables(&self, test: &str) -> anyhow::Result<Tables> {
         let tables = self.new_tables(test);
         let gateways = self.gateways.iter().map(SocketAddr::to_string);
-        let store = HbaseStore::connect(HbaseConfig::new(gateways)).await?;
+        let store = ThriftStore::connect(ThriftConfig::new(gateways)).await?;
         for (name, families) in [
             (&tables.data, &["t"][..]),
             (&tables.uid, &["id", "name"]),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{RowStore as _, Scan, WriteBatch};
 use tokio_stream::StreamExt as _;
 
@@ -15,7 +15,7 @@ pub type Column = (Vec<u8>, String, Vec<u8>);
 /// Reads tables.
 #[derive(Debug)]
 pub struct Stored {
-    store: HbaseStore,
+    store: ThriftStore,
 }
 
 impl Stored {
@@ -26,7 +26,7 @@ impl Stored {
     /// If none can be reached.
     pub async fn connect(rig: &Rig) -> anyhow::Result<Self> {
         let gateways = rig.gateways().iter().map(ToString::to_string);
-        let store = HbaseStore::connect(HbaseConfig::new(gateways)).await?;
+        let store = ThriftStore::connect(ThriftConfig::new(gateways)).await?;
         Ok(Self { store })
     }
 

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | [`memory`] | tests, and the reference that the other backends are compared with |
 //! | [`cells`] | a single machine: plain cells in an LSM tree |
-//! | [`hbase`] | a cluster: HBase through its Thrift gateway |
+//! | [`hbase`] | a cluster: HBase over its own RPC, or through its Thrift gateways |
 
 mod batch;
 mod cell_list;

@@ -9,6 +9,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod export;
+mod hbase_place;
 mod import;
 mod manifest;
 mod place;

@@ -61,7 +61,7 @@ use self::messages::{
     mutate_type,
 };
 use self::regions::Region;
-use super::{Compression, Hbase, raw};
+use super::{Compression, Hbase, checks};
 use crate::{
     CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
     StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
@@ -141,11 +141,6 @@ impl NativeStore {
         let value = mutated.and_then(|(response, cells)| value_of(response, cells, cell));
         value.map_err(|error| error.into_store_error(Some(table)))
     }
-
-    fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
-        raw::check_row_key(table, &cell.row)?;
-        rules::check_qualifier(&cell.qualifier)
-    }
 }
 
 /// The value of a cell in a response.
@@ -221,7 +216,7 @@ impl RowStore for NativeStore {
         _: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         for row in rows {
-            raw::check_row_key(table, row)?;
+            checks::check_row_key(table, row)?;
         }
         // HBase takes an empty selection for all columns.
         if matches!(columns, ColumnSelection::Columns(columns) if columns.is_empty()) {
@@ -233,7 +228,7 @@ impl RowStore for NativeStore {
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
         rules::check_scan(&scan)?;
-        raw::check_bounds(table, &scan)?;
+        checks::check_bounds(table, &scan)?;
         scan::open(&self.cluster, table, scan).await
     }
 
@@ -242,7 +237,7 @@ impl RowStore for NativeStore {
     }
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
-        Self::check_cell(table, cell)?;
+        checks::check_cell(table, cell)?;
         let amount = amount.to_be_bytes();
         let sum = self
             .mutate_value((table, cell), mutate_type::INCREMENT, &amount)
@@ -259,7 +254,7 @@ impl RowStore for NativeStore {
         value: &[u8],
     ) -> Result<bool, StoreError> {
         let cell = &condition.cell;
-        Self::check_cell(table, cell)?;
+        checks::check_cell(table, cell)?;
         rules::check_value(value)?;
         let condition = ConditionMessage {
             row: Bytes::copy_from_slice(&cell.row),
@@ -284,12 +279,12 @@ impl RowStore for NativeStore {
         cell: &CellAddress,
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        Self::check_cell(table, cell)?;
+        checks::check_cell(table, cell)?;
         rules::check_value(value)?;
         self.mutate_value((table, cell), mutate_type::APPEND, value).await
     }
 
     fn max_row_key(&self, table: &TableName) -> usize {
-        raw::max_row_key(table)
+        checks::max_row_key(table)
     }
 }

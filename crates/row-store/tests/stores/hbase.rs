@@ -8,15 +8,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::support::proxy::Proxy;
 use crate::support::real_gateways;
 use futures::{StreamExt, TryStreamExt};
-use oxtsdb_row_store::hbase::{Compression, Hbase as _, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
+use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreControl as _,
     StoreError, TableDef, TableName, WriteBatch, conformance,
 };
 
-async fn connect(gateways: &[String]) -> HbaseStore {
-    HbaseStore::connect(HbaseConfig::new(gateways)).await.unwrap()
+async fn connect(gateways: &[String]) -> ThriftStore {
+    ThriftStore::connect(ThriftConfig::new(gateways)).await.unwrap()
 }
 
 /// A name unique to this run.
@@ -376,11 +377,11 @@ async fn stalled_gateway_times_out() {
     let table = new_table(&direct, "stall").await;
     direct.write(many_rows(&table, 0..10)).await.unwrap();
     let proxy = Proxy::start(&gateways[0]);
-    let mut config = HbaseConfig::new([proxy.address.as_str()]);
+    let mut config = ThriftConfig::new([proxy.address.as_str()]);
     config.connections = 1;
     config.request_timeout = Duration::from_millis(500);
     config.connect_timeout = Duration::from_millis(500);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     for round in 0..3_u32 {
         proxy.stall();
         let started = std::time::Instant::now();
@@ -413,9 +414,9 @@ async fn never_repeats_an_increment() {
     let direct = connect(&gateways).await;
     let table = new_table(&direct, "increments").await;
     let proxy = Proxy::start(&gateways[0]);
-    let mut config = HbaseConfig::new([proxy.address.as_str()]);
+    let mut config = ThriftConfig::new([proxy.address.as_str()]);
     config.connections = 2;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let cell = CellAddress::new("row", "t", "q");
     let (mut done, mut unknown) = (0_i64, 0_i64);
     for number in 0..100 {

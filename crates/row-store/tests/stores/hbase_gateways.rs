@@ -10,7 +10,8 @@ use crate::support::proxy::Proxy;
 use crate::support::reply;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
-use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::Compression;
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, Retry, RowStore, StoreControl as _, StoreError, TableName,
 };
@@ -25,8 +26,8 @@ fn cell(row: &str) -> CellAddress {
     CellAddress::new(row, "t", "q")
 }
 
-fn config(gateways: &[&str]) -> HbaseConfig {
-    let mut config = HbaseConfig::new(gateways.iter().copied());
+fn config(gateways: &[&str]) -> ThriftConfig {
+    let mut config = ThriftConfig::new(gateways.iter().copied());
     config.connections = 1;
     config.connect_timeout = Duration::from_secs(5);
     config.request_timeout = Duration::from_secs(10);
@@ -65,7 +66,7 @@ fn unused_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-async fn read(store: &HbaseStore) -> Result<(), StoreError> {
+async fn read(store: &ThriftStore) -> Result<(), StoreError> {
     store
         .get(&table(), b"row", &ColumnSelection::All)
         .await
@@ -92,7 +93,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn rejects_invalid_settings() {
-    type Change = fn(&mut HbaseConfig);
+    type Change = fn(&mut ThriftConfig);
     let cases: [(Change, &str); 6] = [
         (
             |config| config.gateways.clear(),
@@ -116,7 +117,7 @@ async fn rejects_invalid_settings() {
     for (change, expected) in cases {
         let mut config = config(&["localhost:9090"]);
         change(&mut config);
-        let error = HbaseStore::connect(config).await.unwrap_err();
+        let error = ThriftStore::connect(config).await.unwrap_err();
         assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -135,7 +136,7 @@ async fn reports_unreachable_gateways_in_one_line() {
     let (one, two) = (unused_address(), "no-such-host.invalid:9090");
     let mut config = config(&[&one, two]);
     config.connect_timeout = Duration::from_millis(500);
-    let error = HbaseStore::connect(config).await.unwrap_err();
+    let error = ThriftStore::connect(config).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert_eq!(error.retry(), Retry::Safe);
     let error = error.to_string();
@@ -151,7 +152,7 @@ async fn detects_thrift2_gateways() {
     let gateway = FakeGateway::start(|_| Action::Reply(reply::integer(2)));
     let mut config = config(&[&gateway.address]);
     config.connect_timeout = Duration::from_millis(500);
-    let error = HbaseStore::connect(config).await.unwrap_err().to_string();
+    let error = ThriftStore::connect(config).await.unwrap_err().to_string();
     assert!(error.contains("it is a Thrift2 gateway"), "{error}");
 }
 
@@ -171,13 +172,16 @@ async fn framing_must_match_the_gateway() {
         let mut config = config(&[&gateway.address]);
         config.connect_timeout = Duration::from_millis(500);
         config.framed = !right;
-        let error = HbaseStore::connect(config.clone()).await.unwrap_err().to_string();
+        let error = ThriftStore::connect(config.clone())
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains(&gateway.address) && error.contains(advice),
             "{error}"
         );
         config.framed = right;
-        let store = HbaseStore::connect(config).await.unwrap();
+        let store = ThriftStore::connect(config).await.unwrap();
         read(&store).await.unwrap();
     }
 }
@@ -188,7 +192,7 @@ async fn skips_dead_gateways() {
     let dead = unused_address();
     let mut config = config(&[&dead, &gateway.address]);
     config.connections = 4;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     for read in join_all((0..50).map(|_| read(&store))).await {
         read.unwrap();
     }
@@ -199,7 +203,7 @@ async fn spreads_work_over_gateways() {
     let (one, two) = (plain(), plain());
     let mut config = config(&[&one.address, &two.address]);
     config.connections = 4;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     until_done("a connection with each", async || {
         join_all((0..20).map(|_| read(&store))).await;
         one.connections() > 0 && two.connections() > 0
@@ -228,7 +232,7 @@ async fn leaves_a_hanging_gateway_and_returns_to_it() {
     config.connections = 2;
     config.request_timeout = Duration::from_millis(500);
     config.connect_timeout = Duration::from_millis(300);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let reads = || join_all((0..20).map(|_| read(&store)));
     until_done("a connection with each", async || {
         reads().await;
@@ -261,7 +265,7 @@ async fn recovers_from_an_outage() {
     let proxy = Proxy::start(&gateway.address);
     let mut config = config(&[&proxy.address]);
     config.connect_timeout = Duration::from_millis(500);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     proxy.reject();
     let started = Instant::now();
     let error = read(&store).await.unwrap_err();
@@ -279,12 +283,12 @@ async fn recovers_from_an_outage() {
 }
 
 /// A connected store whose gateway rejects connections from now on. Requests wait up to 10 s for the gateway.
-async fn away() -> (FakeGateway, Proxy, HbaseStore) {
+async fn away() -> (FakeGateway, Proxy, ThriftStore) {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);
     let mut config = config(&[&proxy.address]);
     config.connect_timeout = Duration::from_secs(10);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     proxy.reject();
     (gateway, proxy, store)
 }
@@ -309,7 +313,7 @@ async fn resends_idempotent_requests_after_a_lost_connection() {
             breaks.then(|| Action::BytesAndClose(Vec::new()))
         })
     };
-    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let store = ThriftStore::connect(config(&[&gateway.address])).await.unwrap();
     read(&store).await.unwrap();
     assert_eq!(reads.load(Ordering::SeqCst), 3);
 }
@@ -327,7 +331,7 @@ async fn sends_non_idempotent_requests_once() {
             })
         })
     };
-    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let store = ThriftStore::connect(config(&[&gateway.address])).await.unwrap();
     let condition = oxtsdb_row_store::Condition {
         cell: cell("row"),
         expected: None,
@@ -349,7 +353,7 @@ async fn sends_non_idempotent_requests_once() {
 async fn replaces_connections_closed_while_idle() {
     let increments = Arc::new(AtomicUsize::new(0));
     let gateway = counting(&increments, |_| None);
-    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let store = ThriftStore::connect(config(&[&gateway.address])).await.unwrap();
     for number in 1..=20 {
         gateway.cut();
         // Not even an increment, which is never sent twice, fails.
@@ -363,7 +367,7 @@ struct Blocked {
     gate: Gate,
     came: Arc<Mutex<Vec<String>>>,
     gateway: FakeGateway,
-    store: HbaseStore,
+    store: ThriftStore,
 }
 
 impl Blocked {
@@ -388,7 +392,7 @@ impl Blocked {
         Self {
             gate,
             came,
-            store: HbaseStore::connect(config).await.unwrap(),
+            store: ThriftStore::connect(config).await.unwrap(),
             gateway,
         }
     }
@@ -512,7 +516,7 @@ async fn expired_request_is_not_sent() {
     };
     let mut config = config(&[&gateway.address]);
     config.request_timeout = Duration::from_millis(500);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let row = cell("row");
     let (name, other) = (table(), table());
     let (first, second) = (store.increment(&name, &row, 1), store.increment(&other, &row, 1));
@@ -527,7 +531,7 @@ async fn expired_request_is_not_sent() {
 #[tokio::test]
 async fn closed_store_is_unavailable() {
     let gateway = plain();
-    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let store = ThriftStore::connect(config(&[&gateway.address])).await.unwrap();
     store.close().await.unwrap();
     store.close().await.unwrap();
     let error = read(&store).await.unwrap_err();
@@ -568,7 +572,7 @@ async fn maps_hbase_exceptions_to_store_errors() {
             })
         })
     };
-    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let store = ThriftStore::connect(config(&[&gateway.address])).await.unwrap();
     let hbase = "org.apache.hadoop.hbase";
     type Check = fn(&StoreError) -> bool;
     // The message, and the resulting error of a read and of an increment.

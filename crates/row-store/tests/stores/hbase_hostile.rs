@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::Gate;
 use crate::support::fake_gateway::{Action, FakeGateway, Request};
 use crate::support::reply;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{CellAddress, ColumnSelection, RowStore, StoreError, TableName};
 use thrift::protocol::{
     TFieldIdentifier, TListIdentifier, TMapIdentifier, TMessageType, TOutputProtocol, TType,
@@ -34,9 +34,9 @@ fn limit_memory() {
     });
 }
 
-fn config(gateway: &FakeGateway) -> HbaseConfig {
+fn config(gateway: &FakeGateway) -> ThriftConfig {
     limit_memory();
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     config.connections = 1;
     config.connect_timeout = Duration::from_secs(10);
     config.request_timeout = Duration::from_secs(10);
@@ -75,8 +75,8 @@ impl Hostile {
     }
 
     /// The error of a read that gets the hostile response; checks that the next read works.
-    async fn error(&self, config: HbaseConfig) -> StoreError {
-        let store = HbaseStore::connect(config).await.unwrap();
+    async fn error(&self, config: ThriftConfig) -> StoreError {
+        let store = ThriftStore::connect(config).await.unwrap();
         let table = table();
         let read = || store.get(&table, b"row", &ColumnSelection::All);
         self.armed.store(true, Ordering::SeqCst);
@@ -305,7 +305,7 @@ async fn reports_server_exceptions() {
 async fn rejects_unrequested_rows() {
     let hostile = Hostile::start(|_| Action::Reply(reply::rows(&[(b"another", &[b"q"])])));
     let config = config(&hostile.gateway);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     hostile.armed.store(true, Ordering::SeqCst);
     let error = store
         .get(&table(), b"row", &ColumnSelection::All)
@@ -322,7 +322,7 @@ async fn rejects_overlong_qualifiers() {
     let hostile = Hostile::start(|_| Action::Reply(reply::rows(&[(b"row", &[&[7; 17 << 20]])])));
     let mut config = config(&hostile.gateway);
     config.max_reply_bytes = 64 << 20;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     hostile.armed.store(true, Ordering::SeqCst);
     let error = store
         .get(&table(), b"row", &ColumnSelection::All)
@@ -358,7 +358,7 @@ async fn rejects_garbage() {
             Action::BytesAndClose(bytes)
         });
         let config = config(&hostile.gateway);
-        let store = HbaseStore::connect(config).await.unwrap();
+        let store = ThriftStore::connect(config).await.unwrap();
         hostile.armed.store(true, Ordering::SeqCst);
         // It may happen to be a valid response, which then has no requested row.
         if let Ok(row) = store.get(&table(), b"row", &ColumnSelection::All).await {
@@ -384,7 +384,7 @@ async fn error_shows_the_bytes_of_a_non_thrift_peer() {
         let mut config = config(&gateway);
         config.framed = framed;
         config.connect_timeout = Duration::from_millis(300);
-        let error = HbaseStore::connect(config).await.unwrap_err();
+        let error = ThriftStore::connect(config).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
         let error = error.to_string();
         assert!(
@@ -404,7 +404,7 @@ async fn unresponsive_peer_times_out() {
     let mut config = config(&gateway);
     config.connect_timeout = Duration::from_millis(200);
     let started = Instant::now();
-    let error = HbaseStore::connect(config).await.unwrap_err();
+    let error = ThriftStore::connect(config).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("no response in time"), "{error}");
     assert!(
@@ -470,7 +470,7 @@ async fn discards_late_responses() {
     };
     let mut config = config(&gateway);
     config.request_timeout = Duration::from_millis(300);
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let cell = CellAddress::new("row", "t", "q");
     let error = store.increment(&table(), &cell, 1).await.unwrap_err();
     assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
@@ -497,7 +497,7 @@ async fn rejects_inconsistent_frames() {
         });
         let mut config = config(&gateway);
         config.framed = true;
-        let error = HbaseStore::connect(config).await.unwrap_err().to_string();
+        let error = ThriftStore::connect(config).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::fake_gateway::{Action, FakeGateway, Request};
 use crate::support::reply;
 use futures::StreamExt;
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{
     FetchMemory, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError, TableName,
 };
@@ -155,11 +155,11 @@ fn start(table: &Arc<Table>) -> FakeGateway {
     FakeGateway::start(move |request| table.answer(request))
 }
 
-async fn connect(gateway: &FakeGateway) -> HbaseStore {
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+async fn connect(gateway: &FakeGateway) -> ThriftStore {
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     config.connections = 2;
     config.request_timeout = Duration::from_secs(10);
-    HbaseStore::connect(config).await.unwrap()
+    ThriftStore::connect(config).await.unwrap()
 }
 
 fn name() -> TableName {
@@ -168,7 +168,7 @@ fn name() -> TableName {
 
 /// Scans, running `between` after each batch.
 async fn scan(
-    store: &HbaseStore,
+    store: &ThriftStore,
     scan: Scan,
     mut after_batch: impl FnMut(usize),
 ) -> Result<Vec<Row>, StoreError> {
@@ -260,9 +260,9 @@ async fn scan_resumes_after_an_expired_lease() {
 async fn uses_a_scanner_only_on_its_connection() {
     let table = Table::new(1);
     let gateway = start(&table);
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     config.connections = 1;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let mut stream = store.scan(&name(), Scan::prefix(b"")).await.unwrap();
     let mut rows = Vec::new();
     while let Some(batch) = stream.next().await {
@@ -345,9 +345,9 @@ async fn filtered_rows_are_not_reread() {
 async fn panicking_filter_fails_only_its_scan() {
     let table = Table::new(1);
     let gateway = start(&table);
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     config.connections = 1;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let mut filtered = Scan::prefix(b"");
     filtered.filter = Some(RowFilter::new(|_| panic!("on purpose")));
     let error = scan(&store, filtered, |_| {}).await.unwrap_err();
@@ -360,16 +360,16 @@ async fn panicking_filter_fails_only_its_scan() {
 async fn fetches_less_after_oversized_responses() {
     let table = Table::new(20);
     let gateway = start(&table);
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     config.connections = 1;
     // A response of 128 parts, the initial fetch size, would need more.
     config.max_reply_bytes = 4 << 10;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let rows = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
     assert_all_rows(&rows, 20);
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     config.max_reply_bytes = 200;
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let error = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap_err();
     assert!(
         error
@@ -447,7 +447,7 @@ fn in_any_order(mut scan: Scan) -> Scan {
     scan
 }
 
-async fn sorted(store: &HbaseStore, of: Scan, after_batch: impl FnMut(usize)) -> Vec<Row> {
+async fn sorted(store: &ThriftStore, of: Scan, after_batch: impl FnMut(usize)) -> Vec<Row> {
     let mut rows = scan(store, of, after_batch).await.unwrap();
     rows.sort_unstable_by(|a, b| a.key().cmp(b.key()));
     rows
@@ -608,9 +608,9 @@ async fn scans_without_the_filter_of_hbase_if_it_takes_too_long() {
             slow.answer(request)
         }
     });
-    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    let mut config = ThriftConfig::new([gateway.address.as_str()]);
     (config.connections, config.request_timeout) = (2, Duration::from_millis(700));
-    let store = HbaseStore::connect(config).await.unwrap();
+    let store = ThriftStore::connect(config).await.unwrap();
     let rows = sorted(&store, ending_with(b"3"), |_| {}).await;
     assert_eq!(rows.len(), ROWS / 10);
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
-use oxtsdb_row_store::hbase::{Hbase, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};
@@ -85,8 +86,8 @@ pub struct HbaseSettings {
 }
 
 /// Defaults of the store.
-fn defaults() -> HbaseConfig {
-    HbaseConfig::new(Vec::<String>::new())
+fn defaults() -> ThriftConfig {
+    ThriftConfig::new(Vec::<String>::new())
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -288,16 +289,16 @@ impl HbaseSettings {
     }
 
     async fn connect_thrift(&self, gateways: &Gateways) -> anyhow::Result<Arc<dyn Hbase>> {
-        let config = HbaseConfig {
+        let config = ThriftConfig {
             connections: self.hbase_connections,
             queue: self.hbase_queue,
             connect_timeout: Duration::from_millis(self.hbase_connect_timeout_ms),
             request_timeout: Duration::from_millis(self.hbase_request_timeout_ms),
             framed: self.hbase_framed,
             max_reply_bytes: self.hbase_max_reply_mib << 20,
-            ..HbaseConfig::new(gateways.0.clone())
+            ..ThriftConfig::new(gateways.0.clone())
         };
-        match HbaseStore::connect(config.clone()).await {
+        match ThriftStore::connect(config.clone()).await {
             Ok(store) => Ok(Arc::new(store)),
             Err(error) => {
                 let hint = hint(config, &error).await;
@@ -330,7 +331,7 @@ impl HbaseSettings {
 }
 
 /// A suggestion for an HBase that cannot be reached.
-async fn hint(config: HbaseConfig, error: &StoreError) -> &'static str {
+async fn hint(config: ThriftConfig, error: &StoreError) -> &'static str {
     match error {
         StoreError::Unavailable { .. } => {}
         StoreError::TimedOut { .. } => {
@@ -340,14 +341,14 @@ async fn hint(config: HbaseConfig, error: &StoreError) -> &'static str {
     }
     // Peers with different framing wait for each other forever; only an attempt shows it.
     let framed = !config.framed;
-    let attempt = HbaseConfig {
+    let attempt = ThriftConfig {
         framed,
         connections: 1,
         connect_timeout: config.connect_timeout.min(HINT_TIMEOUT),
         request_timeout: config.request_timeout.min(HINT_TIMEOUT),
         ..config
     };
-    match HbaseStore::connect(attempt).await {
+    match ThriftStore::connect(attempt).await {
         Err(StoreError::Unavailable { .. }) => {
             "expected HBase's Thrift server there (`hbase thrift start`; its port is 9090 unless set)"
         }

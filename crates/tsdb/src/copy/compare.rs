@@ -36,7 +36,8 @@ const PRINTED_BYTES: usize = 32;
 /// Exit status: 0 if all rows are equal, else 1.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareArgs {
-    /// One or two of hbase:HOST:PORT[,HOST:PORT...], embedded:DIR and export:DIR
+    /// One or two of hbase-quorum:HOST[:PORT][,...][/ZNODE], hbase-masters:HOST[:PORT][,...], hbase:HOST:PORT[,...]
+    /// (Thrift), embedded:DIR and export:DIR
     #[arg(value_name = "STORE", required = true, num_args = 1..=2)]
     places: Vec<Place>,
 

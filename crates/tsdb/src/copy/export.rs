@@ -29,7 +29,8 @@ use crate::uid::progress;
 /// An export that was interrupted is resumed by the same command. Exit status: 0 if the export is complete.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
-    /// The store: hbase:HOST:PORT[,HOST:PORT...] or embedded:DIR
+    /// The store: hbase-quorum:HOST[:PORT][,...][/ZNODE], hbase-masters:HOST[:PORT][,...], hbase:HOST:PORT[,...] (Thrift)
+    /// or embedded:DIR
     #[arg(value_name = "STORE")]
     from: Place,
 

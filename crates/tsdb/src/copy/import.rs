@@ -36,7 +36,8 @@ const KEYS_AT_ONCE: usize = 256;
 #[command(next_help_heading = "Import of an export")]
 pub(crate) struct IntoArgs {
     /// Write the export FILE, a folder of `tsdb export`, into this store, without a server:
-    /// hbase:HOST:PORT[,HOST:PORT...] or embedded:DIR
+    /// hbase-quorum:HOST[:PORT][,...][/ZNODE], hbase-masters:HOST[:PORT][,...], hbase:HOST:PORT[,...] (Thrift) or
+    /// embedded:DIR
     #[arg(long, value_name = "STORE")]
     pub(crate) into: Option<Place>,
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef, TableName};
-use oxtsdb_server::store::{Gateways, StoreKind, StoreSettings};
+use oxtsdb_server::store::{StoreKind, StoreSettings};
 use uid_service::UidSettings;
 
+use super::hbase_place::{self, HbasePlace};
 use super::manifest::{Header, Manifest, TableHeader};
 use super::roles::DATA;
 use super::rollups::Rollups;
@@ -22,8 +23,8 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// Where tables are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// HBase, through these gateways.
-    Hbase(Gateways),
+    /// HBase.
+    Hbase(HbasePlace),
     /// A data folder of the embedded store.
     Embedded(PathBuf),
     /// A folder of `tsdb export`.
@@ -34,12 +35,16 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("hbase", gateways)) => gateways.parse().map(Self::Hbase),
-            Some(("embedded", folder)) if !folder.is_empty() => Ok(Self::Embedded(folder.into())),
-            Some(("export", folder)) if !folder.is_empty() => Ok(Self::Export(folder.into())),
+        let (scheme, address) = text.split_once(':').unwrap_or(("", text));
+        if let Some(hbase) = HbasePlace::parse(scheme, address) {
+            return hbase.map(Self::Hbase);
+        }
+        match scheme {
+            "embedded" if !address.is_empty() => Ok(Self::Embedded(address.into())),
+            "export" if !address.is_empty() => Ok(Self::Export(address.into())),
             _ => Err(format!(
-                "`{text}` is not hbase:HOST:PORT[,HOST:PORT...], embedded:DIR or export:DIR"
+                "`{text}` is no place of tables, expected hbase-quorum:HOST[:PORT][,...][/ZNODE], \
+                 hbase-masters:HOST[:PORT][,...], hbase:HOST:PORT[,...] (Thrift), embedded:DIR or export:DIR"
             )),
         }
     }
@@ -48,7 +53,7 @@ impl FromStr for Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hbase(gateways) => write!(f, "hbase:{gateways}"),
+            Self::Hbase(hbase) => hbase.fmt(f),
             Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
             Self::Export(folder) => write!(f, "export:{}", folder.display()),
         }
@@ -175,20 +180,20 @@ impl Place {
     async fn open_tables(&self, args: &TableArgs, writes: bool) -> anyhow::Result<OpenStore> {
         let mut hbase = args.hbase.clone();
         let (store, data_dir) = match self {
-            Self::Hbase(gateways) => {
-                hbase.hbase_thrift = Some(gateways.clone());
-                (hbase.hbase_quorum, hbase.hbase_masters) = (None, None);
+            Self::Hbase(place) => {
+                place.set(&mut hbase);
                 (StoreKind::Hbase, PathBuf::new())
             }
             Self::Embedded(folder) => {
-                hbase.hbase_thrift = None;
-                (hbase.hbase_quorum, hbase.hbase_masters) = (None, None);
+                hbase_place::clear(&mut hbase);
                 // A misspelled folder would be an empty store.
                 let is_store = folder.join("data").is_dir();
                 ensure!(writes || is_store, "no data folder of an embedded store");
                 (StoreKind::Embedded, folder.clone())
             }
-            Self::Export(_) => anyhow::bail!("an export, expected hbase:… or embedded:…"),
+            Self::Export(_) => {
+                anyhow::bail!("an export, expected hbase-quorum:…, hbase-masters:…, hbase:… or embedded:…")
+            }
         };
         let settings = StoreSettings {
             store,
@@ -268,14 +273,31 @@ mod tests {
 
     #[test]
     fn places_are_parsed_and_printed() {
-        for text in ["hbase:h:9090,i:9091", "embedded:/d", "export:x"] {
+        for text in [
+            "hbase-quorum:zk1,zk2:2182",
+            "hbase-quorum:[::1]:2181/hbase/a",
+            "hbase-masters:m1,m2:16001",
+            "hbase:h:9090,i:9091",
+            "embedded:/d",
+            "embedded:a:b",
+            "export:x",
+        ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
-        for text in ["", "/d", "embedded:", "other:x"] {
+        for text in [
+            "",
+            "/d",
+            "embedded",
+            "embedded:",
+            "export:",
+            "other:x",
+            "hbase",
+            "quorum:zk1",
+            "Hbase:h:9090",
+        ] {
             let error = text.parse::<Place>().unwrap_err();
-            assert!(error.starts_with(&format!("`{text}` is not hbase:")), "{error}");
+            let expected = format!("`{text}` is no place of tables, expected hbase-quorum:");
+            assert!(error.starts_with(&expected) && !error.contains('\n'), "{error}");
         }
-        let error = "hbase:h".parse::<Place>().unwrap_err();
-        assert!(error.starts_with("`h` is no gateway"), "{error}");
     }
 }

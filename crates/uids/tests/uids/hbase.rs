@@ -5,23 +5,23 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 use oxtsdb_row_store::{RowStore as _, StoreError, Writers};
 use oxtsdb_schema::UidKind;
 use oxtsdb_uids::config::UidConfig;
 use oxtsdb_uids::testing::{self, cells_of, check_cells, names};
 use oxtsdb_uids::uids::{Purpose, Uids};
 
-async fn connect() -> HbaseStore {
+async fn connect() -> ThriftStore {
     let gateways =
         std::env::var("OXTSDB_TEST_HBASE").expect("OXTSDB_TEST_HBASE names HBase's Thrift gateways");
-    HbaseStore::connect(HbaseConfig::new(gateways.split(',')))
+    ThriftStore::connect(ThriftConfig::new(gateways.split(',')))
         .await
         .unwrap()
 }
 
 /// A configuration with a new table for one test.
-async fn config(store: &HbaseStore, random_metric_uids: bool) -> UidConfig {
+async fn config(store: &ThriftStore, random_metric_uids: bool) -> UidConfig {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let table = format!("uids_{nanos:x}").parse().unwrap();
     let mut config = UidConfig::new(table).unwrap();

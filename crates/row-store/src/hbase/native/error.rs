@@ -2,7 +2,7 @@
 //!
 //! Source: HBase 2.6.1, `ClientExceptionsUtil`, `AsyncRpcRetryingCaller`, and the exceptions that region servers throw.
 
-use super::super::error::{counter_length, family_in, first_line};
+use super::super::exception_text::{counter_length, family_in, first_line};
 use super::messages::{ExceptionResponse, NameBytesPair};
 use crate::{StoreError, TableName};
 

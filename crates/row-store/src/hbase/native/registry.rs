@@ -52,11 +52,7 @@ impl Registry {
     pub(super) fn check(&self) -> Result<(), String> {
         let (servers, kind) = match self {
             Self::Quorum { servers, parent } => {
-                if !parent.starts_with('/') || (parent.len() > 1 && parent.ends_with('/')) {
-                    return Err(format!(
-                        "`{parent}` is no parent of znodes, expected a path as `/hbase`"
-                    ));
-                }
+                Self::check_znode_parent(parent)?;
                 (servers, "a server of a ZooKeeper quorum")
             }
             Self::Masters(servers) => (servers, "a master of HBase"),
@@ -76,6 +72,26 @@ impl Registry {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Checks that a parent of znodes is an absolute path of ZooKeeper.
+    ///
+    /// # Errors
+    ///
+    /// The path, with the rule.
+    pub fn check_znode_parent(parent: &str) -> Result<(), String> {
+        let is_path = match parent.strip_prefix('/') {
+            // The root has no name.
+            Some("") => true,
+            Some(names) => names.split('/').all(|name| !name.is_empty()),
+            None => false,
+        };
+        if is_path {
+            return Ok(());
+        }
+        Err(format!(
+            "`{parent}` is no parent of znodes, expected a path as `/hbase`"
+        ))
     }
 
     /// The region server that has `hbase:meta`, as `host:port`.
@@ -217,6 +233,20 @@ mod tests {
             b"abc",
         ] {
             assert!(server_of_znode(hostile).is_err(), "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn a_parent_of_znodes_is_an_absolute_path() {
+        for parent in ["/", "/hbase", "/a/b-unsecure"] {
+            assert_eq!(Registry::check_znode_parent(parent), Ok(()));
+        }
+        for parent in ["", "hbase", "/hbase/", "//hbase", "/a//b"] {
+            let error = Registry::check_znode_parent(parent).unwrap_err();
+            assert!(
+                error.starts_with(&format!("`{parent}` is no parent of znodes")),
+                "{error}"
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::super::Compression;
-use super::super::tables::{CREATION, FOR_EVER, max_versions, same, ttl_seconds};
+use super::super::definitions::{CREATION, FOR_EVER, max_versions, same, ttl_seconds};
 use super::cluster::Cluster;
 use super::error::{CallError, ServerException};
 use super::messages::{

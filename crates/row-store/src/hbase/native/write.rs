@@ -47,7 +47,7 @@ type Steps<'a> = Vec<Step<'a>>;
 ///
 /// As [`crate::RowStore::write`].
 pub(super) async fn write(cluster: &Cluster, batch: &WriteBatch) -> Result<(), StoreError> {
-    super::super::write::check(batch)?;
+    super::super::checks::check_batch(batch)?;
     let mut rows = steps(batch);
     let rounds = rows.iter().map(Vec::len).max().unwrap_or_default();
     for round in 0..rounds {

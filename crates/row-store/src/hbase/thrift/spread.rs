@@ -23,10 +23,10 @@ use futures::stream::{FuturesUnordered, Stream, StreamExt, TryStreamExt, iter, o
 use super::cursor::Cursor;
 use super::error::{CallError, RequestContext};
 use super::extents::{Extent, SAMPLE, rows_behind};
-use super::fetched::{Fetched, Memory};
 use super::key_pattern::KeyPattern;
 use super::pool::Pool;
 use super::{read, selective};
+use crate::hbase::fetched::{Fetched, Memory};
 use crate::{Row, RowStream, Scan, StoreError, TableName};
 
 /// Rows of the first fetch.

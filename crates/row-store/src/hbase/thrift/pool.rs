@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::config::HbaseConfig;
+use super::config::ThriftConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::{CallError, Idempotency};
 use super::extents::Extents;
@@ -30,7 +30,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Starts the workers. Each connects when it gets its first request.
-    pub(super) fn start(config: HbaseConfig) -> Result<Self, StoreError> {
+    pub(super) fn start(config: ThriftConfig) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared {
             queue: Queue::new(
                 config.connections,
@@ -63,7 +63,7 @@ impl Pool {
         Ok(pool)
     }
 
-    pub(super) fn config(&self) -> &HbaseConfig {
+    pub(super) fn config(&self) -> &ThriftConfig {
         &self.shared.config
     }
 

@@ -11,7 +11,8 @@ use super::error::{CallError, Idempotency, RequestContext};
 use super::plan::{self, Call};
 use super::pool::Pool;
 use super::{raw, tables};
-use crate::{MutationRef, StoreError, WriteBatch, rules};
+use crate::hbase::checks;
+use crate::{MutationRef, StoreError, WriteBatch};
 
 /// The delay between two steps of a row: HBase's timestamps are milliseconds, and a delete hides puts of the
 /// same millisecond.
@@ -19,7 +20,7 @@ const NEXT_MILLISECOND: Duration = Duration::from_millis(2);
 
 /// Applies a batch.
 pub(super) async fn write(pool: &Pool, batch: &WriteBatch) -> Result<(), StoreError> {
-    check(batch)?;
+    checks::check_batch(batch)?;
     let at_once = pool.config().connections;
     for (number, round) in plan::rounds(batch).into_iter().enumerate() {
         if number > 0 {
@@ -52,28 +53,6 @@ async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreErro
         return StoreError::NoSuchTable { table: table.clone() };
     }
     error.into_store_error(RequestContext::idempotent(table))
-}
-
-/// Rejects what HBase would reject late or misinterpret.
-pub(super) fn check(batch: &WriteBatch) -> Result<(), StoreError> {
-    for row in batch.iter() {
-        raw::check_row_key(batch.table(), row.key)?;
-        rules::check_mutations(&row, batch.families().len())?;
-        for mutation in row.iter() {
-            // HBase takes the greatest timestamp for the current time.
-            if let Some(timestamp_ms) = plan::timestamp_of(&mutation)
-                && !(0..i64::MAX).contains(&timestamp_ms)
-            {
-                return Err(StoreError::Invalid {
-                    detail: format!(
-                        "a put or delete has timestamp {timestamp_ms}, expected 0 to {}",
-                        i64::MAX - 1
-                    ),
-                });
-            }
-        }
-    }
-    Ok(())
 }
 
 async fn mutate(pool: &Pool, batch: &WriteBatch, call: Call<'_>) -> Result<(), CallError> {

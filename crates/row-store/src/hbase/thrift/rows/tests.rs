@@ -6,7 +6,7 @@ use thrift::protocol::{
 };
 
 use super::*;
-use crate::hbase::client::Client;
+use crate::hbase::thrift::client::Client;
 
 const LIMIT: usize = 64 << 20;
 
@@ -138,7 +138,7 @@ fn sends_what_the_generated_client_sends() {
             b"tsdb".to_vec(),
             keys.to_vec(),
             columns.to_vec(),
-            crate::hbase::raw::no_attributes(),
+            crate::hbase::thrift::raw::no_attributes(),
         );
     let _ = HbaseSyncClient::new(input(), TBinaryOutputProtocol::new(&mut generated, true))
         .scanner_get_list(7, 128);

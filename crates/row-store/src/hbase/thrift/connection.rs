@@ -6,7 +6,7 @@ use std::time::Instant;
 use hbase_thrift::hbase::{THbaseSyncClient, TThriftServerType};
 use thrift::protocol::TBinaryOutputProtocol;
 
-use super::config::HbaseConfig;
+use super::config::ThriftConfig;
 use super::error::CallError;
 use super::gateway::CallCounts;
 use super::protocol::{BoundedInput, RequestBuffer};
@@ -45,7 +45,7 @@ impl Connection {
     pub(super) fn open(
         gateway: &str,
         id: ConnectionId,
-        config: &HbaseConfig,
+        config: &ThriftConfig,
         framed: bool,
         deadline: Instant,
     ) -> Result<Self, String> {

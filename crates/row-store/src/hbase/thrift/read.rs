@@ -5,10 +5,10 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 
 use super::connection::Connection;
 use super::error::{CallError, Idempotency};
-use super::fetched::{Fetched, Held, Memory};
 use super::pool::Pool;
 use super::raw;
 use super::rows::RowPart;
+use crate::hbase::fetched::{Fetched, Held, Memory};
 use crate::{ColumnSelection, Row, Scan, TableName};
 
 /// One result per key, and the count of the rows.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hbase_thrift::hbase::THbaseSyncClient;
 
-use super::config::HbaseConfig;
+use super::config::ThriftConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::{CallError, RequestContext};
 use super::pool::Pool;
@@ -52,7 +52,7 @@ pub(super) async fn check(pool: &Pool) -> Result<(), StoreError> {
 }
 
 /// Diagnoses each gateway, in one line. Gateways that fail are also tried with the other framing.
-pub(super) fn diagnose(config: &HbaseConfig) -> String {
+pub(super) fn diagnose(config: &ThriftConfig) -> String {
     let probe = ConnectionId { worker: 0, serial: 0 };
     let open = |gateway: &str, framed| {
         let deadline = Instant::now() + config.connect_timeout;

@@ -5,6 +5,7 @@ use std::fmt;
 use hbase_thrift::hbase::{AlreadyExists, IOError, IllegalArgument};
 use thrift::{ProtocolErrorKind, TransportErrorKind};
 
+use crate::hbase::exception_text::{counter_length, family_in, first_line};
 use crate::{StoreError, TableName};
 
 /// Error of a call.
@@ -46,9 +47,6 @@ pub(super) enum ExceptionKind {
     /// `AlreadyExists`.
     Exists,
 }
-
-/// The most characters of a foreign message that are propagated.
-const MAX_DETAIL: usize = 400;
 
 impl CallError {
     /// Classifies the error of a call of the generated client.
@@ -276,30 +274,6 @@ const TEMPORARY: [&str; 21] = [
     "ZooKeeperConnectionException",
 ];
 
-/// The first line of a message, truncated.
-pub(super) fn first_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default().trim_end();
-    match line.char_indices().nth(MAX_DETAIL) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
-}
-
-/// The family in `Column family c does not exist in region ...`.
-pub(super) fn family_in(line: &str) -> String {
-    line.split("olumn family ")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next())
-        .unwrap_or_default()
-        .to_owned()
-}
-
-/// The length in `Field is not a long, it's 7 bytes wide`.
-pub(super) fn counter_length(line: &str) -> Option<usize> {
-    let (_, rest) = line.split_once("Field is not a long, it's ")?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,17 +294,5 @@ mod tests {
         assert!(exception("Failed 2 actions: ConnectException: 2 times").names("ConnectException"));
         assert!(!exception("org.example.MyTableNotFoundException: tsdb").names("TableNotFoundException"));
         assert!(!exception("no such thing").names("TableNotFoundException"));
-    }
-
-    #[test]
-    fn truncates_messages_to_one_bounded_line() {
-        assert_eq!(
-            first_line("java.io.IOException: no\n\tat java.lang.Thread.run"),
-            "java.io.IOException: no"
-        );
-        assert_eq!(first_line(""), "");
-        let long = first_line(&"é".repeat(1_000));
-        assert_eq!(long.chars().count(), MAX_DETAIL + 1);
-        assert!(long.ends_with('…'));
     }
 }

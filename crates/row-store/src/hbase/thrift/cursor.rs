@@ -12,11 +12,11 @@ use hbase_thrift::hbase::{THbaseSyncClient, TScan};
 
 use super::connection::{Connection, ConnectionId};
 use super::error::{CallError, RequestContext};
-use super::fetched::{Fetched, Held, Memory};
 use super::pool::{Call, Pool};
 use super::queue::Route;
 use super::range::{Assembler, KeyRange};
 use super::raw;
+use crate::hbase::fetched::{Fetched, Held, Memory};
 use crate::{Row, Scan, StoreError, TableName};
 
 /// Cells of a part of a row; wider rows arrive in several parts.

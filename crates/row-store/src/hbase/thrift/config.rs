@@ -6,7 +6,7 @@ use crate::StoreError;
 
 /// How to reach HBase.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HbaseConfig {
+pub struct ThriftConfig {
     /// Thrift1 gateways of one HBase, each as `host:port`; their usual port is 9090.
     pub gateways: Vec<String>,
     /// Total number of connections, spread over the gateways. More than four are not faster.
@@ -26,7 +26,7 @@ pub struct HbaseConfig {
     pub max_reply_bytes: usize,
 }
 
-impl HbaseConfig {
+impl ThriftConfig {
     /// The default limits, for these gateways.
     pub fn new(gateways: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::config::HbaseConfig;
+use super::config::ThriftConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 use super::gateway::{Advice, Gateways};
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// State shared by the workers of a store.
 pub(super) struct Shared {
-    pub(super) config: HbaseConfig,
+    pub(super) config: ThriftConfig,
     pub(super) queue: Queue,
     pub(super) gateways: Gateways,
 }

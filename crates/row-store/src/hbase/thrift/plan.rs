@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
+use crate::hbase::checks::timestamp_of;
 use crate::{MutationRef, WriteBatch};
 
 /// The most cells of a call, unless a single row has more.
@@ -173,15 +174,6 @@ fn without_overwritten(mut puts: Vec<MutationRef<'_>>) -> Vec<MutationRef<'_>> {
         puts.reverse();
     }
     puts
-}
-
-/// The explicit timestamp of a mutation.
-pub(super) fn timestamp_of(mutation: &MutationRef<'_>) -> Option<i64> {
-    match mutation {
-        MutationRef::Put { timestamp_ms, .. } => *timestamp_ms,
-        MutationRef::DeleteColumn { up_to_ms, .. } => *up_to_ms,
-        MutationRef::DeleteFamily { .. } | MutationRef::DeleteRow => None,
-    }
 }
 
 /// Groups puts or deletes of one row by timestamp.

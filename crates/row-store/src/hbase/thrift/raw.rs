@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use hbase_thrift::hbase::{BatchMutation, ColumnDescriptor, Mutation, TAppend, TScan};
 
-use crate::limits::MAX_ROW_KEY;
-use crate::{CellAddress, ColumnSelection, FamilyDef, Scan, StoreError, TableName, rules};
+use crate::{CellAddress, ColumnSelection, FamilyDef, TableName};
 
 /// Attributes of an operation: none.
 pub(super) fn no_attributes() -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -19,35 +18,6 @@ pub(super) fn no_attributes() -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// A table's name as HBase writes it, without the default namespace.
 pub(super) fn table_name(table: &TableName) -> Vec<u8> {
     table.to_string().into_bytes()
-}
-
-/// The maximum length of a row key. HBase's client locates the region of a row by a key of its own,
-/// `table,row,99999999999999`, to which the limit of all keys applies. One more byte is reserved for the
-/// successor key at which a scan resumes.
-pub(super) fn max_row_key(table: &TableName) -> usize {
-    let around = table.to_string().len() + ",,99999999999999".len();
-    MAX_ROW_KEY.saturating_sub(around + 1)
-}
-
-/// Checks the key of a row of a table.
-pub(super) fn check_row_key(table: &TableName, key: &[u8]) -> Result<(), StoreError> {
-    rules::check_row_key_up_to(max_row_key(table), key)
-}
-
-/// Checks the bounds of a scan, which are row keys or their successors.
-pub(super) fn check_bounds(table: &TableName, scan: &Scan) -> Result<(), StoreError> {
-    let longest = max_row_key(table) + 1;
-    for (name, bound) in [("start", &scan.start), ("stop", &scan.stop)] {
-        if bound.len() > longest {
-            return Err(StoreError::Invalid {
-                detail: format!(
-                    "{name} of a scan has {} bytes, at most {longest} are allowed",
-                    bound.len()
-                ),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// `family:qualifier`. The first `:` ends the family, so the qualifier may contain any bytes; nothing after the

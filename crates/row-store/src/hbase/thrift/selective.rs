@@ -23,9 +23,9 @@ use futures::stream::{StreamExt, TryStreamExt, iter, try_unfold};
 
 use super::cursor::Cursor;
 use super::error::{CallError, RequestContext};
-use super::fetched::Fetched;
 use super::pool::Pool;
 use super::read;
+use crate::hbase::fetched::Fetched;
 use crate::{RowFilter, RowStream, Scan, StoreError, TableName};
 
 /// Keys listed at first, and after each jump.
