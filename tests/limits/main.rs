@@ -14,6 +14,7 @@
 //! older server that lacks them.
 
 mod announced;
+mod callers;
 mod concurrency;
 mod damage;
 mod descriptors;

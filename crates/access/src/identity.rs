@@ -9,9 +9,16 @@
 //! | `anonymous` | a request without credentials |
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
+use oxtsdb_resources::ClientId;
 
 /// The longest part of a name in logs and messages, in characters.
 const MAX_SHOWN: usize = 200;
+
+/// The key of the hashes of principals, so that no caller can choose a name with the hash of another one.
+static PRINCIPALS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// The names of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +57,16 @@ impl Identity {
         self.names.iter().map(|name| &**name)
     }
 
+    /// The client that permits, memory and threads are shared with: the names of a caller that has authenticated, except
+    /// its groups, which several callers share; otherwise the address.
+    pub fn client(&self, address: ClientId) -> ClientId {
+        if !self.is_authenticated() {
+            return address;
+        }
+        let own = self.names().filter(|name| !name.starts_with("group:"));
+        ClientId::Principal(PRINCIPALS.hash_one(own.collect::<Vec<_>>()))
+    }
+
     /// Whether it has no credentials, though its protocol has some.
     pub fn is_anonymous(&self) -> bool {
         self.names().any(|name| name == "anonymous")
@@ -75,6 +92,18 @@ pub(crate) fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_are_principals_or_addresses() {
+        let address = |last| ClientId::Address([10, 0, 0, last].into());
+        let named = |names: &[&str]| Identity::of(names.iter().map(|name| (*name).into()).collect());
+        let principal = named(&["sub:a", "group:g"]).client(address(1));
+        assert_eq!(principal, named(&["sub:a", "group:h"]).client(address(2)));
+        assert_ne!(principal, named(&["sub:b", "group:g"]).client(address(1)));
+        for identity in [Identity::anonymous(), Identity::telnet()] {
+            assert_eq!(identity.client(address(1)), address(1));
+        }
+    }
 
     #[test]
     fn shows_names_without_control_characters() {

@@ -9,7 +9,8 @@ use oxtsdb_server::settings::{SettingError, in_range};
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Queries")]
 pub struct QuerySettings {
-    /// Queries that run at a time; 0: twice the number of processors, at least 4
+    /// Queries that run at a time, beside the first one of a client that runs no other; 0: twice the number of processors,
+    /// at least 4
     #[arg(long, env = "OXTSDB_MAX_CONCURRENT_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_concurrent_queries)]
     pub max_concurrent_queries: usize,
 

@@ -125,17 +125,19 @@ impl From<&PointErrorReason> for RejectionKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub(crate) protocol: Protocol,
-    /// The address; memory of writes is charged to it.
+    /// The principal, or the address of a caller that has not authenticated: memory of writes is charged to it, and its
+    /// writes share threads.
     pub client: ClientId,
     name: Box<str>,
 }
 
 impl Caller {
-    /// Creates a caller. It is displayed as its address, after its identity if that is authenticated.
-    pub fn new(protocol: Protocol, identity: Option<&Identity>, client: ClientId) -> Self {
-        let address = match client {
+    /// Creates a caller at an address. It is displayed as its address, after its identity if that is authenticated.
+    pub fn new(protocol: Protocol, identity: Option<&Identity>, address: ClientId) -> Self {
+        let client = identity.map_or(address, |identity| identity.client(address));
+        let address = match address {
             ClientId::Address(address) => address.to_canonical().to_string(),
-            ClientId::Local => "this process".to_owned(),
+            ClientId::Local | ClientId::Principal(_) => "this process".to_owned(),
         };
         let name = match identity.filter(|identity| identity.is_authenticated()) {
             Some(identity) => format!("{identity} at {address}"),

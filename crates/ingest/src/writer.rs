@@ -314,6 +314,11 @@ impl Writer {
         &self.0.resources.compute
     }
 
+    /// The same for requests of a client.
+    pub fn compute_of(&self, client: ClientId) -> ComputePool {
+        self.compute().of_client(client)
+    }
+
     /// Points that were rejected because they were older than the retention.
     pub fn too_old_points(&self) -> u64 {
         self.0.too_old.load(Ordering::Relaxed)

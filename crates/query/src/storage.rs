@@ -50,12 +50,12 @@ impl Storage {
         })
     }
 
-    /// The context of a read of the points.
+    /// The context of a read of the points, by the client of the query.
     pub fn read_context(&self, compute: &ComputePool, query: &QueryContext) -> ReadContext {
         ReadContext {
             directory: Arc::clone(&self.directory),
             index: self.index.clone(),
-            compute: compute.clone(),
+            compute: query.compute(compute),
             query: query.clone(),
         }
     }

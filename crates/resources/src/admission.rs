@@ -4,12 +4,17 @@
 //!   admit ──► permit free? ──► run ──► release ──► paused queries first, then clients round-robin
 //!                │ no                  │ client stops reading
 //!                ▼                     ▼
-//!              queue, bounded,       pause: another query gets the permit; resume waits at the head
+//!              queue, bounded,       pause: another query gets the permit; resume waits ahead
 //!              with a time-out       of the queue
 //! ```
 //!
-//! The queue is fair between clients rather than between queries: a client with a thousand queued queries
-//! delays another client's first query by at most one of its own.
+//! Permits are fair between clients rather than between queries:
+//!
+//! - A client without a running query need not wait until one of another client ends, which may take minutes: if all
+//!   permits are in use, it gets one beyond them, of as many again. The threads and the memory of queries are shared
+//!   fairly by themselves.
+//! - Queries that wait, and paused ones that resume, take turns by client.
+//! - A client without a waiting query gets a place beyond a full queue, of as many again.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,7 +24,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The client that a query belongs to.
+/// The client that a query or a write belongs to, with which it shares permits, memory and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ClientId {
     /// This process, or a client of unknown address.
@@ -27,6 +32,8 @@ pub enum ClientId {
     Local,
     /// A client, identified by its IPv4 address or its IPv6 /64 network: one host has all addresses of a /64.
     Address(IpAddr),
+    /// A client that has authenticated, whatever its address: a hash of its names, with a key of this process.
+    Principal(u64),
 }
 
 /// The bits of an IPv6 address that a host does not choose itself.
@@ -50,9 +57,9 @@ impl ClientId {
 /// Limits of an [`Admission`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// The most queries that run concurrently.
+    /// The most queries that run concurrently, beside the first ones of clients that run no other.
     pub running: usize,
-    /// The most queries that wait.
+    /// The most queries that wait, beside the first ones of clients without another that waits.
     pub queued: usize,
     /// How long a query waits before it is rejected.
     pub wait: Duration,
@@ -100,14 +107,24 @@ struct State {
     running: usize,
     /// How many of them wait for memory. Queries that resume run in their place.
     lent: usize,
+    /// The running queries by client.
+    by_client: HashMap<ClientId, usize>,
     last_number: u64,
-    resuming: VecDeque<Waiter>,
+    /// Paused queries that resume.
+    resuming: Turns,
+    /// Queries that have not started.
+    queued: Turns,
+    rejected: u64,
+}
+
+/// Queries that wait, in turn by client.
+#[derive(Debug, Default)]
+struct Turns {
     /// Number of waiters in `queues`.
-    queued: usize,
+    count: usize,
     queues: HashMap<ClientId, VecDeque<Waiter>>,
     /// Clients with a queue; the front one is served next.
-    turns: VecDeque<ClientId>,
-    rejected: u64,
+    order: VecDeque<ClientId>,
 }
 
 #[derive(Debug)]
@@ -132,6 +149,7 @@ pub struct AdmissionUsage {
 #[must_use = "dropping a permit admits another query"]
 pub struct Permit {
     admission: Admission,
+    client: ClientId,
     is_held: bool,
 }
 
@@ -155,7 +173,7 @@ impl Admission {
         let state = self.0.state.lock();
         AdmissionUsage {
             running: state.running,
-            queued: state.queued,
+            queued: state.queued.count,
             rejected: state.rejected,
         }
     }
@@ -169,11 +187,11 @@ impl Admission {
         let limits = self.0.limits;
         let waiting = {
             let mut state = self.0.state.lock();
-            if state.has_capacity(&limits) && state.queued == 0 {
-                state.running += 1;
-                return Ok(self.permit());
+            if state.can_start(client, &limits) {
+                state.start(client);
+                return Ok(self.permit(client));
             }
-            if state.queued >= limits.queued {
+            if !state.can_wait(client, &limits) {
                 state.rejected += 1;
                 return Err(AdmissionError::QueueFull {
                     running: limits.running,
@@ -182,11 +200,12 @@ impl Admission {
             }
             let (waiter, admitted) = state.waiter();
             let number = waiter.number;
-            state.queue(client, waiter);
+            state.queued.push(client, waiter);
             Waiting {
                 admission: self,
                 number,
-                client: Some(client),
+                client,
+                is_resuming: false,
                 admitted,
             }
         };
@@ -203,17 +222,18 @@ impl Admission {
         }
     }
 
-    fn permit(&self) -> Permit {
+    fn permit(&self, client: ClientId) -> Permit {
         Permit {
             admission: self.clone(),
+            client,
             is_held: true,
         }
     }
 
-    /// Frees a permit and admits the next query.
-    fn release(&self) {
+    /// Frees a permit of a client and admits the next query.
+    fn release(&self, client: ClientId) {
         let mut state = self.0.state.lock();
-        state.running -= 1;
+        state.stop(client);
         state.admit_next(&self.0.limits);
     }
 }
@@ -227,7 +247,7 @@ impl Permit {
     /// Releases the permit until [`Permit::resume`], so that another query can run.
     pub fn pause(&mut self) {
         if std::mem::take(&mut self.is_held) {
-            self.admission.release();
+            self.admission.release(self.client);
         }
     }
 
@@ -253,18 +273,19 @@ impl Permit {
         }
         let waiting = {
             let mut state = self.admission.0.state.lock();
-            if state.can_resume(&self.admission.0.limits) && state.resuming.is_empty() {
-                state.running += 1;
+            if state.can_resume(self.client, &self.admission.0.limits) {
+                state.start(self.client);
                 self.is_held = true;
                 return;
             }
             let (waiter, admitted) = state.waiter();
             let number = waiter.number;
-            state.resuming.push_back(waiter);
+            state.resuming.push(self.client, waiter);
             Waiting {
                 admission: &self.admission,
                 number,
-                client: None,
+                client: self.client,
+                is_resuming: true,
                 admitted,
             }
         };
@@ -300,8 +321,9 @@ impl Drop for Permit {
 struct Waiting<'a> {
     admission: &'a Admission,
     number: u64,
-    /// `None` for a paused query that resumes.
-    client: Option<ClientId>,
+    client: ClientId,
+    /// Whether it was paused.
+    is_resuming: bool,
     admitted: oneshot::Receiver<()>,
 }
 
@@ -310,29 +332,70 @@ impl Waiting<'_> {
         // The state keeps the sender for as long as this query waits.
         let _ = (&mut self.admitted).await;
         self.admitted.close();
-        self.admission.permit()
+        self.admission.permit(self.client)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.admission.0.state.lock();
-        state.remove(self.client, self.number);
+        let turns = match self.is_resuming {
+            true => &mut state.resuming,
+            false => &mut state.queued,
+        };
+        turns.remove(self.client, self.number);
         // The query was admitted just as it gave up.
         if self.admitted.try_recv().is_ok() {
-            state.running -= 1;
+            state.stop(self.client);
             state.admit_next(&self.admission.0.limits);
         }
     }
 }
 
 impl State {
-    fn has_capacity(&self, limits: &AdmissionLimits) -> bool {
-        self.running < limits.running && self.resuming.is_empty()
+    /// Whether a query of a client that arrives now runs at once.
+    fn can_start(&self, client: ClientId, limits: &AdmissionLimits) -> bool {
+        let is_free = self.running < limits.running && self.resuming.count == 0 && self.queued.count == 0;
+        is_free || self.has_extra(client, self.running, limits) && self.queued.count_of(client) == 0
     }
 
-    fn can_resume(&self, limits: &AdmissionLimits) -> bool {
-        self.running - self.lent < limits.running
+    /// Whether the queue has a place for a query of a client.
+    fn can_wait(&self, client: ClientId, limits: &AdmissionLimits) -> bool {
+        let waiting = self.queued.count;
+        let has_extra = waiting < limits.queued.saturating_mul(2) && self.queued.count_of(client) == 0;
+        waiting < limits.queued || has_extra
+    }
+
+    /// Whether a paused query of a client that resumes now runs at once.
+    fn can_resume(&self, client: ClientId, limits: &AdmissionLimits) -> bool {
+        let running = self.running - self.lent;
+        let is_free = running < limits.running && self.resuming.count == 0;
+        is_free || self.has_extra(client, running, limits) && self.resuming.count_of(client) == 0
+    }
+
+    /// Whether a query of a client may run beside `running` ones.
+    fn has_permit(&self, client: ClientId, running: usize, limits: &AdmissionLimits) -> bool {
+        running < limits.running || self.has_extra(client, running, limits)
+    }
+
+    /// Whether a client runs nothing and gets a permit beyond the limit.
+    fn has_extra(&self, client: ClientId, running: usize, limits: &AdmissionLimits) -> bool {
+        running < limits.running.saturating_mul(2) && !self.by_client.contains_key(&client)
+    }
+
+    fn start(&mut self, client: ClientId) {
+        self.running += 1;
+        *self.by_client.entry(client).or_default() += 1;
+    }
+
+    fn stop(&mut self, client: ClientId) {
+        self.running -= 1;
+        if let Some(running) = self.by_client.get_mut(&client) {
+            *running -= 1;
+            if *running == 0 {
+                self.by_client.remove(&client);
+            }
+        }
     }
 
     fn waiter(&mut self) -> (Waiter, oneshot::Receiver<()>) {
@@ -342,59 +405,74 @@ impl State {
         (Waiter { number, admitted }, receiver)
     }
 
-    fn queue(&mut self, client: ClientId, waiter: Waiter) {
-        let queue = self.queues.entry(client).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(client);
-        }
-        queue.push_back(waiter);
-        self.queued += 1;
-    }
-
     fn admit_next(&mut self, limits: &AdmissionLimits) {
         loop {
-            let resuming = self
-                .can_resume(limits)
-                .then(|| self.resuming.pop_front())
-                .flatten();
-            let waiter = match resuming {
-                None if self.running < limits.running => self.next_queued(),
-                resuming => resuming,
+            let next = {
+                let running = self.running - self.lent;
+                self.resuming
+                    .next(|client| self.has_permit(client, running, limits))
             };
-            let Some(waiter) = waiter else { return };
+            let taken = match next {
+                Some(index) => self.resuming.take(index),
+                None => {
+                    let next = self
+                        .queued
+                        .next(|client| self.has_permit(client, self.running, limits));
+                    next.and_then(|index| self.queued.take(index))
+                }
+            };
+            let Some((client, waiter)) = taken else { return };
             if waiter.admitted.send(()).is_ok() {
-                self.running += 1;
+                self.start(client);
             }
         }
     }
+}
 
-    fn next_queued(&mut self) -> Option<Waiter> {
-        let client = self.turns.pop_front()?;
+impl Turns {
+    fn push(&mut self, client: ClientId, waiter: Waiter) {
+        let queue = self.queues.entry(client).or_default();
+        if queue.is_empty() {
+            self.order.push_back(client);
+        }
+        queue.push_back(waiter);
+        self.count += 1;
+    }
+
+    /// Number of waiters of a client.
+    fn count_of(&self, client: ClientId) -> usize {
+        self.queues.get(&client).map_or(0, VecDeque::len)
+    }
+
+    /// The place of the next client whose query may run.
+    fn next(&self, may_run: impl Fn(ClientId) -> bool) -> Option<usize> {
+        self.order.iter().position(|client| may_run(*client))
+    }
+
+    /// Takes the first waiter of the client at a place, which is the last in turn then.
+    fn take(&mut self, index: usize) -> Option<(ClientId, Waiter)> {
+        let client = self.order.remove(index)?;
         let queue = self.queues.get_mut(&client)?;
         let waiter = queue.pop_front();
         if queue.is_empty() {
             self.queues.remove(&client);
         } else {
-            self.turns.push_back(client);
+            self.order.push_back(client);
         }
-        self.queued -= usize::from(waiter.is_some());
-        waiter
+        self.count -= usize::from(waiter.is_some());
+        Some((client, waiter?))
     }
 
-    fn remove(&mut self, client: Option<ClientId>, number: u64) {
-        let Some(client) = client else {
-            self.resuming.retain(|waiter| waiter.number != number);
-            return;
-        };
+    fn remove(&mut self, client: ClientId, number: u64) {
         let Some(queue) = self.queues.get_mut(&client) else {
             return;
         };
         let before = queue.len();
         queue.retain(|waiter| waiter.number != number);
-        self.queued -= before - queue.len();
+        self.count -= before - queue.len();
         if queue.is_empty() {
             self.queues.remove(&client);
-            self.turns.retain(|turn| *turn != client);
+            self.order.retain(|turn| *turn != client);
         }
     }
 }

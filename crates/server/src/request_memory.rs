@@ -28,6 +28,7 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 
 use http::Request;
+use oxtsdb_access::Identity;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::decode_memory::{self, Meter};
 use oxtsdb_proto::error;
@@ -86,7 +87,9 @@ fn pool_of<'a>(account: &'a MemoryAccount, path: &str) -> &'a MemoryPool {
 fn client_of(request: &Request<Body>) -> ClientId {
     let info = request.extensions().get::<TcpConnectInfo>();
     let peer = info.and_then(TcpConnectInfo::remote_addr);
-    peer.map_or(ClientId::Local, ClientId::of)
+    let address = peer.map_or(ClientId::Local, ClientId::of);
+    let identity = request.extensions().get::<Identity>();
+    identity.map_or(address, |identity| identity.client(address))
 }
 
 /// The most bytes of a message, by service.

@@ -66,7 +66,7 @@ pub(super) async fn write_histograms(
         });
         encoded.collect::<Vec<Result<Encoded, PointErrorReason>>>()
     };
-    let encoded = service.writer.compute().run(encode_all).await;
+    let encoded = service.writer.compute_of(caller.client).run(encode_all).await;
     let encoded = encoded.map_err(|panicked| Status::internal(panicked.to_string()))?;
     let tags: Vec<Vec<(&str, &str)>> = request.series.iter().map(tags_of).collect();
     let mut reasons = Vec::with_capacity(encoded.len());

@@ -31,19 +31,21 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// The client and the deadline of a call.
 pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
+    let (address, identity) = (address_of(request), request.extensions().get::<Identity>());
     RequestContext {
-        client: request.remote_addr().map_or(ClientId::Local, ClientId::of),
+        client: identity.map_or(address, |identity| identity.client(address)),
         deadline: deadline_of(request.extensions()),
     }
 }
 
-/// The caller of a call that writes points.
+/// The caller of a call.
 pub(super) fn caller_of<T>(request: &Request<T>) -> Caller {
-    Caller::new(
-        Protocol::Grpc,
-        request.extensions().get::<Identity>(),
-        context_of(request).client,
-    )
+    let identity = request.extensions().get::<Identity>();
+    Caller::new(Protocol::Grpc, identity, address_of(request))
+}
+
+fn address_of<T>(request: &Request<T>) -> ClientId {
+    request.remote_addr().map_or(ClientId::Local, ClientId::of)
 }
 
 /// Sends messages as fast as the client reads them; each is encoded once the outbox has accepted the one before it.

@@ -131,7 +131,7 @@ async fn open<M: Message + 'static>(
     let rows = opened.map_err(|error| failed(error, &table))?;
     let layout = engine.storage().layout;
     let budget = admitted.budget().clone();
-    let compute = engine.resources().compute.clone();
+    let compute = context.compute(&engine.resources().compute);
     let batches = interruptible(rows, context).map(move |batch| RowBatch::new(batch?, &budget));
     let messages = batches.flat_map(move |batch| match batch {
         Ok(rows) => {

@@ -57,7 +57,11 @@ pub(super) async fn write(
     };
     let (received, known) = if is_large {
         // The memory of the call is charged on the threads of the pool too.
-        in_pool(service.writer.compute(), decode_memory::with_meter(decode)).await?
+        in_pool(
+            &service.writer.compute_of(caller.client),
+            decode_memory::with_meter(decode),
+        )
+        .await?
     } else {
         decode()?
     };
@@ -81,7 +85,8 @@ async fn store(
     let batch = service.writer.batch_in_time(count, deadline).await;
     let mut batch = batch.map_err(write_status)?;
     let rules = options.time.rules(SystemTime::now());
-    let encoded = run_encoder(count, service.writer.compute(), move || {
+    let compute = service.writer.compute_of(caller.client);
+    let encoded = run_encoder(count, &compute, move || {
         let mut failures = Failures::new(options.max_errors);
         // The number of elements has a bound far below 32 bits.
         let numbers: Vec<u32> = (0..).take(resolved.len()).collect();

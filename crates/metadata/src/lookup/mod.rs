@@ -91,7 +91,7 @@ impl SeriesLookup {
         let admitted = engine.admit(request, description, None).await?;
         let lookup = Self {
             storage: engine.storage().clone(),
-            compute: engine.resources().compute.clone(),
+            compute: admitted.context().compute(&engine.resources().compute),
             context: admitted.context().clone(),
         };
         Ok((lookup, admitted))

@@ -26,6 +26,7 @@ pub(crate) async fn parsed<T: Send + 'static>(
     parse: impl FnOnce(&[u8]) -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let content = body.bytes.clone();
+    let compute = &body.compute(compute);
     let values = of_content(content.clone(), compute, count_checked).await?;
     body.charge(values * VALUE_BYTES + content.len()).await?;
     of_content(content, compute, parse).await

@@ -70,6 +70,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
 use oxtsdb_access::{Access, AccessControl, Identity, Mode, PeerCertificates, operation};
+use oxtsdb_resources::ClientId;
 use oxtsdb_server::metrics::{Protocol, RequestTimer};
 use oxtsdb_server::telemetry::{Observed, called_by};
 use tracing::warn;
@@ -343,11 +344,12 @@ impl HttpApi {
         let is_api = endpoint::is_api(request.uri().path());
         let (head, mut body) = request.into_parts();
         let expects_continue = head.headers.contains_key(header::EXPECT);
+        let mut client = head.extensions.get().copied().unwrap_or_default();
         let request = Request::from_parts(head, &mut body);
         let result = match &origin {
             Ok(Origin::Preflight(_)) => Ok(Reply::json(Vec::new())),
             Ok(Origin::None | Origin::Allowed(_)) => match check_jsonp(parameters.get("jsonp")) {
-                Ok(()) => self.0.dispatch(request, &parameters).await,
+                Ok(()) => self.0.dispatch(request, &parameters, &mut client).await,
                 Err(rejected) => Err(rejected),
             },
             Err(rejected) => Err(rejected.clone()),
@@ -373,7 +375,7 @@ impl HttpApi {
         };
         let mut response = reply
             .wrapped(parameters.get("jsonp"))
-            .into_response(compression, &parts.engine.resources().compute)
+            .into_response(compression, &parts.engine.resources().compute.of_client(client))
             .await;
         if response.status() == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
@@ -396,8 +398,14 @@ impl HttpApi {
 }
 
 impl Inner {
-    /// Finds the endpoint of a request, reads the body, and calls the handler.
-    async fn dispatch<B>(&self, mut request: Request<B>, parameters: &Parameters) -> Result<Reply, HttpError>
+    /// Finds the endpoint of a request, reads the body, and calls the handler. `client` is the address, and becomes
+    /// the principal of a caller that has authenticated.
+    async fn dispatch<B>(
+        &self,
+        mut request: Request<B>,
+        parameters: &Parameters,
+        client: &mut ClientId,
+    ) -> Result<Reply, HttpError>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -409,6 +417,8 @@ impl Inner {
         let identity = self.access.identify(request.headers_mut(), certificates.as_ref());
         let identity = identity.map_err(|refusal| HttpError::refused(&refusal))?;
         called_by(&identity);
+        let caller = Caller::new(Protocol::Http, Some(&identity), *client);
+        *client = caller.client;
         let endpoint = endpoint::find(ENDPOINTS, request.uri().path())?;
         let Some((endpoint, rights)) = endpoint.and_then(|endpoint| Some((endpoint, endpoint.rights()?)))
         else {
@@ -432,12 +442,12 @@ impl Inner {
         let limited = self.limited(&access, &identity, operation.is_query && method != Method::DELETE);
         let parts = limited.as_ref().unwrap_or(&self.parts);
         let context = RequestContext {
-            client: request.extensions().get().copied().unwrap_or_default(),
+            client: *client,
             deadline: None,
         };
         let memory = match operation.body {
             BodyUse::Ingest => &parts.writer.memory_of(context.client),
-            BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory,
+            BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory.of_client(context.client),
         };
         // Shares its text with the request.
         let uri = request.uri().clone();
@@ -447,13 +457,13 @@ impl Inner {
             let limits = BodyLimits {
                 max_bytes: self.max_body_bytes,
                 pool: memory,
-                compute: parts.writer.compute(),
+                compute: &parts.writer.compute().of_client(context.client),
             };
             request_body::read(request, limits).await?
         };
         let result = (operation.handler)(ApiRequest {
             parts,
-            caller: Caller::new(Protocol::Http, Some(&identity), context.client),
+            caller,
             method: &method,
             path: uri.path(),
             query: uri.query().unwrap_or_default(),

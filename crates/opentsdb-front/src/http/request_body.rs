@@ -62,6 +62,11 @@ impl RequestBody {
         }
     }
 
+    /// The threads of a pool, for jobs of the client that sent the body.
+    pub(crate) fn compute(&self, pool: &ComputePool) -> ComputePool {
+        pool.of_client(self.memory.pool().client())
+    }
+
     /// Charges further `bytes`, for the form that the body is converted to.
     ///
     /// # Errors

@@ -71,7 +71,8 @@ pub(crate) async fn rollup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     // Two bytes and a comma are a value.
     let most = (body.bytes.len() / 3 + 1).min(MAX_VALUES);
     body.charge(body.bytes.len() * 2 + most * VALUE_BYTES).await?;
-    let values = of_content(body.bytes.clone(), parts.writer.compute(), parse)
+    let compute = &body.compute(parts.writer.compute());
+    let values = of_content(body.bytes.clone(), compute, parse)
         .await
         .inspect_err(|error| outcome::reject_body(counters, &caller, error, &body.bytes))?;
     if values.count == 0 {

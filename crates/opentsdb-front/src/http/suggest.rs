@@ -142,7 +142,8 @@ async fn respond(
     let description = QueryDescription::without_range(format!("suggest:{kind}:{prefix}"));
     let admitted = parts.engine.admit(context, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
-    let (context, compute) = (admitted.context(), &parts.engine.resources().compute);
+    let context = admitted.context();
+    let compute = &context.compute(&parts.engine.resources().compute);
     let mut body = BodyWriter::of(admitted.budget()).map_err(|error| of_query(&error))?;
     body.out().push(b'[');
     let mut is_first = true;

@@ -39,7 +39,7 @@ pub const PAUSE_AFTER: Duration = Duration::from_millis(100);
 /// The client of a query, and the deadline it requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext {
-    /// The client, for fairness.
+    /// The client, with which the query shares permits, memory and threads.
     pub client: ClientId,
     /// The deadline that the client requested; `None`: only the query time-out applies.
     pub deadline: Option<Instant>,
@@ -118,6 +118,7 @@ impl QueryResources {
             memory.reserve(least, deadline.longest_wait()).await?
         };
         Ok(Reserved {
+            client,
             permit,
             budget: Budget::new(limits, usage, reservation),
             share,
@@ -128,6 +129,7 @@ impl QueryResources {
 /// A permit and the memory that was reserved with it.
 #[derive(Debug)]
 pub(crate) struct Reserved {
+    client: ClientId,
     permit: Permit,
     budget: Budget,
     share: u64,
@@ -151,7 +153,7 @@ pub struct Admitted {
 
 impl Admitted {
     pub(crate) fn new(reserved: Reserved, deadline: Deadline, registration: Registration) -> Self {
-        let context = QueryContext::new(deadline, reserved.budget, registration);
+        let context = QueryContext::new(reserved.client, deadline, reserved.budget, registration);
         Self {
             permit: reserved.permit,
             share: reserved.share,

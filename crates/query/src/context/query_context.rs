@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use oxtsdb_resources::{ClientId, ComputePool};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::budget::Budget;
@@ -15,6 +16,7 @@ use crate::error::QueryError;
 /// Clones share one budget and one cancellation.
 #[derive(Clone, Debug)]
 pub struct QueryContext {
+    client: ClientId,
     deadline: Deadline,
     cancellation: CancellationToken,
     budget: Budget,
@@ -24,8 +26,14 @@ pub struct QueryContext {
 
 impl QueryContext {
     /// The context of a registered query. It is cancelled with its registration.
-    pub(crate) fn new(deadline: Deadline, budget: Budget, registration: Registration) -> Self {
+    pub(crate) fn new(
+        client: ClientId,
+        deadline: Deadline,
+        budget: Budget,
+        registration: Registration,
+    ) -> Self {
         Self {
+            client,
             deadline,
             cancellation: registration.cancellation().child_token(),
             budget,
@@ -43,6 +51,7 @@ impl QueryContext {
             .as_ref()
             .map(|registration| registration.cancellation().child_token());
         Self {
+            client: self.client,
             deadline: self.deadline,
             cancellation: cancellation.unwrap_or_default(),
             budget,
@@ -58,11 +67,17 @@ impl QueryContext {
     /// A context without a deadline that is not registered, for tests and tools.
     pub fn unregistered(budget: Budget) -> Self {
         Self {
+            client: ClientId::Local,
             deadline: Deadline::default(),
             cancellation: CancellationToken::new(),
             budget,
             registration: None,
         }
+    }
+
+    /// The threads of a pool for jobs of the query, which take turns with those of other clients.
+    pub fn compute(&self, pool: &ComputePool) -> ComputePool {
+        pool.of_client(self.client)
     }
 
     /// The deadline; `None`: none.
@@ -131,7 +146,12 @@ mod tests {
         let running = RunningQueries::default();
         let registration = running.register(QueryDescription::default(), Arc::default());
         let id = running.list().first().expect("one query is registered").id;
-        let context = QueryContext::new(Deadline::default(), Budget::of_limits(Limits::NONE), registration);
+        let context = QueryContext::new(
+            ClientId::Local,
+            Deadline::default(),
+            Budget::of_limits(Limits::NONE),
+            registration,
+        );
         assert!(running.cancel(id));
         let stopped = context
             .run(ready(Err::<(), _>(QueryError::DeadlineExceeded)))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oxtsdb_resources::ComputePool;
+use oxtsdb_resources::{ComputePool, yield_to_others};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::budget::Budget;
@@ -88,7 +88,10 @@ impl AggregationContext {
         let steps: usize = steps.sum();
         let pool = self.compute.clone();
         let compute = move || {
-            let computed = tasks.into_iter().map(|task| self.compute(task));
+            let computed = tasks.into_iter().map(|task| {
+                yield_to_others();
+                self.compute(task)
+            });
             let mut computed = computed.collect::<Result<Vec<_>, _>>()?;
             self.frames.encode(&mut computed, &self.budget)?;
             Ok(computed)
@@ -108,7 +111,10 @@ impl AggregationContext {
         let series: Vec<_> = series.collect();
         let from_ms = task.from_ms.max(self.start_ms);
         let to_ms = self.end_ms.min(task.until_ms.saturating_sub(1));
-        let goes_on = |bytes| !self.cancelled.is_cancelled() && self.budget.has_capacity_for(bytes);
+        let goes_on = |bytes| {
+            yield_to_others();
+            !self.cancelled.is_cancelled() && self.budget.has_capacity_for(bytes)
+        };
         let points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
         let more = self.budget.hold(points.held_bytes())?;
         if self.cancelled.is_cancelled() {

@@ -11,6 +11,7 @@ use std::time::Instant;
 use crate::SPANS;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_point_store::TimeRange;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
 use tracing::{Instrument as _, info_span};
@@ -177,8 +178,8 @@ impl<'a> SubQueryExecution<'a> {
         let begun = Instant::now();
         self.check_result(&output.form).await?;
         let PointScan { columns, items } = self.open_scan(&output.form);
-        let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
-        let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
+        let (budget, compute) = (self.context.budget(), self.compute());
+        let mut collector = Collector::new(self.series_options(), budget.clone(), compute, columns);
         let span = info_span!(target: SPANS, "scan", sub_query = self.index);
         let scanning = async {
             self.scan(items, &mut collector, output).await?;
@@ -222,6 +223,11 @@ impl<'a> SubQueryExecution<'a> {
         Ok(true)
     }
 
+    /// The computation threads, for jobs of the query.
+    fn compute(&self) -> ComputePool {
+        self.context.compute(&self.environment.resources.compute)
+    }
+
     fn grouping(&self) -> Grouping {
         if self.sub_query.aggregator.is_none() {
             Grouping::Each
@@ -251,10 +257,9 @@ impl<'a> SubQueryExecution<'a> {
                 (true, false) => Holds::Slice,
             },
         };
-        let compute = &self.environment.resources.compute;
         let (path, skip_damaged) = (&*self.plan.access_path, self.skip_damaged.as_ref());
         result
-            .check(path, compute, self.context.budget(), skip_damaged)
+            .check(path, &self.compute(), self.context.budget(), skip_damaged)
             .await
     }
 
@@ -454,7 +459,7 @@ impl<'a> SubQueryExecution<'a> {
         for (index, group) in aggregator.groups().enumerate().filter(|_| is_early) {
             output.send(Frame::Group(frames.head(index, group)?)).await?;
         }
-        let compute = self.environment.resources.compute.clone();
+        let compute = self.compute();
         let (query, hours) = (self.query, &self.plan.hours);
         let aggregation =
             AggregationContext::new(query, self.sub_query, hours, self.context, compute, frames);
@@ -521,7 +526,7 @@ impl<'a> SubQueryExecution<'a> {
         if series < MANY_SERIES {
             return Ok(job());
         }
-        Ok(self.environment.resources.compute.run(job).await?)
+        Ok(self.compute().run(job).await?)
     }
 }
 

@@ -17,6 +17,7 @@
 //!
 //! Source: OpenTSDB 2.4, `EDPtoDPS`, `ExpressionIterator.next(int)` for places.
 
+use oxtsdb_resources::yield_to_others;
 use tokio_util::sync::CancellationToken;
 
 use super::arithmetic::{Arithmetic, Value};
@@ -27,7 +28,7 @@ use super::series::{Origin, Series};
 use crate::context::budget::{Budget, Held, POINT_BYTES, SERIES_BYTES};
 use crate::{Points, Quirks, Values};
 
-/// Steps between two checks for cancellation.
+/// Steps between two checks for cancellation and for jobs of other clients.
 const STEPS_AT_A_TIME: u64 = 65_536;
 
 /// An operand of arithmetic.
@@ -138,8 +139,11 @@ impl<'a> Work<'a> {
         if self.steps > MAX_STEPS {
             return Err(ExpressionError::TooManySteps);
         }
-        if self.steps / STEPS_AT_A_TIME != before / STEPS_AT_A_TIME && self.cancelled.is_cancelled() {
-            return Err(ExpressionError::Cancelled);
+        if self.steps / STEPS_AT_A_TIME != before / STEPS_AT_A_TIME {
+            yield_to_others();
+            if self.cancelled.is_cancelled() {
+                return Err(ExpressionError::Cancelled);
+            }
         }
         Ok(())
     }

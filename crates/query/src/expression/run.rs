@@ -92,6 +92,7 @@ pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'stat
 ) -> Result<T, E> {
     admitted.pause();
     let cancellation = admitted.context().cancellation().clone();
+    let pool = admitted.context().compute(pool);
     let computed = pool.run(move || compute(&cancellation)).await;
     computed.unwrap_or_else(|panicked| Err(ExpressionError::Query(panicked.into()).into()))
 }

@@ -27,6 +27,9 @@ use crate::points::{Number, Points, Values};
 /// Instants between two checks for cancellation.
 const INSTANTS_AT_A_TIME: usize = 256;
 
+/// Points of series with the same instants that are aggregated between two such checks, in a few milliseconds.
+const POINTS_AT_A_TIME: usize = 1 << 20;
+
 /// A series of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
@@ -91,7 +94,7 @@ pub fn aggregate(
         [first, rest @ ..] if rest.iter().all(|other| same_instants(first.points, other.points)) => {
             let points: Vec<_> = running.iter().map(|series| series.points).collect();
             let indices = first.points.indices_between(start_ms, end_ms);
-            aligned(&points, indices, function)
+            aligned_in_parts(&points, indices, function, goes_on)
                 .unwrap_or_else(|| merge(&running, &merging, (start_ms, end_ms), goes_on))
         }
         _ => merge(&running, &merging, (start_ms, end_ms), goes_on),
@@ -118,6 +121,29 @@ fn single(points: &Points, start_ms: i64, end_ms: i64) -> Points {
 
 fn same_instants(a: &Points, b: &Points) -> bool {
     a.times_ms() == b.times_ms()
+}
+
+/// Aggregates series that all have points at the same instants, as [`aligned`], some instants at a time if there are many
+/// points.
+fn aligned_in_parts(
+    series: &[&Points],
+    indices: Range<usize>,
+    function: Function,
+    goes_on: &dyn Fn(u64) -> bool,
+) -> Option<Points> {
+    let step = (POINTS_AT_A_TIME / series.len().max(1)).max(INSTANTS_AT_A_TIME);
+    if indices.len() <= step {
+        return aligned(series, indices, function);
+    }
+    let mut result = Points::default();
+    for start in indices.clone().step_by(step) {
+        if !goes_on(result.held_bytes()) {
+            break;
+        }
+        let part = start..indices.end.min(start + step);
+        result.append(aligned(series, part, function)?);
+    }
+    Some(result)
 }
 
 /// Aggregates series that all have points at the same instants, which is most of them: column by

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
+use oxtsdb_resources::{ComputePool, yield_to_others};
 use oxtsdb_row_store::DamageLog;
 
 use super::HistogramResults;
@@ -74,6 +75,11 @@ impl<'a> HistogramExecution<'a> {
         }
     }
 
+    /// The computation threads, for jobs of the query.
+    fn compute(&self) -> ComputePool {
+        self.context.compute(&self.environment.resources.compute)
+    }
+
     /// Runs it and sends its frames.
     pub(crate) async fn run(self, output: &mut FrameOutput<'_>) -> Result<(), QueryError> {
         let reader = self.read(output).await?;
@@ -84,7 +90,7 @@ impl<'a> HistogramExecution<'a> {
             let computation = Arc::clone(&computation);
             let first = output.groups;
             let compute = move || computation.results(first, group);
-            let results = self.environment.resources.compute.run(compute).await??;
+            let results = self.compute().run(compute).await??;
             output.groups += results.len();
             self.send(results, &output.form.clone(), output).await?;
         }
@@ -116,7 +122,7 @@ impl<'a> HistogramExecution<'a> {
                 .resolve_and_filter(rows.rows_mut(), &*storage.directory, self.context.deadline())
                 .await?;
             let add = move || reader.add(rows.rows()).map(|()| reader);
-            reader = environment.resources.compute.run(add).await??;
+            reader = self.compute().run(add).await??;
         }
         let counted = std::mem::take(&mut reader.statistics);
         environment
@@ -215,7 +221,7 @@ impl<'a> HistogramExecution<'a> {
             let mut groups = results.into_iter().map(|(group, held)| (group, Some(held)));
             encoder.encode(&mut groups, global.as_deref(), &budget)
         };
-        let (parts, held) = self.environment.resources.compute.run(encode).await??;
+        let (parts, held) = self.compute().run(encode).await??;
         let groups = EncodedGroups { parts, points };
         output.send_held(Frame::Encoded(groups), Some(held)).await
     }
@@ -238,6 +244,7 @@ impl Computation {
         let parts = merge::parts(&merged, &self.results);
         let mut results = Vec::with_capacity(parts.len());
         for (place, part) in parts.into_iter().enumerate() {
+            yield_to_others();
             if self.context.cancellation().is_cancelled() {
                 return Err(QueryError::DeadlineExceeded);
             }

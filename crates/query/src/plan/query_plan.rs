@@ -152,8 +152,14 @@ impl Plan {
         // Last: a query for unknown names fails before any window is made.
         let mut downsampled = None;
         if let Some(downsample) = &sub_query.downsample {
-            let (windows, of_windows) =
-                windows(query, downsample, &range_hours, context.budget(), compute).await?;
+            let (windows, of_windows) = windows(
+                query,
+                downsample,
+                &range_hours,
+                context.budget(),
+                &read_context.compute,
+            )
+            .await?;
             let function = match &read.rollup {
                 Some(rollup) => rollup.function(downsample, query),
                 None => downsample.function.under(quirks),

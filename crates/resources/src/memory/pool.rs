@@ -169,6 +169,13 @@ impl MemoryPool {
         }
     }
 
+    /// The client that the memory is charged to.
+    pub fn client(&self) -> ClientId {
+        self.client
+            .as_ref()
+            .map_or(ClientId::Local, |client| client.client)
+    }
+
     /// The memory of a client, which all of the client's handles share.
     fn use_of(&self, client: ClientId) -> Arc<ClientUse> {
         let mut clients = self.shared.clients.lock();

@@ -42,7 +42,8 @@ pub(in crate::grpc) async fn write_columns(
     let batch = service.writer.batch_in_time(count, deadline).await;
     let mut batch = batch.map_err(write_status)?;
     let rules = options.time.rules(SystemTime::now());
-    let encoded = run_encoder(count, service.writer.compute(), move || {
+    let compute = service.writer.compute_of(caller.client);
+    let encoded = run_encoder(count, &compute, move || {
         let mut failures = Failures::new(options.max_errors);
         encode(
             blocks(&columns),

@@ -8,7 +8,7 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
 use oxtsdb_resources::memory::LIMIT_SETTING;
-use oxtsdb_resources::{ClientId, Reservation};
+use oxtsdb_resources::{ClientId, ComputePool, Reservation};
 use tonic::{Code, Status};
 
 use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
@@ -49,6 +49,8 @@ pub(super) fn max_frame_points(service: &DataServiceHandler) -> usize {
 #[derive(Debug)]
 pub(super) struct Frames {
     writer: Writer,
+    /// The threads, for jobs of the client.
+    compute: ComputePool,
     tables: Tables,
     options: WriteOptions,
     max_points: usize,
@@ -68,6 +70,7 @@ impl Frames {
     ) -> Self {
         Self {
             writer: service.writer.clone(),
+            compute: service.writer.compute_of(client),
             tables: Tables::new(service.tables_limits()),
             limits: service.tables_limits(),
             memory: service.writer.memory_of(client).empty_reservation(),
@@ -123,7 +126,7 @@ impl Frames {
         let mut tables = std::mem::replace(&mut self.tables, Tables::new(self.limits));
         let rules = self.options.time.rules(SystemTime::now());
         let mut failures = Failures::new(self.options.max_errors);
-        let encoded = run_encoder(points, self.writer.compute(), move || {
+        let encoded = run_encoder(points, &self.compute, move || {
             encode(
                 blocks(&columns),
                 &rules,

@@ -147,11 +147,9 @@ impl Graph {
     async fn points(mut self, request: &ApiRequest<'_>) -> Result<ReplyBody, HttpError> {
         self.spec.annotations = AnnotationSelection::default();
         let result = self.result(request).await?;
-        let rendered = request
-            .parts
-            .engine
-            .resources()
-            .compute
+        let compute = &request.parts.engine.resources().compute;
+        let rendered = compute
+            .of_client(request.context.client)
             .run(move || ascii::render(&result))
             .await;
         let rendered = rendered.map_err(QueryError::from).flatten();
@@ -175,10 +173,9 @@ impl Graph {
             zone: self.zone,
             result,
         };
-        let drawn = parts
-            .engine
-            .resources()
-            .compute
+        let compute = &parts.engine.resources().compute;
+        let drawn = compute
+            .of_client(request.context.client)
             .run(move || drawing.draw(form == Form::Svg))
             .await;
         let drawn = drawn.map_err(QueryError::from).flatten();

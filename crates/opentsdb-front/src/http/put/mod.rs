@@ -79,7 +79,7 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         return Err(HttpError::bad_request("Missing request content"));
     }
     body.charge(PARSED_MEMORY * body.bytes.len()).await?;
-    let parsed = parse(writer.compute(), body.bytes.clone())
+    let parsed = parse(&body.compute(writer.compute()), body.bytes.clone())
         .await
         .inspect_err(|error| outcome::reject_body(counters, &caller, error, &body.bytes))?;
     let points = parsed.borrow_dependent();

@@ -102,7 +102,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             drop(held);
             rendered
         };
-        let rendered = resources.compute.run(render).await.map_err(QueryError::from);
+        let rendered = context.compute(&resources.compute).run(render).await;
+        let rendered = rendered.map_err(QueryError::from);
         let (parts, held) = rendered.flatten()?;
         body.extend(writer.groups(parts, held));
     }

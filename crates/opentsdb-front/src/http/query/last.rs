@@ -244,7 +244,7 @@ async fn run(engine: &Engine, context: RequestContext, request: LastRequest) -> 
         drop(held);
         body
     };
-    let rendered = engine.resources().compute.run(render).await;
+    let rendered = context.compute(&engine.resources().compute).run(render).await;
     let body = rendered.map_err(QueryError::from).flatten()?;
     Ok(Reply::json(body))
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use oxtsdb_query::QueryError;
 use oxtsdb_query::function::downsample::Fill;
 use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, Statistics};
+use oxtsdb_resources::yield_to_others;
 use oxtsdb_schema::{Annotation, java};
 use oxtsdb_server::telemetry::used;
 
@@ -137,6 +138,7 @@ impl GroupRenderer {
         let instants = group.points.times_ms().chunks(RUN_POINTS);
         let mut values = group.points.iter().map(|(_, value)| value);
         for (run, instants) in instants.enumerate() {
+            yield_to_others();
             let texts = times.of_run(run, instants, self.output);
             let out = body.out();
             for (text, value) in texts.iter().zip(values.by_ref()) {

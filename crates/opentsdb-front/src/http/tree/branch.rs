@@ -42,9 +42,10 @@ pub(super) async fn branch(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     let admitted = parts.engine.admit(context, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
     let (context, budget) = (admitted.context(), admitted.budget());
+    let compute = context.compute(&parts.engine.resources().compute);
     let read = read(parts, id, context, budget).await;
     let branch = read.map_err(|error| of_tree(&error))?;
-    let written = write(branch, &parts.engine.resources().compute, budget);
+    let written = write(branch, &compute, budget);
     let body = context.run(written).await;
     Ok(Reply::json(body.map_err(|error| of_query(&error))?))
 }
@@ -97,7 +98,7 @@ async fn read(
     context: &QueryContext,
     budget: &Budget,
 ) -> Result<Branch, TreeError> {
-    let compute = &parts.engine.resources().compute;
+    let compute = &context.compute(&parts.engine.resources().compute);
     let document = context.run(parts.trees.branch(&id)).await?;
     let mut batches = parts.trees.leaves(id.clone(), budget.clone());
     let (mut leaves, mut of_leaves) = (Vec::new(), budget.hold(0)?);
