@@ -1,4 +1,5 @@
 use oxtsdb_data_settings::DataSettings;
+use oxtsdb_resources::ClientId;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use oxtsdb_test_stack::TestStack;
 use oxtsdb_test_stack::service::Service;
@@ -219,14 +220,16 @@ async fn names_the_query_timeout() {
     settings.queries.query_timeout_seconds = 1;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
     let engine = stack.service.engine.clone();
-    let running = engine
-        .admit(
-            RequestContext::local(None),
-            oxtsdb_query::QueryDescription::default(),
-            None,
-        )
-        .await
-        .unwrap();
+    // A caller that runs nothing gets a permit beyond the limit, once: another one holds that, too.
+    let other = RequestContext {
+        client: ClientId::Principal(1),
+        deadline: None,
+    };
+    let admit = |request| engine.admit(request, oxtsdb_query::QueryDescription::default(), None);
+    let running = [
+        admit(RequestContext::local(None)).await.unwrap(),
+        admit(other).await.unwrap(),
+    ];
     let service = Service::of(stack).await;
     let response = service.get("/api/query/last?timeseries=m&back_scan=0").await;
     assert_eq!(
