@@ -170,7 +170,8 @@ mod tests {
             matches!(error, ExpressionError::Query(QueryError::Cancelled)),
             "{error}"
         );
-        is_stopped.await.unwrap();
+        // It stopped, or left the queue before it started.
+        let _ = is_stopped.await;
         assert!(running.list().is_empty());
     }
 
@@ -181,7 +182,8 @@ mod tests {
         let error = run(running, compute, Some(Instant::now())).await;
         let is_deadline = matches!(error, Err(ExpressionError::Query(QueryError::DeadlineExceeded)));
         assert!(is_deadline, "{error:?}");
-        is_stopped.await.unwrap();
+        // It stopped, or left the queue before it started.
+        let _ = is_stopped.await;
     }
 
     #[tokio::test]
@@ -192,7 +194,7 @@ mod tests {
         listed(&running).await;
         computed.abort();
         assert!(computed.await.unwrap_err().is_cancelled());
-        // Aborted before it started, or stopped.
+        // It stopped, or left the queue before it started.
         let _ = is_stopped.await;
         assert!(running.list().is_empty());
     }
