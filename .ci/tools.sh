@@ -199,13 +199,16 @@ need_packages() {
   return "$status"
 }
 
+# What cargo builds the programs for, with the features of `cargo test --workspace`: an integration test of each one's package.
+# (`cargo build` has other features.)
+PROGRAMS=(--test program --test data_service --test uid_service)
+
 # Sets PROFILE_DIR, where cargo puts programs, and TSDB. Debug builds: the tests have built them.
 need_tsdb() {
   PROFILE_DIR="$TARGET_DIR/debug"
   TSDB="${OXTSDB_TSDB:-$PROFILE_DIR/tsdb}"
   if [ -z "${OXTSDB_TSDB:-}" ] && ! { [ -x "$TSDB" ] && [ -n "${OXTSDB_CI_BUILT:-}" ]; }; then
-    # The programs as `cargo test --workspace` builds them, for their packages' integration tests: no crate with other features.
-    cargo test --quiet --workspace --no-run --test program --test data_service --test uid_service >/dev/null
+    cargo test --quiet --workspace --no-run "${PROGRAMS[@]}" >/dev/null
   fi
 }
 

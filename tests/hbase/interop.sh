@@ -46,6 +46,6 @@ export OXTSDB_RIG_SHORT_LIVED=yes
 need_envoy
 need_gnuplot
 export OXTSDB_ENVOY="$ENVOY"
-# Before the JVMs take their share of the machine. Packages with integration tests have their programs built.
-"${cargo[@]}" "${stores[@]}" "${opentsdb[@]}" --test program --test data_service --test uid_service --no-run
+# Before the JVMs take their share of the machine.
+"${cargo[@]}" "${stores[@]}" "${opentsdb[@]}" "${PROGRAMS[@]}" --no-run
 exec tests/hbase/rig.sh run --no-opentsdb tests/hbase/interop.sh run "$@"

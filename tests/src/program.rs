@@ -1,7 +1,7 @@
 //! Finds the programs under test.
 //!
 //! `cargo test --workspace` builds them, as cargo builds the programs of packages with integration tests before it runs
-//! any test. `cargo test -p oxtsdb-tests` does not, and would run old programs. So cargo is asked here too, for the same
+//! any test. `cargo test -p oxtsdb-tests` does not, and would run old programs. So this module runs cargo too, for the same
 //! programs with the features of `cargo test --workspace`: after that command it has nothing to compile.
 
 use std::env;

@@ -75,7 +75,7 @@ impl QueryContext {
         }
     }
 
-    /// The threads of a pool for jobs of the query, which take turns with those of other clients.
+    /// The threads of a pool for jobs of the query, which take turns with the jobs of other clients.
     pub fn compute(&self, pool: &ComputePool) -> ComputePool {
         pool.of_client(self.client)
     }
