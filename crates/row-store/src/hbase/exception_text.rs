@@ -1,5 +1,7 @@
 //! The texts of HBase's exceptions, which have facts that no field has.
 
+use crate::{StoreError, TableName};
+
 /// The most characters of a foreign message that are propagated.
 const MAX_DETAIL: usize = 400;
 
@@ -12,8 +14,29 @@ pub(super) fn first_line(message: &str) -> String {
     }
 }
 
+/// The error of an exception that rejects the request itself: its table, its family or its counter. `names` says whether the
+/// exception is of a class.
+pub(super) fn rejection(
+    line: &str,
+    names: impl Fn(&str) -> bool,
+    table: Option<&TableName>,
+) -> Option<StoreError> {
+    if let Some(table) = table {
+        if names("TableNotFoundException") {
+            return Some(StoreError::NoSuchTable { table: table.clone() });
+        }
+        if names("NoSuchColumnFamilyException") {
+            return Some(StoreError::NoSuchFamily {
+                table: table.clone(),
+                family: family_in(line),
+            });
+        }
+    }
+    counter_length(line).map(|length| StoreError::NotACounter { length })
+}
+
 /// The family in `Column family c does not exist in region ...`.
-pub(super) fn family_in(line: &str) -> String {
+fn family_in(line: &str) -> String {
     line.split("olumn family ")
         .nth(1)
         .and_then(|rest| rest.split_whitespace().next())
@@ -22,7 +45,7 @@ pub(super) fn family_in(line: &str) -> String {
 }
 
 /// The length in `Field is not a long, it's 7 bytes wide`.
-pub(super) fn counter_length(line: &str) -> Option<usize> {
+fn counter_length(line: &str) -> Option<usize> {
     let (_, rest) = line.split_once("Field is not a long, it's ")?;
     rest.split_whitespace().next()?.parse().ok()
 }

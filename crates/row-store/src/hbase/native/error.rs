@@ -2,7 +2,7 @@
 //!
 //! Source: HBase 2.6.1, `ClientExceptionsUtil`, `AsyncRpcRetryingCaller`, and the exceptions that region servers throw.
 
-use super::super::exception_text::{counter_length, family_in, first_line};
+use super::super::exception_text::{first_line, rejection};
 use super::messages::{ExceptionResponse, NameBytesPair};
 use crate::{StoreError, TableName};
 
@@ -202,19 +202,8 @@ impl ServerException {
     }
 
     fn into_store_error(self, table: Option<&TableName>) -> StoreError {
-        if let Some(table) = table {
-            if self.names("TableNotFoundException") {
-                return StoreError::NoSuchTable { table: table.clone() };
-            }
-            if self.names("NoSuchColumnFamilyException") {
-                return StoreError::NoSuchFamily {
-                    table: table.clone(),
-                    family: family_in(&self.line),
-                };
-            }
-        }
-        if let Some(length) = counter_length(&self.line) {
-            return StoreError::NotACounter { length };
+        if let Some(error) = rejection(&self.line, |class| self.names(class), table) {
+            return error;
         }
         let is_temporary = self.remedy() != Remedy::None || self.names("TableNotEnabledException");
         let detail = if self.line.contains(&self.class) {

@@ -5,7 +5,7 @@ use std::fmt;
 use hbase_thrift::hbase::{AlreadyExists, IOError, IllegalArgument};
 use thrift::{ProtocolErrorKind, TransportErrorKind};
 
-use crate::hbase::exception_text::{counter_length, family_in, first_line};
+use crate::hbase::exception_text::{first_line, rejection};
 use crate::{StoreError, TableName};
 
 /// Error of a call.
@@ -217,19 +217,8 @@ impl ServerException {
     }
 
     fn into_store_error(self, context: RequestContext<'_>) -> StoreError {
-        if let Some(table) = context.table {
-            if self.names("TableNotFoundException") {
-                return StoreError::NoSuchTable { table: table.clone() };
-            }
-            if self.names("NoSuchColumnFamilyException") {
-                return StoreError::NoSuchFamily {
-                    table: table.clone(),
-                    family: family_in(&self.line),
-                };
-            }
-        }
-        if let Some(length) = counter_length(&self.line) {
-            return StoreError::NotACounter { length };
+        if let Some(error) = rejection(&self.line, |class| self.names(class), context.table) {
+            return error;
         }
         match self.kind {
             ExceptionKind::Argument => StoreError::Invalid {
