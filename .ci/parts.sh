@@ -23,7 +23,8 @@ trap 'exit 130' INT TERM
 
 # part NAME SECONDS COMMAND...: a failed part stops nothing, so that one run shows all that is wrong.
 part() {
-  local name="$1" limit="$2" began=$SECONDS status=0
+  local name="$1" limit="$2" began=$SECONDS status=0 processor
+  processor=$(processor_time)
   shift 2
   echo "=== $name"
   setsid timeout --kill-after=30 "$limit" "$@" &
@@ -32,7 +33,12 @@ part() {
   # A part that was stopped may have left programs behind.
   kill -KILL -- "-$running" 2>/dev/null || true
   running=
-  count_part "$name" $((SECONDS - began)) "$status"
+  count_part "$name" $((SECONDS - began)) "$status" ", $(($(processor_time) - processor)) s of processor time"
+}
+
+# Seconds of processor time of all parts that have ended: `cutime` and `cstime` of proc_pid_stat(5), in hundredths.
+processor_time() {
+  awk '{ print int(($16 + $17) / 100) }' "/proc/$$/stat"
 }
 
 # part_beside NAME SECONDS COMMAND...: begins a part that runs beside the next ones, with what they leave of the processors, until
@@ -65,7 +71,7 @@ join_part() {
   rm -rf "$beside_files"
 }
 
-# count_part NAME SECONDS STATUS
+# count_part NAME SECONDS STATUS [MORE]
 count_part() {
   local result=ok
   if [ "$3" = 0 ]; then
@@ -74,7 +80,7 @@ count_part() {
     failed=$((failed + 1))
     result="FAILED with $3"
   fi
-  printf -v result '%5d s  %s: %s' "$2" "$1" "$result"
+  printf -v result '%5d s  %s: %s%s' "$2" "$1" "$result" "${4:-}"
   times+="$result"$'\n'
   echo "=== $result"
 }
