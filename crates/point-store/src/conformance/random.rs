@@ -136,13 +136,15 @@ pub(super) async fn random_operations_agree_with_a_map(fixture: &Fixture<'_>) {
                 let newest: Vec<Option<Point>> = newest.collect();
                 let last = store.last(&series, range).await.unwrap();
                 assert_eq!(last, newest, "round {round}, {range:?}");
+                // Few: on a store of rows each is a scan.
+                series.truncate(8);
                 let mut reader = store.reader(range).unwrap();
                 let last = tokio::task::spawn_blocking(move || {
                     let last = series.iter().map(|series| reader.last(*series));
                     last.collect::<Result<Vec<_>, _>>()
                 });
                 let last = last.await.unwrap().unwrap();
-                assert_eq!(last, newest, "round {round}, {range:?}");
+                assert_eq!(last, newest[..last.len()], "round {round}, {range:?}");
             }
         }
     }
