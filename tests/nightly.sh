@@ -36,5 +36,6 @@ part "build of the benchmark" 600 cargo build --locked --workspace --tests --bin
 part "benchmark, quick" 600 "$TARGET_DIR/debug/oxtsdb-bench" --quick
 part "import of 1,000,000 lines" 600 tests/real/import.sh
 part "beside OpenTSDB on HBase" 7200 tests/hbase/interop.sh
+part "faults of region servers" 1800 tests/hbase/cluster.sh
 part "the same through Thrift" 3600 env OXTSDB_TEST_HBASE_WAY=thrift tests/hbase/interop.sh --quick
 end_parts

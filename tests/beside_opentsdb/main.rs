@@ -1,6 +1,7 @@
 //! OxTSDB beside a real OpenTSDB on a real HBase, and behind a real Envoy.
 
 mod cells;
+mod cluster;
 mod compaction;
 mod copies;
 mod deletes;

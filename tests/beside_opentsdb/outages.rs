@@ -80,17 +80,7 @@ async fn outage(
         acknowledged.len(),
     );
     tsdb.process().check_running()?;
-    let stored = read_back::series_of(&mut tsdb.data(), METRIC).await?;
-    for sample in acknowledged {
-        let tags = sample.tags.iter().cloned().collect();
-        let points = stored.get(&tags).map(Vec::as_slice).unwrap_or_default();
-        let found = points.binary_search_by_key(&sample.timestamp_ms, |(instant, _)| *instant);
-        ensure!(
-            found.is_ok_and(|place| points[place].1 == sample.value),
-            "{sample:?} is lost"
-        );
-    }
-    Ok(())
+    traffic::check_stored(&mut tsdb.data(), METRIC, &acknowledged).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

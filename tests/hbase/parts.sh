@@ -25,10 +25,15 @@ address_of() { cat "$FOLDER/$1/address"; }
 parts() {
   local part
   for part in "$FOLDER"/opentsdb* "$FOLDER"/*; do
-    part=${part##*/}
-    if [ -e "$FOLDER/$part/address" ] && [ "$part" != hbase ]; then echo "$part"; fi
+    [ -e "$part/address" ] || continue
+    case "${part##*/}" in
+      hbase | server-* | zookeeper) ;;
+      *) echo "${part##*/}" ;;
+    esac
   done | awk '!seen[$0]++'
-  [ ! -e "$FOLDER/hbase/address" ] || echo hbase
+  for part in "$FOLDER"/server-* "$FOLDER/hbase" "$FOLDER/zookeeper"; do
+    [ ! -e "$part/address" ] || echo "${part##*/}"
+  done
 }
 
 has_part() {

@@ -7,6 +7,8 @@
 #   rig.sh status FOLDER                 each part: its process or `ended`, and its address
 #
 #   --gateways N      Thrift servers (default 1)        --no-opentsdb   HBase alone
+#   --region-servers N   ZooKeeper (`zookeeper`), the master (`hbase`) and N region servers (`server-1`, …) as processes of
+#                     their own; without it one process (`hbase`) is all of them
 #   --folder FOLDER   of `run`: kept; without it data and logs are temporary
 #
 # For what runs beside it; PART is a folder in FOLDER (hbase, thrift-1, thrift-2, opentsdb, …):
@@ -18,6 +20,7 @@
 #   rig.sh tables FOLDER [DATA UID TREE META]        creates OpenTSDB's tables
 #   rig.sh describe FOLDER TABLE                     a table's settings and regions, as HBase's shell prints them
 #   rig.sh compact FOLDER TABLE                      HBase's major compaction of a table
+#   rig.sh regions FOLDER move|split|merge TABLE [KEY]   changes regions of a table; prints how many there are then
 #   rig.sh dump FOLDER TABLE...                      all cells: table, row, family, qualifier, value, between tabs
 # `gateway`, `opentsdb` and `again` print the address.
 #
@@ -40,10 +43,11 @@ usage() {
 
 # Sets what `run` and `start` have in common; REST has the remaining arguments.
 options() {
-  GATEWAYS=1 WITH_OPENTSDB=yes REST=()
+  GATEWAYS=1 REGION_SERVERS=0 WITH_OPENTSDB=yes REST=()
   while [ "$#" != 0 ]; do
     case "$1" in
       --gateways) GATEWAYS="${2:?--gateways needs a number}" && shift ;;
+      --region-servers) REGION_SERVERS="${2:?--region-servers needs a number}" && shift ;;
       --no-opentsdb) WITH_OPENTSDB=no ;;
       --folder) FOLDER="${2:?--folder needs a folder}" && shift ;;
       -*) usage ;;
@@ -56,7 +60,7 @@ options() {
 
 start_all() {
   local number
-  start_hbase
+  start_hbase "$REGION_SERVERS"
   for number in $(seq "$GATEWAYS"); do
     start_gateway "thrift-$number"
   done
@@ -116,13 +120,25 @@ need_programs() {
   HBASE_JARS="$JARS"
   need_jars "$RIG/opentsdb/pom.xml"
   OPENTSDB_JARS="$JARS"
+  need_classes
+}
+
+# Sets CLASSES to the rig's own Java programs: compiled once, which takes longer than any of them runs.
+need_classes() {
+  local sources=("$RIG"/*.java "$RIG"/record/*.java) sum
+  sum=$(cat "${sources[@]}" | sha256sum | cut -c1-12)
+  CLASSES="$OXTSDB_TOOLS/rig-$sum"
+  [ -e "$CLASSES/complete" ] && return
+  rm -rf "$CLASSES"
+  javac -cp "$HBASE_JARS/*" -d "$CLASSES" "${sources[@]}"
+  touch "$CLASSES/complete"
 }
 
 VERB="${1:-}" FOLDER='' PART='' COMMAND='' STAYS='' TEMPORARY=''
 [ "$#" = 0 ] || shift
 case "$VERB" in
   run) options "$@" ;;
-  start | stop | status | kill | pause | resume | again | gateway | opentsdb | tool | tables | describe | compact | dump)
+  start | stop | status | kill | pause | resume | again | gateway | opentsdb | tool | tables | describe | compact | regions | dump)
     [ "$#" != 0 ] || usage
     FOLDER="$1"
     shift
@@ -235,6 +251,11 @@ case "$VERB" in
     [ "$#" = 1 ] || usage
     need_programs
     major_compact "$1"
+    ;;
+  regions)
+    [ "$#" -ge 2 ] || usage
+    need_programs
+    change_regions "$@"
     ;;
   dump)
     [ "$#" != 0 ] || usage

@@ -4,37 +4,52 @@
 # Flags of Java programs that end within seconds: compiling what they run costs more than it gains.
 SHORT_LIVED=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
 
-# --- HBase: ZooKeeper, master and region server in one process
+# --- HBase: ZooKeeper, master and region server in one process; with region servers of their own a process each
 
+# start_hbase [REGION_SERVERS]: the number of the first start counts.
 start_hbase() {
-  local folder="$FOLDER/hbase"
-  mkdir -p "$folder"
-  if [ ! -e "$folder/address" ]; then
-    echo "127.0.0.1:$(free_port)" >"$folder/address"
-    hbase_site "$folder" >"$folder/hbase-site.xml"
+  local count="${1:-0}" number
+  if [ ! -e "$FOLDER/hbase/address" ]; then
+    mkdir -p "$FOLDER/hbase"
+    echo "127.0.0.1:$(free_port)" >"$FOLDER/hbase/address"
+    hbase_site "$count" >"$FOLDER/hbase/hbase-site.xml"
+    for number in $(seq "$count"); do
+      new_region_server "server-$number"
+    done
   fi
-  launch hbase "$folder:$RIG/hbase:$HBASE_JARS/*" "-Xmx${OXTSDB_RIG_HBASE_HEAP:-3g}" org.apache.hadoop.hbase.master.HMaster start
+  if is_cluster; then
+    start_zookeeper
+    for number in "$FOLDER"/server-*; do
+      start_region_server "${number##*/}"
+    done
+  fi
+  launch_hbase hbase "-Xmx${OXTSDB_RIG_HBASE_HEAP:-3g}" org.apache.hadoop.hbase.master.HMaster start
+}
+
+is_cluster() { [ "$(setting_of_hbase hbase.cluster.distributed)" = true ]; }
+
+# launch_hbase PART JAVA_ARGUMENT...: a program of HBase with the settings in the part's folder.
+launch_hbase() {
+  local part="$1"
+  shift
+  launch "$part" "$FOLDER/$part:$RIG/hbase:$HBASE_JARS/*" "$@"
 }
 
 # On a local disk HBase's log does not survive a loss of power; with the raw file system it survives at least
 # `kill -9`, because the checksummed one buffers the last bytes.
 hbase_site() {
-  local folder="$1" key value
+  local folder="$FOLDER/hbase" count="$1" key value
   echo '<configuration>'
-  while read -r key value; do
-    echo "  <property><name>$key</name><value>$value</value></property>"
-  done <<SETTINGS
+  {
+    cat <<SETTINGS
 hbase.rootdir file://$folder/data
 hbase.tmp.dir $folder/tmp
 fs.file.impl org.apache.hadoop.fs.RawLocalFileSystem
 hbase.unsafe.stream.capability.enforce false
 hbase.wal.provider filesystem
-hbase.cluster.distributed false
 hbase.zookeeper.quorum 127.0.0.1
 hbase.zookeeper.property.clientPort $(sed 's/.*://' "$folder/address")
 hbase.zookeeper.property.dataDir $folder/zookeeper
-hbase.zookeeper.property.tickTime 15000
-zookeeper.session.timeout.localHBaseCluster 300000
 hbase.master.hostname localhost
 hbase.master.ipc.address 127.0.0.1
 hbase.master.port $(free_port)
@@ -44,12 +59,50 @@ hbase.regionserver.ipc.address 127.0.0.1
 hbase.regionserver.port $(free_port)
 hbase.regionserver.info.port -1
 SETTINGS
+    # A cluster has to notice a region server's death within seconds, one process must not end for a long pause.
+    if [ "$count" = 0 ]; then
+      cat <<SETTINGS
+hbase.cluster.distributed false
+hbase.zookeeper.property.tickTime 15000
+zookeeper.session.timeout.localHBaseCluster 300000
+SETTINGS
+    else
+      cat <<SETTINGS
+hbase.cluster.distributed true
+hbase.zookeeper.property.tickTime 1000
+zookeeper.session.timeout 6000
+hbase.master.wait.on.regionservers.mintostart $count
+SETTINGS
+    fi
+  } | while read -r key value; do
+    echo "  <property><name>$key</name><value>$value</value></property>"
+  done
   echo '</configuration>'
 }
 
 # setting_of_hbase KEY: a value of hbase-site.xml
 setting_of_hbase() {
   sed -n "s|.*<name>$1</name><value>\([^<]*\)</value>.*|\1|p" "$FOLDER/hbase/hbase-site.xml"
+}
+
+start_zookeeper() {
+  mkdir -p "$FOLDER/zookeeper"
+  cp "$FOLDER/hbase/hbase-site.xml" "$FOLDER/hbase/address" "$FOLDER/zookeeper"
+  runs zookeeper || launch_hbase zookeeper -Xmx256m org.apache.hadoop.hbase.zookeeper.HQuorumPeer start
+}
+
+# new_region_server PART: its settings, with a port of its own.
+new_region_server() {
+  local folder="$FOLDER/$1" port
+  mkdir -p "$folder"
+  port=$(free_port)
+  echo "127.0.0.1:$port" >"$folder/address"
+  sed "s|\(<name>hbase.regionserver.port</name><value>\)[^<]*|\1$port|" "$FOLDER/hbase/hbase-site.xml" \
+    >"$folder/hbase-site.xml"
+}
+
+start_region_server() {
+  runs "$1" || launch_hbase "$1" "-Xmx${OXTSDB_RIG_HBASE_HEAP:-1g}" org.apache.hadoop.hbase.regionserver.HRegionServer start
 }
 
 # start_gateway PART [FLAG...]: without flags, with those of its first start.
@@ -123,34 +176,45 @@ opentsdb_is_ready() {
   )
 }
 
+# rig_java CLASS [ARGUMENT...]: runs one of the rig's own programs, without the log that the servers' configuration would print.
+rig_java() {
+  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$CLASSES:$FOLDER/hbase:$HBASE_JARS/*" "$@"
+}
+
 # create_tables DATA UID TREE META
 create_tables() {
   local log="$FOLDER/hbase/tables.log"
-  if ! java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" \
-    "$RIG/CreateTables.java" "$@" >"$log" 2>&1; then
+  if ! rig_java CreateTables "$@" >"$log" 2>&1; then
     echo "rig: the tables $* could not be created:" >&2
     tail -n 20 "$log" >&2
     return 1
   fi
 }
 
-# describe_table TABLE: its description, without the log that its configuration would print.
+# describe_table TABLE: its description.
 describe_table() {
-  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
+  rig_java DescribeTable "$1"
 }
 
 # major_compact TABLE
 major_compact() {
-  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/Compact.java" "$1" >/dev/null
+  rig_java Compact "$1" >/dev/null
+}
+
+# change_regions move|split|merge TABLE [KEY]
+change_regions() {
+  rig_java Regions "$@"
 }
 
 # dump_tables TABLE...
 dump_tables() {
-  java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/record/DumpTables.java" "$@"
+  rig_java DumpTables "$@"
 }
 
 start_again() {
   case "$1" in
+    zookeeper) start_zookeeper ;;
+    server-*) start_region_server "$1" ;;
     hbase)
       start_hbase
       # Any running gateway can check this.

@@ -126,6 +126,37 @@ impl Rig {
         }
     }
 
+    /// The region servers of a rig with `--region-servers`, which all tests share.
+    ///
+    /// # Errors
+    ///
+    /// If the rig's folder cannot be read.
+    pub fn region_servers(&self) -> anyhow::Result<Vec<Part>> {
+        let mut servers = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.starts_with("server-") {
+                servers.push(Part {
+                    folder: self.folder.clone(),
+                    name,
+                    address: None,
+                    is_shared: true,
+                });
+            }
+        }
+        servers.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(servers)
+    }
+
+    /// Changes regions of a table, by `rig.sh regions`.
+    ///
+    /// # Errors
+    ///
+    /// HBase's.
+    pub async fn change_regions(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        rig("regions", &self.folder, arguments).await
+    }
+
     /// Starts an OpenTSDB on some tables, with settings beside [`Tables::opentsdb_settings`].
     ///
     /// # Errors

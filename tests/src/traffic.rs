@@ -10,10 +10,12 @@ use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{PointError, WriteResponse};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt as _;
 
 use crate::raw_grpc::RawChannel;
+use crate::read_back::series_of;
 use crate::sample::Sample;
 use crate::write_requests::write_request;
 
@@ -145,6 +147,29 @@ fn check_unwritten(response: &WriteResponse) -> anyhow::Result<()> {
         response.failed == BATCH as u64 && !errors.is_empty() && errors.iter().all(may_be_retried),
         "{response:?}"
     );
+    Ok(())
+}
+
+/// Fails unless all points of a metric that were acknowledged are stored.
+///
+/// # Errors
+///
+/// As said, or the server's.
+pub async fn check_stored(
+    client: &mut DataServiceClient<Channel>,
+    metric: &str,
+    acknowledged: &[Sample],
+) -> anyhow::Result<()> {
+    let stored = series_of(client, metric).await?;
+    for sample in acknowledged {
+        let tags = sample.tags.iter().cloned().collect();
+        let points = stored.get(&tags).map(Vec::as_slice).unwrap_or_default();
+        let place = points.binary_search_by_key(&sample.timestamp_ms, |(instant, _)| *instant);
+        ensure!(
+            place.is_ok_and(|place| points[place].1 == sample.value),
+            "{sample:?} is lost"
+        );
+    }
     Ok(())
 }
 
