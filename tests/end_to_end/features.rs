@@ -13,16 +13,8 @@ const PROGRAMS: [&str; 4] = ["tsdb", "uid-service", "data-service", "oxtsdb-benc
 /// The crates of others that a build of these packages compiles, with their features.
 fn crates(packages: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "tree",
-        "--locked",
-        "--edges",
-        "normal,build",
-        "--prefix",
-        "none",
-        "--no-dedupe",
-    ]);
     cargo
+        .args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none"])
         .args(["--format", "{p} [{f}]"])
         .current_dir(paths::workspace());
     for package in packages {
@@ -36,7 +28,9 @@ fn crates(packages: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     );
     let lines = String::from_utf8(output.stdout)?;
     let lines = lines.lines().filter(|line| !line.contains(" (/"));
-    Ok(lines.map(|line| line.replace(" (proc-macro)", "")).collect())
+    // Cargo marks what it has printed before.
+    let lines = lines.map(|line| line.trim_end_matches(" (*)").replace(" (proc-macro)", ""));
+    Ok(lines.collect())
 }
 
 #[test]
