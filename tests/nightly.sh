@@ -16,8 +16,9 @@ part "fault histories of cells" 900 env OXTSDB_HISTORIES=2000 cargo test --works
 part "fault histories of points" 900 env OXTSDB_FAULTS=2000 cargo test --workspace --locked --test parts faults
 part "limits" 1800 cargo test --workspace --locked --test limits --no-fail-fast -- --include-ignored
 part "slow end-to-end tests" 900 cargo test --workspace --locked --test end_to_end --no-fail-fast -- --ignored
-part "kills and corruptions" 1800 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUPTIONS=10000 \
-  cargo test --workspace --locked --test end_to_end --no-fail-fast -- durability fsck
+part "kills, faults and corruptions" 2400 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUPTIONS=10000 OXTSDB_LOST_FILES=200 \
+  OXTSDB_FAULT_MOMENTS=20 OXTSDB_HISTORY_OPERATIONS=15000 \
+  cargo test --workspace --locked --test end_to_end --no-fail-fast -- durability fsck lost_files disk_faults uid_histories
 part "dependencies" 900 .ci/deny.sh
 part "clippy of the text search" 1200 cargo clippy --workspace --features tsdb/text-search --all-targets --locked -- -D warnings
 part "text search" 1800 cargo test --workspace --features data-service/text-search --locked search

@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 /// Bytes of a message that gzip reduces to less than a mebibyte.
-const BOMB_BYTES: usize = 128 << 20;
+const BOMB_BYTES: usize = 48 << 20;
 
 /// The limit of both services.
 const LIMIT_BYTES: u64 = 16 << 20;

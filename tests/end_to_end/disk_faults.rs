@@ -30,7 +30,7 @@ const CLIENTS: i64 = 48;
 const NAMES: i64 = 8;
 
 /// Moments at which a sync fails, unless `OXTSDB_FAULT_MOMENTS` says otherwise: 50 by hand.
-const MOMENTS: usize = 4;
+const MOMENTS: usize = 1;
 
 /// The latest moment, in syncs: the clients cause more.
 const LATEST: usize = 60;

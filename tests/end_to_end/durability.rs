@@ -22,7 +22,7 @@ const BATCH: i64 = 50;
 const METRIC: &str = "durable.points";
 
 /// Kills, unless `OXTSDB_KILLS` says otherwise.
-const KILLS: usize = 15;
+const KILLS: usize = 6;
 
 /// The acknowledged points of a writer: its series has the points 0 to `acknowledged` - 1.
 #[derive(Debug)]

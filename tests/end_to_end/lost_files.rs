@@ -24,7 +24,7 @@ use rand::seq::SliceRandom as _;
 use tempfile::TempDir;
 
 /// Cases that are run unless `OXTSDB_LOST_FILES` says otherwise.
-const CASES: usize = 24;
+const CASES: usize = 8;
 
 /// Cases at the same time.
 const AT_ONCE: usize = 3;

@@ -140,8 +140,10 @@ async fn concurrent_large_queries_stay_within_the_memory_limit() -> anyhow::Resu
     target.check_with(bystander).await
 }
 
-/// Sixteen sums of 3 million points each: four hold more than the memory of queries, so they run in time slices.
+/// Sixteen sums of 3 million points each: four hold more than the memory of queries, so they run in time slices. The tests of
+/// `oxtsdb-query` have smaller ones.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn concurrent_sums_without_downsampling_wait_their_turn() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = Load::new("raw.sums", 300, 10_000);

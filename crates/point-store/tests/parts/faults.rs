@@ -107,7 +107,7 @@ const CONCURRENT: usize = 16;
 #[tokio::test(flavor = "multi_thread")]
 async fn each_operation_fails_once() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |value| value.parse().unwrap());
-    let most: u64 = number("OXTSDB_FAULTS", 400);
+    let most: u64 = number("OXTSDB_FAULTS", 120);
     let first: u64 = number("OXTSDB_FAULT_SEED", 1);
     let kinds: Vec<_> = Fault::ALL
         .into_iter()

@@ -139,7 +139,7 @@ async fn history(seed: u64) {
 /// `OXTSDB_HISTORIES=20000` for a longer run.
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_lose_nothing_that_was_acknowledged() {
-    let count = std::env::var("OXTSDB_HISTORIES").map_or(60, |count| count.parse().unwrap());
+    let count = std::env::var("OXTSDB_HISTORIES").map_or(25, |count| count.parse().unwrap());
     for seed in 0..count {
         history(seed).await;
     }

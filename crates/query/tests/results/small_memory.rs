@@ -156,13 +156,13 @@ async fn concurrent_queries_wait_their_turn() {
     .await;
     let mut all = Vec::new();
     for (text, quirks, counts) in [
-        ("sum:m", Quirks::OPENTSDB, [4, 24].as_slice()),
+        ("sum:m", Quirks::OPENTSDB, [4, 12].as_slice()),
         ("sum:m", Quirks::NONE, &[8]),
         // Rates from the epoch on cannot be cut into slices.
-        ("sum:rate:m", Quirks::OPENTSDB, &[8]),
-        ("sum:0all-p99:m", Quirks::OPENTSDB, &[8]),
-        ("none:1m-avg:m", Quirks::OPENTSDB, &[8]),
-        ("sum:m{b=*}", Quirks::OPENTSDB, &[8]),
+        ("sum:rate:m", Quirks::OPENTSDB, &[4]),
+        ("sum:0all-p99:m", Quirks::OPENTSDB, &[4]),
+        ("none:1m-avg:m", Quirks::OPENTSDB, &[4]),
+        ("sum:m{b=*}", Quirks::OPENTSDB, &[4]),
     ] {
         let expected = result(&unlimited, text, quirks).await.unwrap();
         for count in counts.iter().copied() {

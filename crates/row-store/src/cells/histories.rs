@@ -531,7 +531,7 @@ fn faults_and_crashes_lose_nothing_that_was_acknowledged() {
     };
     let seeds = match number("OXTSDB_HISTORY") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("OXTSDB_HISTORIES").unwrap_or(300),
+        None => 0..number("OXTSDB_HISTORIES").unwrap_or(80),
     };
     let next = AtomicU64::new(seeds.start);
     let reached = Mutex::new(Reached::new());

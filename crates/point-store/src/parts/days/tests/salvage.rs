@@ -144,11 +144,13 @@ fn a_crash_while_a_part_is_repaired_loses_no_intact_points() {
         let done = store.days.check(&Unpaced).is_ok();
         store.disk.repair();
         assert!(store.disk.operations() > start);
-        for disk in [
-            store.disk.kill(),
-            store.disk.power_loss(),
-            store.disk.power_loss_seeded(count),
-        ] {
+        // One of three for each moment: each check reads the whole part.
+        let disk = match count % 3 {
+            0 => store.disk.kill(),
+            1 => store.disk.power_loss(),
+            _ => store.disk.power_loss_seeded(count),
+        };
+        {
             let store = Store::open(disk).unwrap();
             store.days.check(&Unpaced).unwrap();
             assert_eq!(missing(&before, &store.visible()), expected, "{count}");
