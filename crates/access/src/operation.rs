@@ -251,13 +251,18 @@ const QUERIES: [Action; 3] = [Action::Read, Action::Read, Action::Administer];
 const EDITS: [Action; 3] = [Action::Read, Action::Write, Action::Write];
 const OPERATES: [Action; 3] = [Action::Administer; 3];
 
-/// All endpoints of HTTP. Which modes serve them is OpenTSDB's choice.
+/// All endpoints of HTTP. Which modes serve OpenTSDB's is its choice.
 ///
 /// Source: OpenTSDB 2.4, `RpcManager.initializeBuiltinRpcs`.
 pub static HTTP: &[HttpEndpoint] = &[
     http_metrics("/api/put", WRITES, Modes::Writing),
     http_metrics("/api/histogram", WRITES, Modes::Writing),
     http_metrics("/api/rollup", WRITES, Modes::Writing),
+    http_metrics("/api/write", WRITES, Modes::Writing),
+    http_metrics("/api/v2/write", WRITES, Modes::Writing),
+    http_metrics("/write", WRITES, Modes::Writing),
+    http("/query", WRITES, Modes::Writing),
+    http_open("/ping"),
     http_metrics("/api/query", QUERIES, Modes::Reading),
     http_metrics("/api/query/last", QUERIES, Modes::Reading),
     http_metrics("/api/query/exp", QUERIES, Modes::Reading),

@@ -24,6 +24,9 @@ pub(crate) use self::keys::KeySource;
 use self::keys::Keys;
 use self::seen::SeenTokens;
 
+/// The schemes of `authorization` that have a token. InfluxDB's clients send the second one.
+const SCHEMES: [&[u8]; 2] = [b"bearer ", b"token "];
+
 /// The longest token, in bytes; a header of HTTP/2 is not much longer.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
@@ -100,10 +103,13 @@ impl Tokens {
     ///
     /// What is wrong with the token.
     pub(crate) fn names(&self, authorization: &[u8]) -> Result<Vec<Box<str>>, String> {
-        let token = authorization
-            .split_at_checked(7)
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
-            .map(|(_, token)| token.trim_ascii())
+        let of_scheme = |scheme: &&[u8]| {
+            let (start, token) = authorization.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then(|| token.trim_ascii())
+        };
+        let token = SCHEMES
+            .iter()
+            .find_map(of_scheme)
             .ok_or("expected `Bearer TOKEN`")?;
         if token.len() > MAX_TOKEN_BYTES {
             return Err(format!(

@@ -37,6 +37,13 @@ pub struct NameRules {
 /// The default of [`NameRules::max_length`].
 pub const MAX_LENGTH_DEFAULT: usize = 32_766;
 
+impl NameRules {
+    /// Whether names may have a character, by its code point up to U+00FF.
+    pub fn allows(&self, character: u8) -> bool {
+        is_allowed(character, self)
+    }
+}
+
 impl Default for NameRules {
     fn default() -> NameRules {
         NameRules {

@@ -160,6 +160,12 @@ fn rejects_other_keys_algorithms_and_texts() {
         let error = names(&tokens, text).unwrap_err();
         assert!(!error.contains(secret), "{error}");
     }
+    let of_influx = tokens.names(format!("Token {rs}").as_bytes());
+    assert_eq!(
+        of_influx,
+        Err(unknown.to_owned()),
+        "the scheme of InfluxDB's clients"
+    );
     assert_eq!(
         tokens.names(b"Basic YTpi"),
         Err("expected `Bearer TOKEN`".to_owned())

@@ -44,6 +44,8 @@ pub(crate) struct Counters {
     pub(crate) unknown_metrics: AtomicU64,
     /// Points lost to failures of the store or the UID service.
     pub(crate) storage_errors: AtomicU64,
+    /// Values of other protocols that are no points: texts, markers of stale series, histograms.
+    pub(crate) left_out: AtomicU64,
     /// Successful HTTP queries.
     pub(crate) queries_succeeded: AtomicU64,
     /// Rejected and failed HTTP queries.
@@ -186,6 +188,7 @@ impl Counters {
                 tag: Some(("type", "all")),
                 value: self.ingest.stored(),
             },
+            untagged("oxtsdb.points.left_out", &self.left_out),
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
             Statistic {
                 name: "oxtsdb.meta.announcements_lost",

@@ -37,7 +37,20 @@ pub(crate) struct Endpoint {
     overrides_method: bool,
     /// Whether GET changes something too.
     changes_by_get: bool,
+    /// How errors are rendered; `None`: as OpenTSDB does for the path.
+    errors: Option<ErrorForm>,
     operations: &'static [Operation],
+}
+
+/// How an error of another protocol is rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorForm {
+    /// InfluxDB 1: `{"error":"…"}`.
+    Influx,
+    /// InfluxDB 2: `{"code":"invalid","message":"…"}`.
+    Influx2,
+    /// Prometheus: plain text.
+    Text,
 }
 
 /// An operation of an endpoint, for some methods.
@@ -68,6 +81,7 @@ pub(crate) const fn at(path: &'static str, operations: &'static [Operation]) -> 
         with_paths_below: false,
         overrides_method: false,
         changes_by_get: false,
+        errors: None,
         operations,
     }
 }
@@ -79,6 +93,7 @@ pub(crate) const fn at_and_below(path: &'static str, operations: &'static [Opera
         with_paths_below: true,
         overrides_method: false,
         changes_by_get: false,
+        errors: None,
         operations,
     }
 }
@@ -169,6 +184,21 @@ impl Endpoint {
         }
     }
 
+    /// This endpoint, with errors in another form than OpenTSDB's.
+    pub(crate) const fn with_errors(self, form: ErrorForm) -> Endpoint {
+        Endpoint {
+            errors: Some(form),
+            ..self
+        }
+    }
+
+    /// Whether its path has a version, which then is no version of OpenTSDB's API.
+    fn has_version(&self) -> bool {
+        segments_of(self.path)
+            .nth(1)
+            .is_some_and(|segment| version_of(segment).is_some())
+    }
+
     /// Its row in the table of rights; `None`: it cannot be called.
     pub(crate) fn rights(&self) -> Option<&'static HttpEndpoint> {
         operation::of_http_path(self.path)
@@ -238,6 +268,12 @@ const MAX_VERSION: u64 = 1;
 /// Below `/api`: 404 for an unknown endpoint, 501 for a version that is too new, 400 for one that is no number.
 pub(crate) fn find<'e>(endpoints: &'e [Endpoint], path: &str) -> Result<Option<&'e Endpoint>, HttpError> {
     let mut segments: Vec<&str> = segments_of(path).collect();
+    let versioned = endpoints
+        .iter()
+        .find(|endpoint| endpoint.has_version() && endpoint.matches(&segments));
+    if versioned.is_some() {
+        return Ok(versioned);
+    }
     let is_api = is_api(path);
     if is_api && let Some(version) = segments.get(1).and_then(|segment| version_of(segment)) {
         check_version(version)?;
@@ -256,6 +292,11 @@ pub(crate) fn label(endpoints: &'static [Endpoint], path: &str) -> &'static str 
         Ok(Some(endpoint)) => endpoint.path,
         Ok(None) | Err(_) => "other",
     }
+}
+
+/// How errors of a path are rendered; `None`: as OpenTSDB does.
+pub(crate) fn errors(endpoints: &[Endpoint], path: &str) -> Option<ErrorForm> {
+    find(endpoints, path).ok().flatten()?.errors
 }
 
 /// Whether a path is below `/api`.
@@ -321,6 +362,9 @@ mod tests {
             ("/api/query/Gexp", "/api/query/gexp"),
             ("/api/query/last/x", "/api/query/last"),
             ("/api/query/x/last", "/api/query"),
+            ("/api/v2/write", "/api/v2/write"),
+            ("/api/v1/write", "/api/write"),
+            ("/write", "/write"),
         ] {
             assert_eq!(found(path), Some(expected), "{path}");
         }

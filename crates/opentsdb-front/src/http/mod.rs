@@ -44,11 +44,14 @@ mod filters;
 pub(crate) mod graph;
 mod histogram;
 mod html;
+mod influx;
 mod json;
 mod json_body;
+mod mapped;
 mod page;
 mod pages;
 mod parameters;
+mod prometheus;
 mod put;
 mod query;
 mod reply;
@@ -81,8 +84,8 @@ use crate::http::body::ReplyBody;
 use crate::http::config::Config;
 use crate::http::cors::{Cors, Origin};
 use crate::http::endpoint::{
-    BodyUse, Endpoint, any, at, at_and_below, delete, delete_with, get, get_or_post, get_query, get_with,
-    handler, post, post_query, put as put_with,
+    BodyUse, Endpoint, ErrorForm, any, at, at_and_below, delete, delete_with, get, get_or_post, get_query,
+    get_with, handler, post, post_query, put as put_with,
 };
 use crate::http::error::HttpError;
 use crate::http::graph::PictureCache;
@@ -220,6 +223,27 @@ static ENDPOINTS: &[Endpoint] = &[
     .changed_by_get(),
     at_and_below("/api/version", &[get_or_post(handler!(version::version))]),
     at_and_below("/api/stats", &[get_or_post(handler!(stats::stats))]),
+    // Other protocols.
+    at(
+        "/api/write",
+        &[post(BodyUse::Ingest, handler!(prometheus::write))],
+    )
+    .with_errors(ErrorForm::Text),
+    at(
+        "/api/v2/write",
+        &[post(BodyUse::Ingest, handler!(influx::write_2))],
+    )
+    .with_errors(ErrorForm::Influx2),
+    at("/write", &[post(BodyUse::Ingest, handler!(influx::write))]).with_errors(ErrorForm::Influx),
+    at(
+        "/query",
+        &[
+            get(handler!(influx::query)),
+            post(BodyUse::Query, handler!(influx::query)),
+        ],
+    )
+    .with_errors(ErrorForm::Influx),
+    at("/ping", &[any(BodyUse::Ignored, handler!(influx::ping))]).with_errors(ErrorForm::Influx),
     // Outside of the API.
     at("/suggest", &[get_or_post(handler!(pages::suggest))]),
     at("/aggregators", &[get_or_post(handler!(pages::aggregators))]),
@@ -342,6 +366,7 @@ impl HttpApi {
         let parameters = Parameters::parse(request.uri().query());
         let origin = self.0.cors.check(&request);
         let is_api = endpoint::is_api(request.uri().path());
+        let errors = endpoint::errors(ENDPOINTS, request.uri().path());
         let (head, mut body) = request.into_parts();
         let expects_continue = head.headers.contains_key(header::EXPECT);
         let mut client = head.extensions.get().copied().unwrap_or_default();
@@ -366,10 +391,10 @@ impl HttpApi {
                         "HTTP request failed"
                     );
                 }
-                if is_api {
-                    Reply::error(&error, self.0.show_trace)
-                } else {
-                    pages::error(&error, &parameters)
+                match errors {
+                    Some(form) => Reply::error_of(form, &error),
+                    None if is_api => Reply::error(&error, self.0.show_trace),
+                    None => pages::error(&error, &parameters),
                 }
             }
         };

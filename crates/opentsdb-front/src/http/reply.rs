@@ -14,7 +14,9 @@ use http::{Response, StatusCode};
 use oxtsdb_resources::ComputePool;
 
 use crate::http::body::{BodyError, ReplyBody, Rest, transformed};
+use crate::http::endpoint::ErrorForm;
 use crate::http::error::HttpError;
+use crate::http::influx::{self, Version};
 
 /// Size from which bodies are compressed on the compute pool.
 const LARGE_BODY_BYTES: u64 = 64 << 10;
@@ -65,6 +67,24 @@ impl Reply {
         Reply {
             retry_after: error.retry_after,
             ..Reply::json_with(error.status, error.to_json(show_trace))
+        }
+    }
+
+    /// An error, in the form of another protocol.
+    pub(crate) fn error_of(form: ErrorForm, error: &HttpError) -> Reply {
+        let text = match &error.details {
+            Some(details) => format!("{}: {details}", error.message),
+            None => error.message.clone(),
+        };
+        let reply = match form {
+            ErrorForm::Influx => Reply::json(influx::error_body(Version::One, error.status, &text)),
+            ErrorForm::Influx2 => Reply::json(influx::error_body(Version::Two, error.status, &text)),
+            ErrorForm::Text => Reply::text(text.into_bytes()),
+        };
+        Reply {
+            status: error.status,
+            retry_after: error.retry_after,
+            ..reply
         }
     }
 
@@ -139,6 +159,12 @@ impl Reply {
     /// A page that leads to another one of this server. OpenTSDB sends it with 200 and a page that reloads itself.
     pub(crate) fn redirect(location: HeaderValue) -> Reply {
         Reply::new(StatusCode::FOUND, Vec::new(), HTML).with_header(LOCATION, location)
+    }
+
+    /// The same with another status.
+    #[must_use]
+    pub(crate) fn with_status(self, status: StatusCode) -> Reply {
+        Reply { status, ..self }
     }
 
     /// Adds a header.

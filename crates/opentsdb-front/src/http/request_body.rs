@@ -93,6 +93,7 @@ where
     let body = read_plain(request.into_body(), limits).await?;
     let format = match encoding {
         Encoding::Identity => return Ok(body),
+        Encoding::Snappy => return unpacked(body, limits).await,
         Encoding::Gzip => Format::Gzip,
         Encoding::Deflate if has_zlib_header(&body.bytes) => Format::Zlib,
         Encoding::Deflate => Format::Deflate,
@@ -107,6 +108,8 @@ enum Encoding {
     Gzip,
     /// zlib's format as in the standard, or the raw stream that some clients send.
     Deflate,
+    /// The block format, as remote write has it.
+    Snappy,
 }
 
 async fn read_plain<B>(mut body: B, limits: BodyLimits<'_>) -> Result<RequestBody, HttpError>
@@ -280,6 +283,35 @@ async fn decompressed(
     }
 }
 
+/// Unfolds a body in Snappy's block format, which begins with its length: a small one inline, others in the computation
+/// pool.
+async fn unpacked(body: RequestBody, limits: BodyLimits<'_>) -> Result<RequestBody, HttpError> {
+    const INLINE_BYTES: usize = 256 << 10;
+    let invalid = |error: snap::Error| {
+        HttpError::bad_request("request body is no valid snappy data").with_details(error.to_string())
+    };
+    let RequestBody { bytes, mut memory } = body;
+    let length = snap::raw::decompress_len(&bytes).map_err(invalid)?;
+    if length > limits.max_bytes {
+        return Err(too_large(limits.max_bytes));
+    }
+    charge(&mut memory, length).await?;
+    let unpack = move || snap::raw::Decoder::new().decompress_vec(&bytes);
+    let plain = if length <= INLINE_BYTES {
+        unpack()
+    } else {
+        let unpacked = limits.compute.run(unpack).await;
+        unpacked
+            .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+    };
+    let plain = plain.map_err(invalid)?;
+    memory.shrink_to(plain.capacity() as u64);
+    Ok(RequestBody {
+        bytes: plain.into(),
+        memory,
+    })
+}
+
 /// Charges further `bytes`; waits a short time for them.
 async fn charge(memory: &mut Reservation, bytes: usize) -> Result<(), HttpError> {
     memory
@@ -306,9 +338,10 @@ fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
         "" | "identity" => Ok(Encoding::Identity),
         "gzip" | "x-gzip" => Ok(Encoding::Gzip),
         "deflate" | "x-deflate" => Ok(Encoding::Deflate),
+        "snappy" => Ok(Encoding::Snappy),
         _ => Err(HttpError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("content encoding `{name}` is not known, expected gzip, deflate or identity"),
+            format!("content encoding `{name}` is not known, expected gzip, deflate, snappy or identity"),
         )),
     }
 }

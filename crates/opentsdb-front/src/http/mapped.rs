@@ -1,0 +1,439 @@
+//! Points of other protocols, with names as OpenTSDB has them, and their writes.
+//!
+//! ```text
+//!   body ─► chunk: names in one text, tags, points ─► writer ─► the next chunk …          a chunk has up to CHUNK_POINTS
+//! ```
+//!
+//! The rules are the same for all protocols (docs/guide/pipelines.md):
+//! - a character that no name has becomes `_`;
+//! - a tag with an empty value is left out;
+//! - a series without tags gets the tag `source`, with the protocol's name;
+//! - a timestamp of whole seconds is stored as seconds, any other one as milliseconds.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use oxtsdb_ingest::{Caller, Example, PointRef, RejectionKind};
+use oxtsdb_metadata::uids::series::SeriesRef;
+use oxtsdb_schema::timestamp::TimestampError;
+use oxtsdb_schema::value::ValueError;
+use oxtsdb_schema::{NameRules, Timestamp, Value};
+
+use crate::front::counters::Counters;
+use crate::http::api_request::ApiParts;
+use crate::http::error::HttpError;
+use crate::http::put::outcome::{Batches, Flags, Outcome};
+use crate::http::request_body::RequestBody;
+
+/// Points of a chunk, and of a write.
+pub(super) const CHUNK_POINTS: usize = 10_000;
+
+/// The most tags that a series is read with; the setting `--max-tags` is far below.
+pub(super) const MOST_TAGS: usize = 64;
+
+/// Bodies up to this size are decoded inline.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// A chunk with names of so many bytes has enough points: a body may repeat a long name in few bytes.
+const CHUNK_TEXT: usize = 4 << 20;
+
+/// The key of the tag of a series that has no others.
+const SOURCE: &str = "source";
+
+/// A part of [`Chunk::text`].
+type Place = Range<u32>;
+
+/// Which characters names have.
+#[derive(Debug)]
+pub(super) struct NameMap {
+    /// By code point up to U+00FF, as OpenTSDB stores no others.
+    allowed: [bool; 256],
+    /// Characters that are kept of a name: one more than it may have, so that the writer rejects a longer one.
+    most: usize,
+    /// The name of the protocol.
+    protocol: &'static str,
+}
+
+impl NameMap {
+    pub(super) fn new(rules: &NameRules, protocol: &'static str) -> Self {
+        let allowed = std::array::from_fn(|code| u8::try_from(code).is_ok_and(|byte| rules.allows(byte)));
+        Self {
+            allowed,
+            most: rules.max_length.saturating_add(1),
+            protocol,
+        }
+    }
+
+    fn allows(&self, character: char) -> bool {
+        self.allowed.get(character as usize).copied().unwrap_or(false)
+    }
+}
+
+/// A point of a chunk.
+#[derive(Debug)]
+struct ChunkPoint {
+    metric: Place,
+    /// Of [`Chunk::tags`].
+    tags: Range<u32>,
+    timestamp: Timestamp,
+    value: Value,
+    /// The line or the series that it was sent in, from 1.
+    number: usize,
+}
+
+/// A point that is not stored.
+#[derive(Debug)]
+struct Rejected {
+    number: usize,
+    kind: RejectionKind,
+    reason: String,
+    example: String,
+}
+
+/// A part of a body.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    /// All names, one after the other.
+    text: String,
+    tags: Vec<(Place, Place)>,
+    points: Vec<ChunkPoint>,
+    rejected: Vec<Rejected>,
+    /// Values that the protocol has and OpenTSDB has not, such as texts.
+    pub(super) left_out: usize,
+}
+
+/// A series whose points are added to a chunk.
+#[derive(Clone, Debug)]
+pub(super) struct MappedSeries {
+    metric: Place,
+    tags: Range<u32>,
+    number: usize,
+}
+
+impl Chunk {
+    /// Whether it has as many points as a write takes.
+    pub(super) fn is_full(&self) -> bool {
+        self.points.len() + self.rejected.len() >= CHUNK_POINTS || self.text.len() > CHUNK_TEXT
+    }
+
+    /// The memory that it takes.
+    fn held_bytes(&self) -> usize {
+        let rejected = self.rejected.iter();
+        let rejected: usize = rejected
+            .map(|one| one.reason.capacity() + one.example.capacity())
+            .sum();
+        self.text.capacity()
+            + self.tags.capacity() * size_of::<(Place, Place)>()
+            + self.points.capacity() * size_of::<ChunkPoint>()
+            + self.rejected.capacity() * size_of::<Rejected>()
+            + rejected
+    }
+
+    /// Adds a name; `parts` are joined.
+    fn name(&mut self, map: &NameMap, parts: &[&str]) -> Place {
+        let start = self.text.len();
+        for part in parts {
+            let mapped = part.chars().take(map.most);
+            self.text
+                .extend(mapped.map(|c| if map.allows(c) { c } else { '_' }));
+        }
+        place(start..self.text.len())
+    }
+
+    /// Adds the tags of a series, with a value each that is not empty.
+    pub(super) fn tags<'t>(
+        &mut self,
+        map: &NameMap,
+        tags: impl Iterator<Item = (&'t str, &'t str)>,
+    ) -> Range<u32> {
+        let start = self.tags.len();
+        for (key, value) in tags.filter(|(_, value)| !value.is_empty()) {
+            let key = self.name(map, &[key]);
+            let value = self.name(map, &[value]);
+            self.tags.push((key, value));
+        }
+        if self.tags.len() == start {
+            let (key, value) = (self.name(map, &[SOURCE]), self.name(map, &[map.protocol]));
+            self.tags.push((key, value));
+        }
+        place(start..self.tags.len())
+    }
+
+    /// Adds a series: the parts of its metric, joined, and its tags.
+    pub(super) fn series(
+        &mut self,
+        map: &NameMap,
+        metric: &[&str],
+        tags: Range<u32>,
+        number: usize,
+    ) -> MappedSeries {
+        let metric = self.name(map, metric);
+        MappedSeries { metric, tags, number }
+    }
+
+    /// Adds a point.
+    pub(super) fn point(
+        &mut self,
+        series: &MappedSeries,
+        timestamp_ms: i64,
+        value: Result<Value, ValueError>,
+    ) {
+        let timestamp = timestamp(timestamp_ms);
+        match (timestamp, value) {
+            (Ok(timestamp), Ok(value)) => self.points.push(ChunkPoint {
+                metric: series.metric.clone(),
+                tags: series.tags.clone(),
+                timestamp,
+                value,
+                number: series.number,
+            }),
+            (Err(error), _) => self.reject_point(series, RejectionKind::Timestamp, error.to_string()),
+            (_, Err(error)) => self.reject_point(series, RejectionKind::Value, error.to_string()),
+        }
+    }
+
+    fn reject_point(&mut self, series: &MappedSeries, kind: RejectionKind, reason: String) {
+        let example = self.shown(&series.metric, &series.tags);
+        self.reject(series.number, kind, reason, example);
+    }
+
+    /// Adds a point that is not stored, as it was sent.
+    pub(super) fn reject(&mut self, number: usize, kind: RejectionKind, reason: String, example: String) {
+        self.rejected.push(Rejected {
+            number,
+            kind,
+            reason,
+            example,
+        });
+    }
+
+    fn at(&self, place: &Place) -> &str {
+        self.text
+            .get(place.start as usize..place.end as usize)
+            .unwrap_or_default()
+    }
+
+    fn tags_at(&self, tags: &Range<u32>) -> &[(Place, Place)] {
+        self.tags
+            .get(tags.start as usize..tags.end as usize)
+            .unwrap_or_default()
+    }
+
+    /// A series as telnet has it.
+    fn shown(&self, metric: &Place, tags: &Range<u32>) -> String {
+        let mut shown = self.at(metric).to_owned();
+        for (key, value) in self.tags_at(tags) {
+            shown.push(' ');
+            shown.push_str(self.at(key));
+            shown.push('=');
+            shown.push_str(self.at(value));
+        }
+        shown
+    }
+}
+
+/// The instant of a point, in the fewest bytes that have it.
+fn timestamp(timestamp_ms: i64) -> Result<Timestamp, TimestampError> {
+    if timestamp_ms <= 0 {
+        return Err(TimestampError::NotPositive { value: timestamp_ms });
+    }
+    match u32::try_from(timestamp_ms / 1000) {
+        Ok(seconds) if timestamp_ms % 1000 == 0 => Ok(Timestamp::from_seconds(seconds)),
+        _ => Timestamp::from_millis(timestamp_ms),
+    }
+}
+
+fn place(range: Range<usize>) -> Range<u32> {
+    let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    place(range.start)..place(range.end)
+}
+
+/// The points of an outcome that were not stored, for the sender: how many, and why the first ones.
+pub(super) fn error(outcome: &Outcome) -> Option<(StatusCode, String)> {
+    const SHOWN: usize = 3;
+    let Outcome {
+        success,
+        failed,
+        details,
+        failure,
+        ..
+    } = outcome;
+    if *failed == 0 {
+        return None;
+    }
+    let shown: Vec<String> = details
+        .iter()
+        .take(SHOWN)
+        .map(|(number, reason)| format!("{number}: {reason}"))
+        .collect();
+    let more = if *failed > SHOWN { ", …" } else { "" };
+    let text = format!(
+        "partial write: {success} points stored, dropped={failed}: {}{more}",
+        shown.join(", ")
+    );
+    Some((failure.unwrap_or(StatusCode::BAD_REQUEST), text))
+}
+
+/// Decodes a body chunk by chunk, and stores the points of each. `decode` takes where a chunk begins, and returns where the
+/// next one does; the end of the body is the end.
+///
+/// # Errors
+///
+/// If a chunk cannot be decoded, or not be stored: the chunks before it are stored then, and a repetition is safe.
+pub(super) async fn write<S, D>(
+    parts: &ApiParts,
+    caller: &Caller,
+    mut body: RequestBody,
+    mut state: S,
+    decode: D,
+) -> Result<Outcome, HttpError>
+where
+    S: Send + 'static,
+    D: Fn(&Bytes, &mut S) -> Result<Option<Chunk>, HttpError> + Send + Sync + 'static,
+{
+    let flags = Flags {
+        details: true,
+        ..Flags::default()
+    };
+    let deadline = flags.deadline();
+    let is_small = body.bytes.len() <= INLINE_BYTES;
+    let compute = body.compute(parts.writer.compute());
+    let mut charged = 0;
+    let mut batches = Batches::new(&parts.counters, caller, flags);
+    let decode = Arc::new(decode);
+    loop {
+        let chunk = if is_small {
+            decode(&body.bytes, &mut state)?
+        } else {
+            let (bytes, decode) = (body.bytes.clone(), Arc::clone(&decode));
+            let job = move || (decode(&bytes, &mut state), state);
+            let decoded = compute.run(job).await;
+            let (chunk, next) = decoded.map_err(|panicked| {
+                HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string())
+            })?;
+            state = next;
+            chunk?
+        };
+        let Some(chunk) = chunk else {
+            return Ok(batches.outcome());
+        };
+        Counters::add(&parts.counters.left_out, chunk.left_out);
+        let held = chunk.held_bytes();
+        if held > charged {
+            body.charge(held - charged).await?;
+            charged = held;
+        }
+        store(parts, &chunk, &mut batches, deadline).await?;
+    }
+}
+
+async fn store(
+    parts: &ApiParts,
+    chunk: &Chunk,
+    batches: &mut Batches<'_>,
+    deadline: std::time::Instant,
+) -> Result<(), HttpError> {
+    let counters = &parts.counters;
+    for rejected in &chunk.rejected {
+        let counter = match rejected.kind {
+            RejectionKind::Value | RejectionKind::Timestamp => &counters.invalid_values,
+            _ => &counters.illegal_arguments,
+        };
+        let example = |reason: &str| Example {
+            reason: reason.to_owned(),
+            point: rejected.example.clone(),
+        };
+        batches.reject(
+            rejected.number,
+            counter,
+            rejected.kind,
+            rejected.reason.clone(),
+            example,
+        );
+    }
+    let points = &chunk.points;
+    if points.is_empty() {
+        return Ok(());
+    }
+    let tags: Vec<(&str, &str)> = chunk
+        .tags
+        .iter()
+        .map(|(key, value)| (chunk.at(key), chunk.at(value)))
+        .collect();
+    let tags_of = |point: &ChunkPoint| {
+        tags.get(point.tags.start as usize..point.tags.end as usize)
+            .unwrap_or_default()
+    };
+    let point = |index: usize| {
+        let point = &points[index];
+        PointRef {
+            series: SeriesRef::Names {
+                metric: chunk.at(&point.metric),
+                tags: tags_of(point),
+            },
+            timestamp: point.timestamp,
+            value: point.value,
+        }
+    };
+    let written = parts.writer.write_refs(points.len(), point, Some(deadline)).await;
+    let written = written.map(|written| (points.len() - written.errors.len(), written.errors));
+    for error in batches.end(points.len(), written)?.unwrap_or_default() {
+        let Some(point) = points.get(error.index) else {
+            continue;
+        };
+        batches.reject_point(point.number, &error.reason, tags_of(point), |reason| Example {
+            reason: reason.to_owned(),
+            point: chunk.shown(&point.metric, &point.tags),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_get_the_characters_that_names_have() {
+        let map = NameMap::new(&NameRules::default(), "influx");
+        let mut chunk = Chunk::default();
+        for (parts, expected) in [
+            (&["cpu", ".", "usage_idle"][..], "cpu.usage_idle"),
+            (&["go:gc duration%"], "go_gc_duration_"),
+            (&["température", "-", "温度"], "température-__"),
+        ] {
+            let place = chunk.name(&map, parts);
+            assert_eq!(chunk.at(&place), expected);
+        }
+        let rules = NameRules {
+            extra_characters: ":".to_owned(),
+            ..NameRules::default()
+        };
+        let place = chunk.name(&NameMap::new(&rules, "influx"), &["a:b c"]);
+        assert_eq!(chunk.at(&place), "a:b_c");
+    }
+
+    #[test]
+    fn every_series_has_a_tag() {
+        let map = NameMap::new(&NameRules::default(), "prometheus");
+        let mut chunk = Chunk::default();
+        let none = chunk.tags(&map, [("a", "")].into_iter());
+        assert_eq!(chunk.shown(&(0..0), &none), " source=prometheus");
+        let some = chunk.tags(&map, [("le", "+Inf"), ("b", ""), ("c", "1")].into_iter());
+        assert_eq!(chunk.shown(&(0..0), &some), " le=_Inf c=1");
+    }
+
+    #[test]
+    fn whole_seconds_are_stored_as_seconds() {
+        for (ms, is_millis) in [(1_700_000_000_000, false), (1_700_000_000_001, true)] {
+            let timestamp = timestamp(ms).unwrap();
+            assert_eq!(timestamp.is_millis(), is_millis, "{ms}");
+            assert_eq!(timestamp.as_millis(), ms);
+        }
+        for ms in [0, -1, -1000, 4_294_967_296_000, i64::MIN, i64::MAX] {
+            assert!(timestamp(ms).is_err(), "{ms}");
+        }
+    }
+}

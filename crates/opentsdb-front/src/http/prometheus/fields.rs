@@ -1,0 +1,71 @@
+//! The fields of a message of protobuf, without copies.
+//!
+//! Generated types have a `String` for each label of each series; this way a label is a part of the body.
+//!
+//! Source: <https://protobuf.dev/programming-guides/encoding/>.
+
+use prost::bytes::Buf as _;
+use prost::encoding::decode_varint;
+
+/// The bytes are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Malformed(pub(super) &'static str);
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldValue<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    /// A text, a message, or packed numbers.
+    Bytes(&'a [u8]),
+}
+
+/// Takes the next field of a message: its number and its value; `None` at the end.
+///
+/// # Errors
+///
+/// If the bytes are no field.
+pub(super) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue<'a>)>, Malformed> {
+    if message.is_empty() {
+        return Ok(None);
+    }
+    let key = varint(message)?;
+    let value = match key & 7 {
+        0 => FieldValue::Varint(varint(message)?),
+        1 => FieldValue::Fixed64(message.try_get_u64_le().map_err(|_| CUT)?),
+        2 => {
+            let length = varint(message)?;
+            let bytes = usize::try_from(length)
+                .ok()
+                .and_then(|length| message.split_at_checked(length));
+            let (bytes, rest) = bytes.ok_or(CUT)?;
+            *message = rest;
+            FieldValue::Bytes(bytes)
+        }
+        5 => FieldValue::Fixed32(message.try_get_u32_le().map_err(|_| CUT)?),
+        _ => return Err(Malformed("a field has an unknown wire type")),
+    };
+    Ok(Some((key >> 3, value)))
+}
+
+/// Takes a number.
+///
+/// # Errors
+///
+/// If it is longer than 10 bytes, or cut off.
+pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+    decode_varint(bytes).map_err(|_| CUT)
+}
+
+/// A text.
+///
+/// # Errors
+///
+/// If it is not UTF-8.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+const CUT: Malformed = Malformed("a field is cut off");

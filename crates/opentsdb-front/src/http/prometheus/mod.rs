@@ -1,0 +1,128 @@
+//! Prometheus' remote write, versions 1.0 and 2.0: `/api/v1/write`.
+//!
+//! ```text
+//!   {__name__="up", job="node", instance="a:9100"} 1 @1700000000000
+//!   ─► up 1700000000 1 job=node instance=a_9100
+//! ```
+//!
+//! The metric is the label `__name__`, the other labels are tags. Markers of stale series are no points and are left out;
+//! native histograms and exemplars are left out too, and counted. Series are independent: the good samples are stored, and the
+//! response names the others.
+//!
+//! Source: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `remote_write_spec_2_0/`; `prompb/remote.proto`,
+//! `prompb/io/prometheus/write/v2/types.proto` of Prometheus 3.
+
+mod decode;
+mod fields;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::{HeaderValue, StatusCode};
+use oxtsdb_ingest::RejectionKind;
+use oxtsdb_schema::Value;
+
+use self::decode::{Decoded, Decoder, Series};
+use self::fields::Malformed;
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::mapped::{self, Chunk, NameMap};
+use crate::http::reply::Reply;
+
+/// The label with the metric.
+const NAME: &str = "__name__";
+
+/// The value of a sample that says that its series has ended.
+///
+/// Source: Prometheus, `model/value/value.go`, `StaleNaN`.
+const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
+const HISTOGRAMS_WRITTEN: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-histograms-written");
+const EXEMPLARS_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
+/// Stores the samples of a body.
+pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        caller,
+        mut body,
+        ..
+    } = request;
+    let map = NameMap::new(parts.writer.uids().name_rules(), "prometheus");
+    body.charge(Decoder::most_bytes(&body.bytes)).await?;
+    let decode = move |bytes: &Bytes, decoder: &mut Option<Decoder>| {
+        let decoder = match decoder {
+            Some(decoder) => decoder,
+            None => decoder.insert(Decoder::new(bytes).map_err(unreadable)?),
+        };
+        decode(bytes, decoder, &map).map_err(unreadable)
+    };
+    let outcome = mapped::write(parts, &caller, body, None, decode).await?;
+    let stored = HeaderValue::from(outcome.success);
+    let reply = match mapped::error(&outcome) {
+        None => Reply::empty(),
+        Some((status, text)) => Reply::text(text.into_bytes()).with_status(status),
+    };
+    Ok(reply
+        .with_header(SAMPLES_WRITTEN, stored)
+        .with_header(HISTOGRAMS_WRITTEN, 0)
+        .with_header(EXEMPLARS_WRITTEN, 0))
+}
+
+fn unreadable(error: Malformed) -> HttpError {
+    let message = format!("request body is no WriteRequest of remote write 1.0 or 2.0: {error}");
+    HttpError::new(StatusCode::BAD_REQUEST, message)
+}
+
+/// The next series of a body.
+fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<Chunk>, Malformed> {
+    let mut chunk = Chunk::default();
+    let mut is_empty = true;
+    let mut series = Series::default();
+    while !chunk.is_full()
+        && let Some(decoded) = decoder.next(bytes, &mut series)?
+    {
+        is_empty = false;
+        match decoded {
+            Decoded::Series { number } => add(&mut chunk, map, &series, number),
+            Decoded::TooManyLabels { number } => {
+                let reason = format!("more than {} labels", mapped::MOST_TAGS);
+                chunk.reject(number, RejectionKind::Tags, reason, String::new());
+            }
+            Decoded::TooManySamples { number } => {
+                let reason = format!("more than {} samples of one series", mapped::CHUNK_POINTS);
+                chunk.reject(number, RejectionKind::Malformed, reason, String::new());
+            }
+        }
+    }
+    Ok((!is_empty).then_some(chunk))
+}
+
+/// Adds the samples of a series.
+fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) {
+    chunk.left_out += series.left_out;
+    let labels = series.labels.iter().copied();
+    let name = labels.clone().find(|(key, _)| *key == NAME);
+    let Some((_, name)) = name.filter(|(_, name)| !name.is_empty()) else {
+        let reason = format!("the label `{NAME}` is missing");
+        chunk.reject(
+            number,
+            RejectionKind::Name,
+            reason,
+            format!("{:?}", series.labels),
+        );
+        return;
+    };
+    let tags = chunk.tags(map, labels.filter(|(key, _)| *key != NAME));
+    let mapped = chunk.series(map, &[name], tags, number);
+    for (value, timestamp_ms) in &series.samples {
+        if value.to_bits() == STALE {
+            chunk.left_out += 1;
+            continue;
+        }
+        chunk.point(&mapped, *timestamp_ms, Value::double(*value));
+    }
+}

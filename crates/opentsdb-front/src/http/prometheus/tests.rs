@@ -1,0 +1,285 @@
+use oxtsdb_test_stack::service::{HttpResponse, Service};
+use proptest::prelude::*;
+use prost::Message;
+
+use super::decode::{Decoder, Series};
+
+/// The messages as generated types have them, independent of the reader under test.
+#[derive(Clone, PartialEq, Message)]
+struct WriteRequest {
+    #[prost(message, repeated, tag = "1")]
+    timeseries: Vec<TimeSeries>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TimeSeries {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Label>,
+    #[prost(message, repeated, tag = "2")]
+    samples: Vec<Sample>,
+    /// Histograms, of which only the presence matters.
+    #[prost(message, repeated, tag = "4")]
+    histograms: Vec<Sample>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(double, tag = "1")]
+    value: f64,
+    #[prost(int64, tag = "2")]
+    timestamp: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Request2 {
+    #[prost(string, repeated, tag = "4")]
+    symbols: Vec<String>,
+    #[prost(message, repeated, tag = "5")]
+    timeseries: Vec<TimeSeries2>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TimeSeries2 {
+    #[prost(uint32, repeated, tag = "1")]
+    labels_refs: Vec<u32>,
+    #[prost(message, repeated, tag = "2")]
+    samples: Vec<Sample>,
+}
+
+fn series(labels: &[(&str, &str)], samples: &[(f64, i64)]) -> TimeSeries {
+    let label = |(name, value): &(&str, &str)| Label {
+        name: (*name).to_owned(),
+        value: (*value).to_owned(),
+    };
+    let sample = |(value, timestamp): &(f64, i64)| Sample {
+        value: *value,
+        timestamp: *timestamp,
+    };
+    TimeSeries {
+        labels: labels.iter().map(label).collect(),
+        samples: samples.iter().map(sample).collect(),
+        histograms: Vec::new(),
+    }
+}
+
+async fn send(service: &Service, message: &impl Message) -> HttpResponse {
+    let body = snap::raw::Encoder::new()
+        .compress_vec(&message.encode_to_vec())
+        .unwrap();
+    send_bytes(service, &body).await
+}
+
+async fn send_bytes(service: &Service, body: &[u8]) -> HttpResponse {
+    let head = "POST /api/v1/write HTTP/1.1
+Content-Encoding: snappy
+Content-Type: application/x-protobuf
+\
+                X-Prometheus-Remote-Write-Version: 0.1.0
+";
+    service.request(head.to_owned(), body).await
+}
+
+#[tokio::test]
+async fn samples_of_both_versions_are_stored() {
+    let service = Service::start().await;
+    let instant = 1_700_000_000_123;
+    let first = WriteRequest {
+        timeseries: vec![series(
+            &[
+                ("__name__", "http_requests_total"),
+                ("job", "api"),
+                ("instance", "a:9100"),
+                ("empty", ""),
+            ],
+            &[(3.0, instant), (4.5, instant + 1000)],
+        )],
+    };
+    let symbols = [
+        "",
+        "__name__",
+        "http_requests_total",
+        "job",
+        "api",
+        "instance",
+        "b:9100",
+    ];
+    let second = Request2 {
+        symbols: symbols.map(str::to_owned).to_vec(),
+        timeseries: vec![TimeSeries2 {
+            labels_refs: vec![1, 2, 3, 4, 5, 6],
+            samples: vec![Sample {
+                value: 7.0,
+                timestamp: instant,
+            }],
+        }],
+    };
+    let response = send(&service, &first).await;
+    assert_eq!((response.status, response.text()), (204, ""));
+    let written = "x-prometheus-remote-write-samples-written";
+    assert_eq!(response.header(written), Some("2"));
+    let response = send(&service, &second).await;
+    assert_eq!((response.status, response.header(written)), (204, Some("1")));
+    let query = "/api/query?start=1&ms&m=none:http_requests_total{}";
+    let results = service.get(query).await.json();
+    let mut found: Vec<_> = results
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| (result["tags"].to_string(), result["dps"].to_string()))
+        .collect();
+    found.sort();
+    let tags = |instance| format!(r#"{{"instance":"{instance}_9100","job":"api"}}"#);
+    assert_eq!(
+        found,
+        [
+            (
+                tags("a"),
+                r#"{"1700000000123":3.0,"1700000001123":4.5}"#.to_owned()
+            ),
+            (tags("b"), r#"{"1700000000123":7.0}"#.to_owned()),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn stale_markers_and_histograms_are_left_out() {
+    let service = Service::start().await;
+    let mut stale = series(
+        &[("__name__", "up"), ("job", "a")],
+        &[(f64::from_bits(super::STALE), 1_700_000_000_000)],
+    );
+    stale.histograms = vec![Sample::default()];
+    let response = send(
+        &service,
+        &WriteRequest {
+            timeseries: vec![stale],
+        },
+    )
+    .await;
+    assert_eq!((response.status, response.text()), (204, ""));
+    assert_eq!(
+        response.header("x-prometheus-remote-write-samples-written"),
+        Some("0")
+    );
+    assert_eq!(service.cells().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn good_samples_are_stored_and_the_others_named() {
+    let service = Service::start().await;
+    let instant = 1_700_000_000_000;
+    let request = WriteRequest {
+        timeseries: vec![
+            series(&[("job", "a")], &[(1.0, instant)]),
+            series(
+                &[("__name__", "up"), ("job", "a")],
+                &[(1.0, instant), (f64::INFINITY, instant + 1), (2.0, -1)],
+            ),
+            series(&vec![("k", "v"); 66], &[(1.0, instant)]),
+        ],
+    };
+    let response = send(&service, &request).await;
+    assert_eq!(response.status, 400);
+    let text = response.text();
+    assert!(
+        text.starts_with(
+            "partial write: 1 points stored, dropped=4: 1: the label `__name__` is missing, 2: "
+        ),
+        "{text}"
+    );
+    assert_eq!(service.cells().await.len(), 1);
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_request_are_rejected_for_good() {
+    let service = Service::start().await;
+    let valid = WriteRequest {
+        timeseries: vec![series(&[("__name__", "up")], &[(1.0, 1)])],
+    }
+    .encode_to_vec();
+    let snappy = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
+    for (body, reason) in [
+        (valid.clone(), "request body is no valid snappy data"),
+        (snappy(&valid[..valid.len() - 1]), "a field is cut off"),
+        (snappy(b"\x0f"), "a field has an unknown wire type"),
+        (
+            snappy(
+                &Request2 {
+                    symbols: vec![String::new()],
+                    timeseries: vec![TimeSeries2 {
+                        labels_refs: vec![0, 9],
+                        samples: vec![],
+                    }],
+                }
+                .encode_to_vec(),
+            ),
+            "a label refers to a symbol that is not there",
+        ),
+        (
+            snappy(
+                &Request2 {
+                    symbols: vec![String::new()],
+                    timeseries: vec![TimeSeries2 {
+                        labels_refs: vec![0],
+                        samples: vec![],
+                    }],
+                }
+                .encode_to_vec(),
+            ),
+            "a label has no value",
+        ),
+        // A bomb: the length of Snappy's format says 4 GiB.
+        (vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0], "too large"),
+    ] {
+        let response = send_bytes(&service, &body).await;
+        assert!(
+            matches!(response.status, 400 | 413),
+            "{reason}: {}",
+            response.status
+        );
+        assert!(response.text().contains(reason), "{reason}: {}", response.text());
+        assert!(response.header("content-type").unwrap().starts_with("text/plain"));
+    }
+}
+
+fn decoded(body: &[u8]) -> Option<Vec<TimeSeries>> {
+    let mut decoder = Decoder::new(body).ok()?;
+    let (mut all, mut one) = (Vec::new(), Series::default());
+    while decoder.next(body, &mut one).ok()?.is_some() {
+        all.push(series(&one.labels, &one.samples));
+    }
+    Some(all)
+}
+
+proptest! {
+    #[test]
+    fn requests_are_read_as_generated_types_read_them(
+        all in prop::collection::vec(
+            (prop::collection::vec(("[a-z]{0,3}", ".{0,3}"), 0..4), prop::collection::vec((-1e9..1e9_f64, any::<i64>()), 0..3)),
+            0..4,
+        )
+    ) {
+        let timeseries: Vec<TimeSeries> = all
+            .iter()
+            .map(|(labels, samples)| {
+                let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+                series(&labels, samples)
+            })
+            .collect();
+        let body = WriteRequest { timeseries: timeseries.clone() }.encode_to_vec();
+        prop_assert_eq!(decoded(&body), Some(timeseries));
+    }
+
+    #[test]
+    fn no_body_panics(body in prop::collection::vec(any::<u8>(), 0..80)) {
+        decoded(&body);
+    }
+}
