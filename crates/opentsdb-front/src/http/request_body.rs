@@ -93,6 +93,8 @@ where
     let body = read_plain(request.into_body(), limits).await?;
     let format = match encoding {
         Encoding::Identity => return Ok(body),
+        // Some clients name the encoding of requests that have no body.
+        _ if body.bytes.is_empty() => return Ok(body),
         Encoding::Snappy => return unpacked(body, limits).await,
         Encoding::Gzip => Format::Gzip,
         Encoding::Deflate if has_zlib_header(&body.bytes) => Format::Zlib,

@@ -43,8 +43,19 @@ async fn decompresses_bodies() {
         (Some("gzip"), two_members),
         (Some("deflate"), zlib.finish().unwrap()),
         (Some("deflate"), bare.finish().unwrap()),
+        (
+            Some("snappy"),
+            snap::raw::Encoder::new().compress_vec(&plain).unwrap(),
+        ),
     ] {
         assert_eq!(read_as(encoding, body, 700).await.unwrap(), plain, "{encoding:?}");
+    }
+    for encoding in ["gzip", "deflate", "snappy"] {
+        assert_eq!(
+            read_as(Some(encoding), Vec::new(), 700).await.unwrap(),
+            b""[..],
+            "{encoding}"
+        );
     }
 }
 

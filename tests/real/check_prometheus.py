@@ -1,0 +1,85 @@
+"""Waits until Prometheus has samples of some seconds, and compares all of them with what it wrote to the server.
+
+    check_prometheus.py PROMETHEUS SERVER SECONDS
+"""
+
+import json
+import math
+import re
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+prometheus, server, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+PATIENCE = 60
+
+
+def get(url, **parameters):
+    with urllib.request.urlopen(f"{url}?{urllib.parse.urlencode(parameters)}") as response:
+        return json.load(response)
+
+
+def samples(metric, until):
+    """Raw samples of Prometheus, by the tags that the server has for their series."""
+    query = f"{metric}[{seconds + PATIENCE}s]"
+    result = get(f"{prometheus}/api/v1/query", query=query, time=until)["data"]["result"]
+    series = {}
+    for one in result:
+        labels = {key: value for key, value in one["metric"].items() if key != "__name__" and value}
+        tags = {key: re.sub(r"[^A-Za-z0-9\-_./]", "_", value) for key, value in labels.items()}
+        values = {str(round(instant * 1000)): float(value) for instant, value in one["values"]}
+        series[tuple(sorted(tags.items()))] = {
+            instant: value for instant, value in values.items() if math.isfinite(value)
+        }
+    return {tags: values for tags, values in series.items() if values}
+
+
+def stored(metric, until):
+    try:
+        result = get(f"{server}/api/query", start=1, end=round(until * 1000), ms="true", m=f"none:{metric}{{}}")
+    except urllib.error.HTTPError as error:
+        # A metric of which no sample has arrived.
+        if error.code != 400:
+            raise
+        return {}
+    return {tuple(sorted(series["tags"].items())): series["dps"] for series in result}
+
+
+def patiently(what, check):
+    end = time.monotonic() + PATIENCE + seconds
+    while True:
+        try:
+            result = check()
+        except (OSError, KeyError, IndexError) as error:
+            result = None
+            what = f"{what} ({error})"
+        if result is not None:
+            return result
+        if time.monotonic() > end:
+            sys.exit(f"not in time: {what}")
+        time.sleep(0.2)
+
+
+def scraped():
+    """The instant of a scrape, when there are enough."""
+    values = get(f"{prometheus}/api/v1/query", query=f"up[{PATIENCE + seconds}s]")["data"]["result"][0]["values"]
+    return values[-1][0] if len(values) >= seconds else None
+
+
+until = patiently(f"{seconds} scrapes", scraped)
+metrics = get(f"{prometheus}/api/v1/label/__name__/values")["data"]
+assert len(metrics) > 100, metrics
+counted = 0
+for metric in metrics:
+    expected = samples(metric, until)
+    if not expected:
+        continue
+    # Remote write follows the scrapes.
+    patiently(
+        f"{metric}: {stored(metric, until)} in place of {expected}",
+        lambda: True if stored(metric, until) == expected else None,
+    )
+    counted += sum(len(values) for values in expected.values())
+print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored")
