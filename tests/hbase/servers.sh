@@ -89,6 +89,7 @@ hbase.server.netty.tls.enabled true
 hbase.server.netty.tls.supportplaintext false
 hbase.server.netty.tls.client.auth.mode $([ "$TLS" = mutual ] && echo NEED || echo NONE)
 hbase.client.netty.tls.enabled true
+hbase.client.netty.tls.handshaketimeout 60000
 hbase.rpc.tls.keystore.location $FOLDER/tls/server.p12
 hbase.rpc.tls.keystore.password $STORE_PASSWORD
 hbase.rpc.tls.truststore.location $FOLDER/tls/trusted.p12
