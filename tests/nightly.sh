@@ -39,5 +39,6 @@ part "benchmark, quick" 600 "$TARGET_DIR/debug/oxtsdb-bench" --quick
 part "import of 1,000,000 lines" 600 tests/real/import.sh
 part "beside OpenTSDB on HBase" 7200 tests/hbase/interop.sh
 part "faults of region servers" 1800 tests/hbase/cluster.sh
+part "HBase with TLS" 1200 tests/hbase/tls.sh
 part "the same through Thrift" 3600 env OXTSDB_TEST_HBASE_WAY=thrift tests/hbase/interop.sh --quick
 end_parts

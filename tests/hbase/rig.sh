@@ -10,6 +10,7 @@
 #   --region-servers N   ZooKeeper (`zookeeper`), the master (`hbase`) and N region servers (`server-1`, …) as processes of
 #                     their own; without it one process (`hbase`) is all of them
 #   --folder FOLDER   of `run`: kept; without it data and logs are temporary
+#   --tls server|mutual   HBase's RPC over TLS only; mutual: clients need a certificate. Not for OpenTSDB, which has no TLS
 #
 # For what runs beside it; PART is a folder in FOLDER (hbase, thrift-1, thrift-2, opentsdb, …):
 #   rig.sh kill|pause|resume FOLDER PART             SIGKILL, SIGSTOP, SIGCONT
@@ -26,10 +27,11 @@
 #
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
 # OXTSDB_TEST_HBASE_QUORUM=HOST:PORT (ZooKeeper), OXTSDB_TEST_HBASE_MASTERS=HOST:PORT,
-# OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER. All of it listens on 127.0.0.1, on
+# OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER and, with --tls, OXTSDB_TEST_HBASE_TLS=FOLDER with ca.pem
+# and, if clients need a certificate, client.pem and client.key. All of it listens on 127.0.0.1, on
 # ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=yes says that each
 # OpenTSDB ends within seconds.
-# Needed: Linux, a JDK of 11 or newer, and Maven for the first run.
+# Needed: Linux, a JDK of 11 or newer, and Maven for the first run; openssl for --tls.
 set -euo pipefail
 RIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 source "$RIG/../../.ci/tools.sh"
@@ -43,23 +45,33 @@ usage() {
 
 # Sets what `run` and `start` have in common; REST has the remaining arguments.
 options() {
-  GATEWAYS=1 REGION_SERVERS=0 WITH_OPENTSDB=yes REST=()
+  GATEWAYS=1 REGION_SERVERS=0 WITH_OPENTSDB=yes TLS='' REST=()
   while [ "$#" != 0 ]; do
     case "$1" in
       --gateways) GATEWAYS="${2:?--gateways needs a number}" && shift ;;
       --region-servers) REGION_SERVERS="${2:?--region-servers needs a number}" && shift ;;
       --no-opentsdb) WITH_OPENTSDB=no ;;
+      --tls)
+        [[ "${2:-}" =~ ^(server|mutual)$ ]] || usage
+        TLS="$2"
+        shift
+        ;;
       --folder) FOLDER="${2:?--folder needs a folder}" && shift ;;
       -*) usage ;;
       *) break ;;
     esac
     shift
   done
+  if [ -n "$TLS" ] && [ "$WITH_OPENTSDB" = yes ]; then
+    echo "rig: --tls needs --no-opentsdb: OpenTSDB has no TLS towards HBase" >&2
+    return 1
+  fi
   REST=("$@")
 }
 
 start_all() {
   local number
+  [ -z "$TLS" ] || make_certificates
   start_hbase "$REGION_SERVERS"
   for number in $(seq "$GATEWAYS"); do
     start_gateway "thrift-$number"
@@ -81,6 +93,7 @@ environment() {
   echo "OXTSDB_TEST_HBASE_QUORUM=$(address_of hbase)"
   echo "OXTSDB_TEST_HBASE_MASTERS=127.0.0.1:$(setting_of_hbase hbase.master.port)"
   [ ! -e "$FOLDER/opentsdb/address" ] || echo "OXTSDB_TEST_OPENTSDB=$(address_of opentsdb)"
+  [ ! -e "$FOLDER/tls" ] || echo "OXTSDB_TEST_HBASE_TLS=$FOLDER/tls"
   echo "OXTSDB_TEST_HBASE_FOLDER=$FOLDER"
 }
 
@@ -134,7 +147,7 @@ need_classes() {
   touch "$CLASSES/complete"
 }
 
-VERB="${1:-}" FOLDER='' PART='' COMMAND='' STAYS='' TEMPORARY=''
+VERB="${1:-}" FOLDER='' TLS='' PART='' COMMAND='' STAYS='' TEMPORARY=''
 [ "$#" = 0 ] || shift
 case "$VERB" in
   run) options "$@" ;;

@@ -59,6 +59,7 @@ hbase.regionserver.ipc.address 127.0.0.1
 hbase.regionserver.port $(free_port)
 hbase.regionserver.info.port -1
 SETTINGS
+    tls_site
     # A cluster has to notice a region server's death within seconds, one process must not end for a long pause.
     if [ "$count" = 0 ]; then
       cat <<SETTINGS
@@ -78,6 +79,50 @@ SETTINGS
     echo "  <property><name>$key</name><value>$value</value></property>"
   done
   echo '</configuration>'
+}
+
+# The settings of TLS. Java's clients, as the Thrift server, use the server's certificate.
+tls_site() {
+  [ -n "$TLS" ] || return 0
+  cat <<SETTINGS
+hbase.server.netty.tls.enabled true
+hbase.server.netty.tls.supportplaintext false
+hbase.server.netty.tls.client.auth.mode $([ "$TLS" = mutual ] && echo NEED || echo NONE)
+hbase.client.netty.tls.enabled true
+hbase.client.netty.tls.handshaketimeout 60000
+hbase.rpc.tls.keystore.location $FOLDER/tls/server.p12
+hbase.rpc.tls.keystore.password $STORE_PASSWORD
+hbase.rpc.tls.truststore.location $FOLDER/tls/trusted.p12
+hbase.rpc.tls.truststore.password $STORE_PASSWORD
+SETTINGS
+}
+
+STORE_PASSWORD=certificates
+
+# Makes an authority, and certificates of HBase and of clients, in FOLDER/tls. HBase checks the host of a client as well.
+make_certificates() {
+  local folder="$FOLDER/tls" empty="$FOLDER/tls/openssl.cnf" names=server name
+  mkdir -p "$folder"
+  [ ! -e "$folder/trusted.p12" ] || return 0
+  [ "$TLS" = server ] || names="server client"
+  printf '[req]\ndistinguished_name=dn\n[dn]\n' >"$empty"
+  {
+    openssl req -x509 -config "$empty" -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=rig \
+      -addext basicConstraints=critical,CA:TRUE -keyout "$folder/ca.key" -out "$folder/ca.pem"
+    for name in $names; do
+      openssl req -x509 -config "$empty" -CA "$folder/ca.pem" -CAkey "$folder/ca.key" -newkey ec \
+        -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj "/CN=$name" -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
+        -addext basicConstraints=critical,CA:FALSE -keyout "$folder/$name.key" -out "$folder/$name.pem"
+    done
+    openssl pkcs12 -export -in "$folder/server.pem" -inkey "$folder/server.key" -certfile "$folder/ca.pem" \
+      -passout "pass:$STORE_PASSWORD" -out "$folder/server.p12"
+    keytool -importcert -noprompt -alias rig -file "$folder/ca.pem" -keystore "$folder/trusted.p12" -storetype PKCS12 \
+      -storepass "$STORE_PASSWORD"
+  } >"$folder/log" 2>&1 || {
+    echo "rig: certificates could not be made:" >&2
+    tail -n 20 "$folder/log" >&2
+    return 1
+  }
 }
 
 # setting_of_hbase KEY: a value of hbase-site.xml

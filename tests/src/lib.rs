@@ -72,7 +72,6 @@
 //! ```
 
 pub mod bystander;
-pub mod certificates;
 pub mod circles;
 pub mod collector;
 pub mod comparison;
@@ -125,6 +124,7 @@ mod wait;
 pub mod write_requests;
 pub mod writers;
 
+pub use oxtsdb_tls::testing as certificates;
 pub use program::path as program_path;
 pub use skip::skip;
 pub use telnet::Telnet;

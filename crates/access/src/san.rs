@@ -46,14 +46,29 @@ fn host_or_mail(name: &GeneralName<'_>) -> Option<Box<str>> {
     has_form.then(|| format!("san:{name}").into())
 }
 
-/// When a certificate expires, in seconds since the epoch.
+/// The parts of a certificate that people know it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateSummary {
+    /// The name of its owner, for example `CN=rs1`.
+    pub subject: String,
+    /// The name of the authority that issued it.
+    pub issuer: String,
+    /// When it expires, in seconds since the epoch.
+    pub not_after: i64,
+}
+
+/// The summary of a certificate.
 ///
 /// # Errors
 ///
 /// It is no certificate.
-pub fn not_after(der: &[u8]) -> Result<i64, String> {
+pub fn summary(der: &[u8]) -> Result<CertificateSummary, String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
-    Ok(certificate.validity().not_after.timestamp())
+    Ok(CertificateSummary {
+        subject: certificate.subject().to_string(),
+        issuer: certificate.issuer().to_string(),
+        not_after: certificate.validity().not_after.timestamp(),
+    })
 }
 
 #[cfg(test)]
@@ -93,6 +108,15 @@ mod tests {
         ];
         assert_eq!(names(&decode(WITH_NAMES)), Ok(expected.map(Into::into).to_vec()));
         assert_eq!(names(&decode(WITHOUT)), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_summary_names_owner_and_authority() {
+        let summary = summary(&decode(WITHOUT)).unwrap();
+        assert_eq!(summary.subject, "CN=sub:olga");
+        assert_eq!(summary.issuer, "CN=sub:olga");
+        assert_eq!(summary.not_after, 2_110_827_922);
+        assert!(super::summary(b"no certificate").is_err());
     }
 
     #[test]

@@ -44,4 +44,20 @@ pub trait Hbase: RowStore {
 
     /// The servers that it is reached through: Thrift gateways, or region servers.
     fn gateways(&self) -> Vec<GatewayFigures>;
+
+    /// The servers of open connections with TLS, in order of their addresses; none in plain text and over Thrift.
+    fn tls_peers(&self) -> Vec<TlsPeer> {
+        Vec::new()
+    }
+}
+
+/// A server of a connection with TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsPeer {
+    /// `host:port`, as its location names it.
+    pub address: String,
+    /// For example `TLS 1.3`.
+    pub version: String,
+    /// Its certificate, in DER; it has been verified.
+    pub certificate: Vec<u8>,
 }

@@ -17,13 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_access::PeerCertificates;
+use oxtsdb_tls::{certificates, private_key};
 use parking_lot::RwLock;
 use rustls::crypto::ring;
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -126,9 +125,8 @@ impl Source {
         };
         let chain = certificates(&files.certificate)
             .map_err(|reason| wrong("--tls-certificate", &self.certificate, reason))?;
-        // The error of the parser is not shown: it may quote the file.
-        let key = PrivateKeyDer::from_pem_slice(&files.key)
-            .map_err(|_| wrong("--tls-key", &self.key, "has no private key in PEM".to_owned()))?;
+        let key =
+            private_key(&files.key).map_err(|reason| wrong("--tls-key", &self.key, reason.to_owned()))?;
         let provider = Arc::new(ring::default_provider());
         let versions: &[&SupportedProtocolVersion] = match self.min_version {
             MinVersion::Tls12 => &[&TLS13, &TLS12],
@@ -156,7 +154,8 @@ impl Source {
         };
         let not_after = chain
             .iter()
-            .filter_map(|der| oxtsdb_access::not_after(der).ok())
+            .filter_map(|der| oxtsdb_access::summary(der).ok())
+            .map(|certificate| certificate.not_after)
             .min();
         let http1 = builder
             .with_single_cert(chain, key)
@@ -170,16 +169,6 @@ impl Source {
             http2: Arc::new(http2),
             not_after,
         })
-    }
-}
-
-/// The certificates of a file, at least one.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match parsed {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err("has no certificate in PEM".to_owned()),
-        Err(error) => Err(error.to_string()),
     }
 }
 

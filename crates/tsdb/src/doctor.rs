@@ -3,7 +3,7 @@
 //! ```text
 //!   admin listeners ─► Server: facts, metrics, readiness ─┬─► agreement   versions, clocks, widths, salt, tables, gateways
 //!   gRPC ports      ─► health, UID layout                 ├─► capacity    memory, descriptors, connections, disk, UIDs
-//!   HBase           ─► gateways, tables, widths, salt     ├─► state       readiness, failures, damage, refusals
+//!   HBase           ─► servers, TLS, tables, UIDs, salt  ├─► state       readiness, failures, damage, refusals
 //!                                                         └─► exposure    TLS, rights, admin listener
 //! ```
 //!

@@ -24,7 +24,7 @@
 //!
 //! # Limits
 //!
-//! Kerberos and TLS: not yet; use the Thrift gateway. Server timestamps, as OpenTSDB has them: a batch that is sent
+//! Kerberos: not yet; use the Thrift gateway. ZooKeeper is read in plain text, also with TLS. Server timestamps, as OpenTSDB has them: a batch that is sent
 //! again gets a new timestamp.
 
 mod cell_block;
@@ -43,6 +43,7 @@ mod rows;
 mod scan;
 mod server;
 mod tables;
+mod tls;
 mod write;
 mod zookeeper;
 
@@ -61,7 +62,7 @@ use self::messages::{
     mutate_type,
 };
 use self::regions::Region;
-use super::{Compression, Hbase, checks};
+use super::{Compression, Hbase, TlsPeer, checks};
 use crate::{
     CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
     StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
@@ -78,13 +79,16 @@ impl NativeStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] if a setting is invalid; otherwise the answer of each server.
+    /// [`StoreError::Invalid`] if a setting or a file of TLS is invalid; otherwise the answer of each server.
     pub fn connect(config: NativeConfig) -> BoxFuture<'static, Result<Self, StoreError>> {
         // Behind a pointer, so that it is compiled in this crate and not again in each program.
         Box::pin(async move {
             config.check()?;
+            let cluster = Cluster::new(config).map_err(|reason| StoreError::Invalid {
+                detail: format!("TLS: {reason}"),
+            })?;
             let store = Self {
-                cluster: Arc::new(Cluster::new(config)),
+                cluster: Arc::new(cluster),
             };
             let found = async {
                 tables::check_master(&store.cluster).await?;
@@ -182,6 +186,10 @@ impl Hbase for NativeStore {
 
     fn gateways(&self) -> Vec<GatewayFigures> {
         self.cluster.figures()
+    }
+
+    fn tls_peers(&self) -> Vec<TlsPeer> {
+        self.cluster.tls_peers()
     }
 }
 

@@ -1,8 +1,10 @@
 //! The store over HBase's own RPC against a real HBase: the conformance suite, and scans of several regions.
 //!
-//! `OXTSDB_TEST_HBASE_QUORUM` and `OXTSDB_TEST_HBASE_MASTERS` name its ZooKeeper and its master;
+//! `OXTSDB_TEST_HBASE_QUORUM` and `OXTSDB_TEST_HBASE_MASTERS` name its ZooKeeper and its master, `OXTSDB_TEST_HBASE_TLS` a
+//! folder with certificates if it has TLS;
 //! `tests/hbase/rig.sh run --no-opentsdb cargo test ... -- --ignored hbase_native::` sets them.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
@@ -13,6 +15,8 @@ use oxtsdb_row_store::{
     CellAddress, ColumnSelection, KeyPart, Row, RowFilter, RowStore, Scan, StoreControl as _, StoreError,
     TableDef, TableName, WriteBatch, conformance,
 };
+use oxtsdb_tls::testing::Authority;
+use oxtsdb_tls::{Credentials, Pem};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
@@ -25,8 +29,29 @@ fn quorum() -> Registry {
     }
 }
 
+/// The credentials for an HBase with TLS.
+fn credentials() -> Option<Credentials> {
+    let folder = PathBuf::from(std::env::var_os("OXTSDB_TEST_HBASE_TLS")?);
+    let file = |name: &str| {
+        Some(folder.join(name))
+            .filter(|path| path.exists())
+            .map(Pem::File)
+    };
+    Some(Credentials {
+        ca: file("ca.pem"),
+        identity: file("client.pem").zip(file("client.key")),
+    })
+}
+
+fn config(registry: Registry) -> NativeConfig {
+    NativeConfig {
+        tls: credentials(),
+        ..NativeConfig::new(registry)
+    }
+}
+
 async fn connect(registry: Registry) -> NativeStore {
-    NativeStore::connect(NativeConfig::new(registry)).await.unwrap()
+    NativeStore::connect(config(registry)).await.unwrap()
 }
 
 fn new_name(of: &str) -> TableName {
@@ -247,7 +272,7 @@ async fn errors_name_the_server_and_the_cause() {
     let config = |registry| NativeConfig {
         connect_timeout: Duration::from_secs(1),
         request_timeout: Duration::from_secs(2),
-        ..NativeConfig::new(registry)
+        ..config(registry)
     };
     let Registry::Quorum { servers, .. } = quorum() else {
         panic!("a quorum")
@@ -280,4 +305,42 @@ async fn errors_name_the_server_and_the_cause() {
         assert!(error.to_string().contains(text), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
+}
+
+/// Connections of the other kind fail, and the error names the flag: plain text to an HBase with TLS, without a certificate
+/// if it requires one, with a foreign authority; TLS to an HBase without it.
+#[tokio::test]
+#[ignore = "needs an HBase: tests/hbase/interop.sh"]
+async fn other_security_than_the_servers_is_named() {
+    let foreign = Credentials {
+        ca: Some(Pem::Bytes(Authority::new("others").unwrap().pem().into_bytes())),
+        identity: None,
+    };
+    let mut cases = Vec::new();
+    match credentials() {
+        Some(credentials) => {
+            cases.push((None, "(--hbase-tls)"));
+            cases.push((Some(foreign), "its authority is not trusted"));
+            if credentials.identity.is_some() {
+                let without = Credentials {
+                    identity: None,
+                    ..credentials
+                };
+                cases.push((Some(without), "(--hbase-tls-certificate)"));
+            }
+        }
+        None => cases.push((Some(foreign), "TLS (--hbase-tls)")),
+    }
+    for (tls, text) in cases {
+        let config = NativeConfig {
+            tls,
+            request_timeout: Duration::from_secs(2),
+            ..config(quorum())
+        };
+        let error = NativeStore::connect(config).await.unwrap_err();
+        assert!(error.to_string().contains(text), "`{text}`: {error}");
+    }
+    let store = connect(quorum()).await;
+    let peers = store.tls_peers();
+    assert_eq!(peers.is_empty(), credentials().is_none(), "{peers:?}");
 }

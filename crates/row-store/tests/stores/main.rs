@@ -12,6 +12,7 @@ mod hbase_gateways;
 mod hbase_hostile;
 mod hbase_native;
 mod hbase_scan;
+mod hbase_tls;
 mod intercept;
 mod journal;
 mod memory;

@@ -12,6 +12,7 @@ use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
 use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 
+use super::hbase_tls::HbaseTls;
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};
 
@@ -53,6 +54,10 @@ pub struct HbaseSettings {
         default_value = "oxtsdb"
     )]
     pub hbase_user: String,
+
+    /// TLS of these connections.
+    #[command(flatten)]
+    pub tls: HbaseTls,
 
     /// HBase's Thrift gateways (`hbase thrift start`) in place of a quorum. Connections are distributed over
     /// several; one that fails is not used until it is back
@@ -222,7 +227,7 @@ impl HbaseSettings {
         matches!(self.way(), Some(Way::Quorum(_) | Way::Masters(_)))
     }
 
-    /// Checks ranges, and that there is one way to HBase at most.
+    /// Checks ranges, that there is one way to HBase at most, and that files of TLS are used.
     ///
     /// # Errors
     ///
@@ -239,6 +244,7 @@ impl HbaseSettings {
             let rule = format!("excludes {}: each is a way to HBase", one.flag());
             return Err(SettingError::new(other.flag(), other, rule));
         }
+        self.tls.check(self.is_native())?;
         in_range("--hbase-connections", self.hbase_connections, 1, 1024)?;
         in_range("--hbase-queue", self.hbase_queue, 1, 1 << 20)?;
         in_range(
@@ -274,6 +280,7 @@ impl HbaseSettings {
         };
         let config = NativeConfig {
             user: self.hbase_user.clone(),
+            tls: self.tls.credentials(),
             connect_timeout: Duration::from_millis(self.hbase_connect_timeout_ms),
             request_timeout: Duration::from_millis(self.hbase_request_timeout_ms),
             max_reply_bytes: self.hbase_max_reply_mib << 20,
@@ -326,7 +333,7 @@ impl HbaseSettings {
             Way::Thrift(_) if self.hbase_framed => " --hbase-framed".to_owned(),
             Way::Quorum(_) | Way::Masters(_) | Way::Thrift(_) => String::new(),
         };
-        format!("{} {way}{further}", way.flag())
+        format!("{} {way}{further}{}", way.flag(), self.tls)
     }
 }
 

@@ -207,16 +207,22 @@ fn certificate(server: &Server) -> Option<Finding> {
         .value("oxtsdb_tls_certificate_not_after_seconds", &[])?;
     #[expect(clippy::cast_precision_loss, reason = "shown in days")]
     let now = server.facts.clock_ms as f64 / 1000.0;
-    let days = (not_after - now) / DAY;
-    let new = |level, found| {
-        let advice = "renew the file of --tls-certificate; it is read again by itself";
-        Finding::new(level, "certificate", &server.url, found, advice)
+    let (level, found) = validity(not_after - now);
+    let advice = match level {
+        Level::Ok => "",
+        _ => "renew the file of --tls-certificate; it is read again by itself",
     };
-    Some(match days {
-        ..=0.0 => new(Level::Error, format!("expired {:.1} days ago", -days)),
-        0.0..7.0 => new(Level::Warning, format!("expires in {days:.1} days")),
-        _ => Finding::ok("certificate", &server.url, format!("expires in {days:.1} days")),
-    })
+    Some(Finding::new(level, "certificate", &server.url, found, advice))
+}
+
+/// How much it matters that a certificate is valid for `seconds` more, and these in words.
+pub(super) fn validity(seconds: f64) -> (Level, String) {
+    let days = seconds / DAY;
+    match days {
+        ..=0.0 => (Level::Error, format!("expired {:.1} days ago", -days)),
+        0.0..7.0 => (Level::Warning, format!("expires in {days:.1} days")),
+        _ => (Level::Ok, format!("expires in {days:.1} days")),
+    }
 }
 
 const MIB: f64 = (1 << 20) as f64;

@@ -1,4 +1,6 @@
-//! HBase as a start of a server checks it: gateways or the cluster, tables, widths of UIDs, salt.
+//! HBase as a start of a server checks it: gateways or the cluster, security, tables, widths of UIDs, salt.
+
+mod security;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,6 +70,9 @@ async fn check_all(
         return Ok(());
     }
     let store = settings.connect().await?;
+    if settings.is_native() {
+        findings.extend(security::check(settings, &store.tls_peers()));
+    }
     let mut found = Vec::new();
     for table in &tables {
         found.push(check_table(&*store, table, &place).await);

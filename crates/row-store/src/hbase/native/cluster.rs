@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use oxtsdb_tls::Connector;
 use parking_lot::Mutex;
 use prost::Message;
 use rustc_hash::FxBuildHasher;
@@ -27,6 +28,7 @@ use super::messages::{
 };
 use super::regions::{Place, Region, Regions};
 use super::server::Server;
+use crate::hbase::TlsPeer;
 use crate::{GatewayFigures, TableName};
 
 /// The region of `hbase:meta`.
@@ -104,12 +106,23 @@ impl Attempts {
 }
 
 impl Cluster {
-    pub(super) fn new(config: NativeConfig) -> Self {
+    /// A cluster without connections.
+    ///
+    /// # Errors
+    ///
+    /// The settings of TLS cannot be used.
+    pub(super) fn new(config: NativeConfig) -> Result<Self, String> {
+        // HBase negotiates no protocol within TLS.
+        let tls = config
+            .tls
+            .clone()
+            .map(|credentials| Connector::new(credentials, &[]));
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), since_epoch);
-        Self {
+        Ok(Self {
             options: ConnectOptions {
                 user: config.user.clone(),
+                tls: tls.transpose()?.map(Arc::new),
                 time: config.connect_timeout,
                 max_reply_bytes: config.max_reply_bytes,
             },
@@ -122,7 +135,7 @@ impl Cluster {
             nonce_group: random | 1,
             next_nonce: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
-        }
+        })
     }
 
     pub(super) const fn config(&self) -> &NativeConfig {
@@ -153,6 +166,15 @@ impl Cluster {
         let mut figures: Vec<_> = of_rows.map(|(_, server)| server.figures()).collect();
         figures.sort_by(|a, b| a.address.cmp(&b.address));
         figures
+    }
+
+    /// The servers of open connections with TLS, in order of their addresses, each once.
+    pub(super) fn tls_peers(&self) -> Vec<TlsPeer> {
+        let servers = self.servers.lock();
+        let mut peers: Vec<_> = servers.values().filter_map(|server| server.tls()).collect();
+        peers.sort_by(|a, b| a.address.cmp(&b.address));
+        peers.dedup_by(|a, b| a.address == b.address);
+        peers
     }
 
     /// Closes all connections; later calls fail.

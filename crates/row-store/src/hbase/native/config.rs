@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use oxtsdb_tls::Credentials;
+
 pub use super::registry::Registry;
 use crate::StoreError;
 
@@ -12,6 +14,8 @@ pub struct NativeConfig {
     pub registry: Registry,
     /// The name that HBase's access control sees.
     pub user: String,
+    /// TLS of connections with masters and region servers, not with ZooKeeper; `None`: plain text.
+    pub tls: Option<Credentials>,
     /// How long connecting to a server may take.
     pub connect_timeout: Duration,
     /// How long a request may take, with all of its attempts; a scan, from one batch of rows to the next.
@@ -26,6 +30,7 @@ impl NativeConfig {
         Self {
             registry,
             user: "oxtsdb".to_owned(),
+            tls: None,
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(30),
             max_reply_bytes: 128 << 20,

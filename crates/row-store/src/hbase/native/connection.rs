@@ -16,16 +16,18 @@
 //!
 //! Source: HBase 2.6.1, `RPC.proto`, `ServerRpcConnection`, `NettyRpcFrameDecoder`.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use hashbrown::HashMap;
+use oxtsdb_tls::{Connector, Credentials};
 use parking_lot::Mutex;
 use prost::Message;
 use rustc_hash::FxBuildHasher;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -34,6 +36,8 @@ use super::error::{CallError, ServerException};
 use super::messages::{
     CellBlockMeta, ConnectionHeader, RequestHeader, ResponseHeader, UserInformation, VersionInfo,
 };
+use super::tls;
+use crate::hbase::TlsPeer;
 
 const PREAMBLE: [u8; 6] = *b"HBas\x00\x50";
 
@@ -74,6 +78,8 @@ impl Service {
 pub(super) struct ConnectOptions {
     /// The name that the server's access control sees.
     pub(super) user: String,
+    /// Performs the handshake of TLS; `None`: plain text.
+    pub(super) tls: Option<Arc<Connector>>,
     /// How long connecting may take.
     pub(super) time: Duration,
     /// The longest response, in bytes.
@@ -117,8 +123,15 @@ pub(super) struct Connection {
     calls: Arc<Calls>,
     next_id: AtomicU32,
     bytes: Arc<Semaphore>,
+    tls: Option<TlsPeer>,
     tasks: [JoinHandle<()>; 2],
 }
+
+/// The halves of a stream, of TCP or of TLS.
+type Halves = (
+    Box<dyn AsyncRead + Send + Unpin>,
+    Box<dyn AsyncWrite + Send + Unpin>,
+);
 
 /// The calls that wait for a response.
 #[derive(Debug, Default)]
@@ -185,39 +198,47 @@ impl Connection {
             detail,
         };
         let connecting = async {
-            let mut stream = TcpStream::connect(server).await?;
-            stream.set_nodelay(true)?;
-            stream.write_all(&hello(service, &options.user)).await?;
-            Ok::<_, std::io::Error>(stream)
+            let ((read, mut write), tls) = connect(server, options).await?;
+            let sending = async {
+                write.write_all(&hello(service, &options.user)).await?;
+                write.flush().await
+            };
+            sending.await.map_err(|error| error.to_string())?;
+            Ok::<_, String>((read, write, tls))
         };
-        let stream = match tokio::time::timeout(options.time, connecting).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(not_sent(format!("cannot connect: {error}"))),
+        let (read, mut write, tls) = match tokio::time::timeout(options.time, connecting).await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(cause)) => return Err(not_sent(format!("cannot connect: {cause}"))),
             Err(_) => return Err(not_sent(format!("cannot connect within {:?}", options.time))),
         };
-        let (read, mut write) = stream.into_split();
         let (frames, mut waiting) = mpsc::channel::<Bytes>(MAX_WAITING_FRAMES);
         let calls = Arc::new(Calls::default());
         let name: Arc<str> = server.into();
-        let lost = |name: &Arc<str>, detail: String| CallError::Lost {
-            server: name.to_string(),
-            detail,
+        let credentials = options.tls.as_ref().map(|tls| tls.credentials().clone());
+        let peer = Peer {
+            server: Arc::clone(&name),
+            tls: credentials.map(Arc::new),
         };
-        let (of_writer, writer_name) = (Arc::clone(&calls), Arc::clone(&name));
+        let (of_writer, writer_peer) = (Arc::clone(&calls), peer.clone());
         let writer = tokio::spawn(async move {
             while let Some(frame) = waiting.recv().await {
-                if let Err(error) = write.write_all(&frame).await {
-                    of_writer.end(&lost(&writer_name, error.to_string()));
+                let writing = async {
+                    write.write_all(&frame).await?;
+                    // TLS may hold back a part of a frame.
+                    write.flush().await
+                };
+                if let Err(error) = writing.await {
+                    of_writer.end(&writer_peer.lost(&error, &of_writer));
                     return;
                 }
             }
         });
-        let (of_reader, reader_name) = (Arc::clone(&calls), Arc::clone(&name));
+        let of_reader = Arc::clone(&calls);
         let most = options.max_reply_bytes;
         let reader = tokio::spawn(async move {
             let mut read = BufReader::with_capacity(64 << 10, read);
             loop {
-                if let Err(error) = read_response(&mut read, &reader_name, most, &of_reader).await {
+                if let Err(error) = read_response(&mut read, &peer, most, &of_reader).await {
                     of_reader.end(&error);
                     return;
                 }
@@ -229,6 +250,7 @@ impl Connection {
             calls,
             next_id: AtomicU32::new(1),
             bytes: Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT as usize)),
+            tls,
             tasks: [writer, reader],
         })
     }
@@ -236,6 +258,11 @@ impl Connection {
     /// Whether calls can succeed.
     pub(super) fn is_open(&self) -> bool {
         self.calls.state.lock().ended.is_none()
+    }
+
+    /// The server's side of TLS; `None` in plain text.
+    pub(super) const fn tls(&self) -> Option<&TlsPeer> {
+        self.tls.as_ref()
     }
 
     /// Calls a method and returns its response, with the cells behind it.
@@ -341,6 +368,67 @@ impl Drop for Connection {
     }
 }
 
+/// Opens a stream to `host:port`, with the handshake of TLS.
+///
+/// # Errors
+///
+/// The cause, without the server's name.
+async fn connect(server: &str, options: &ConnectOptions) -> Result<(Halves, Option<TlsPeer>), String> {
+    let connecting = async {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        Ok::<_, io::Error>(stream)
+    };
+    let stream = connecting.await.map_err(|error| error.to_string())?;
+    let Some(connector) = &options.tls else {
+        let (read, write) = stream.into_split();
+        return Ok(((Box::new(read), Box::new(write)), None));
+    };
+    let stream = tls::handshake(connector, server, stream).await?;
+    let peer = tls::peer(server, &stream);
+    let (read, write) = tokio::io::split(stream);
+    Ok(((Box::new(read), Box::new(write)), Some(peer)))
+}
+
+/// The other side of a connection, for errors.
+#[derive(Clone, Debug)]
+struct Peer {
+    server: Arc<str>,
+    /// The credentials of TLS; `None`: plain text.
+    tls: Option<Arc<Credentials>>,
+}
+
+impl Peer {
+    /// The error of a connection that broke.
+    fn lost(&self, error: &io::Error, calls: &Calls) -> CallError {
+        let is_closed = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+        );
+        let has_responded = calls.responses.load(Ordering::Relaxed) > 0;
+        let of_tls = self
+            .tls
+            .as_ref()
+            .and_then(|credentials| tls::explain(error, credentials));
+        let detail = match of_tls {
+            Some(reason) => reason,
+            None if self.tls.is_none() && is_closed && !has_responded => {
+                "the server closed the connection without a response, as a server that requires TLS does \
+                 (--hbase-tls)"
+                    .to_owned()
+            }
+            None if error.kind() == io::ErrorKind::UnexpectedEof => {
+                "the server closed the connection".to_owned()
+            }
+            None => error.to_string(),
+        };
+        CallError::Lost {
+            server: self.server.to_string(),
+            detail,
+        }
+    }
+}
+
 /// The first bytes of a connection: nothing answers a good header.
 fn hello(service: Service, user: &str) -> Vec<u8> {
     let header = ConnectionHeader {
@@ -403,19 +491,21 @@ fn delimited_len(message: &impl Message) -> usize {
 /// The error that ends the connection.
 async fn read_response(
     read: &mut (impl AsyncRead + Unpin),
-    server: &str,
+    peer: &Peer,
     most: usize,
     calls: &Calls,
 ) -> Result<(), CallError> {
-    let lost = |error: std::io::Error| CallError::Lost {
-        server: server.to_owned(),
-        detail: match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "the server closed the connection".to_owned(),
-            _ => error.to_string(),
-        },
-    };
-    let length = read.read_u32().await.map_err(lost)? as usize;
+    let server = &*peer.server;
+    let lost = |error: io::Error| peer.lost(&error, calls);
+    let start = read.read_u32().await.map_err(lost)?;
+    let length = start as usize;
     if length > most {
+        if peer.tls.is_none() && tls::is_alert(start) {
+            return Err(CallError::Lost {
+                server: server.to_owned(),
+                detail: "the server requires TLS (--hbase-tls)".to_owned(),
+            });
+        }
         return Err(too_large(read, server, (length, most), calls).await);
     }
     let mut frame = vec![0; length];
@@ -496,7 +586,12 @@ async fn too_large(
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_tls::testing::Authority;
+    use oxtsdb_tls::{Pem, certificates, private_key};
+    use rustls::ServerConfig;
+    use rustls::crypto::ring;
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
 
     use super::super::messages::{Empty, ExceptionResponse, ServerName};
     use super::*;
@@ -521,6 +616,7 @@ mod tests {
         });
         let options = ConnectOptions {
             user: "tester".to_owned(),
+            tls: None,
             time: Duration::from_secs(5),
             max_reply_bytes: 1000,
         };
@@ -563,6 +659,74 @@ mod tests {
             [other, response(&header(id), &message)].concat()
         };
         assert_eq!(answered(with_others).await.unwrap(), name);
+    }
+
+    /// Cells of several records of TLS, more than the buffers of a socket have.
+    #[tokio::test]
+    async fn tls_carries_requests_and_responses_of_any_size() {
+        const CELLS: usize = 8 << 20;
+        let authority = Authority::new("hbase").unwrap();
+        let issued = authority.issue(&["localhost"]).unwrap();
+        let chain = certificates(issued.certificate.as_bytes()).unwrap();
+        let certificate = chain.first().unwrap().to_vec();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, private_key(issued.key.as_bytes()).unwrap())
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("localhost:{}", listener.local_addr().unwrap().port());
+        let server = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+            stream.read_exact(&mut [0; 6]).await.unwrap();
+            let mut lengths = Vec::new();
+            for _ in 0..2 {
+                let length = stream.read_u32().await.unwrap() as usize;
+                stream.read_exact(&mut vec![0; length]).await.unwrap();
+                lengths.push(length);
+            }
+            let meta = CellBlockMeta {
+                length: u32::try_from(CELLS).ok(),
+            };
+            let header = ResponseHeader {
+                cell_block_meta: Some(meta),
+                ..header(1)
+            };
+            let cells = vec![7; CELLS];
+            let body = response(&header, &[&[0], cells.as_slice()].concat());
+            stream.write_all(&body).await.unwrap();
+            stream.flush().await.unwrap();
+            lengths
+        });
+        let credentials = Credentials {
+            ca: Some(Pem::Bytes(authority.pem().into_bytes())),
+            identity: None,
+        };
+        let options = ConnectOptions {
+            user: "tester".to_owned(),
+            tls: Some(Arc::new(Connector::new(credentials, &[]).unwrap())),
+            time: Duration::from_secs(30),
+            max_reply_bytes: 2 * CELLS,
+        };
+        let connection = Connection::open(&address, Service::Client, &options)
+            .await
+            .unwrap();
+        let peer = connection.tls().unwrap();
+        assert_eq!(
+            (peer.version.as_str(), &peer.certificate),
+            ("TLS 1.3", &certificate)
+        );
+        let request = Request {
+            cells: &vec![1; CELLS],
+            ..Request::new("Multi", &Empty {})
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let (_, cells): (Empty, _) = connection.call(request, deadline).await.unwrap();
+        assert_eq!((cells.len(), cells.first()), (CELLS, Some(&7)));
+        let lengths = server.await.unwrap();
+        assert!(lengths[1] > CELLS, "{lengths:?}");
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 use super::connection::{ConnectOptions, Connection, Request, Service};
 use super::error::CallError;
 use crate::GatewayFigures;
+use crate::hbase::TlsPeer;
 
 /// A service of a server.
 #[derive(Debug)]
@@ -118,6 +119,11 @@ impl Server {
     /// Forgets the connection; calls that wait for it go on.
     pub(super) fn disconnect(&self) {
         self.current.lock().take();
+    }
+
+    /// The server's side of TLS, if a connection with TLS is open.
+    pub(super) fn tls(&self) -> Option<TlsPeer> {
+        self.open_connection()?.tls().cloned()
     }
 
     pub(super) fn figures(&self) -> GatewayFigures {

@@ -1,10 +1,10 @@
 //! Certificates for tests: authorities, servers, clients.
 
+use std::io;
 use std::path::Path;
 
-use anyhow::Context as _;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, Error, IsCa, KeyPair, KeyUsagePurpose,
     date_time_ymd,
 };
 
@@ -27,7 +27,7 @@ impl Authority {
     /// # Errors
     ///
     /// There is no randomness.
-    pub fn new(name: &str) -> anyhow::Result<Self> {
+    pub fn new(name: &str) -> Result<Self, Error> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -45,7 +45,7 @@ impl Authority {
     /// # Errors
     ///
     /// A name is neither.
-    pub fn issue(&self, names: &[&str]) -> anyhow::Result<Issued> {
+    pub fn issue(&self, names: &[&str]) -> Result<Issued, Error> {
         self.sign(CertificateParams::new(strings(names))?)
     }
 
@@ -54,14 +54,14 @@ impl Authority {
     /// # Errors
     ///
     /// As [`Authority::issue`].
-    pub fn issue_expired(&self, names: &[&str]) -> anyhow::Result<Issued> {
+    pub fn issue_expired(&self, names: &[&str]) -> Result<Issued, Error> {
         let mut params = CertificateParams::new(strings(names))?;
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2020, 12, 31);
         self.sign(params)
     }
 
-    fn sign(&self, params: CertificateParams) -> anyhow::Result<Issued> {
+    fn sign(&self, params: CertificateParams) -> Result<Issued, Error> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.0)?;
         Ok(Issued {
@@ -81,14 +81,14 @@ impl Issued {
     /// # Errors
     ///
     /// Errors of the disk.
-    pub fn write(&self, folder: &Path, name: &str) -> anyhow::Result<()> {
+    pub fn write(&self, folder: &Path, name: &str) -> io::Result<()> {
         let write = |extension: &str, text: &str| {
             // As programs that renew certificates do: a reader sees the old file or the new one.
             let temporary = folder.join(format!("{name}.{extension}.new"));
             std::fs::write(&temporary, text)?;
             std::fs::rename(&temporary, folder.join(format!("{name}.{extension}")))
         };
-        write("key", &self.key).context("key")?;
-        write("pem", &self.certificate).context("certificate")
+        write("key", &self.key)?;
+        write("pem", &self.certificate)
     }
 }

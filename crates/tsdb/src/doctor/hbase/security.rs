@@ -1,0 +1,138 @@
+//! Security of connections with HBase's servers: TLS, certificates, the user.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use oxtsdb_access::CertificateSummary;
+use oxtsdb_row_store::hbase::TlsPeer;
+use oxtsdb_server::store::HbaseSettings;
+
+use super::super::capacity::validity;
+use super::super::finding::{Finding, Level};
+
+const CHECK: &str = "security";
+
+/// Findings about the servers of open connections, `peers`, and about the client's own certificate.
+pub(super) fn check(settings: &HbaseSettings, peers: &[TlsPeer]) -> Vec<Finding> {
+    let place = settings.to_string();
+    let user = &settings.hbase_user;
+    if !settings.tls.hbase_tls {
+        return vec![Finding::new(
+            Level::Note,
+            CHECK,
+            &place,
+            format!("no TLS: rows can be read and changed on the way; HBase believes the user name `{user}`"),
+            "set --hbase-tls if HBase has TLS, or let only its servers and clients reach its network",
+        )];
+    }
+    let client = settings.tls.hbase_tls_certificate.as_deref();
+    let presented = match client {
+        Some(path) => format!("presents {}", path.display()),
+        None => "presents no certificate".to_owned(),
+    };
+    let mut findings = vec![Finding::ok(
+        CHECK,
+        &place,
+        format!("TLS; the client {presented}; HBase believes the user name `{user}`"),
+    )];
+    findings.extend(peers.iter().map(|peer| {
+        let summary = oxtsdb_access::summary(&peer.certificate);
+        let advice = "renew the certificate of the server (hbase.rpc.tls.keystore.location)";
+        certificate(&peer.address, &format!("{}, ", peer.version), summary, advice)
+    }));
+    findings.extend(client.map(|path| {
+        let advice = "renew the file of --hbase-tls-certificate; it is read again by itself";
+        certificate(&path.display().to_string(), "", summary_of(path), advice)
+    }));
+    findings
+}
+
+/// The summary of the first certificate of a file.
+fn summary_of(path: &Path) -> Result<CertificateSummary, String> {
+    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    let chain = oxtsdb_tls::certificates(&pem)?;
+    let first = chain.first().ok_or("has no certificate")?;
+    oxtsdb_access::summary(first)
+}
+
+/// Whose certificate it is, who issued it, and how long it is valid.
+fn certificate(
+    server: &str,
+    version: &str,
+    summary: Result<CertificateSummary, String>,
+    advice: &str,
+) -> Finding {
+    let summary = match summary {
+        Ok(summary) => summary,
+        Err(reason) => return Finding::new(Level::Warning, CHECK, server, reason, advice),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "shown in days")]
+    let left = summary.not_after as f64 - now.as_secs_f64();
+    let (level, validity) = validity(left);
+    let found = format!(
+        "{version}certificate of {}, issued by {}, {validity}",
+        summary.subject, summary.issuer
+    );
+    let advice = if level == Level::Ok { "" } else { advice };
+    Finding::new(level, CHECK, server, found, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Settings {
+        #[command(flatten)]
+        hbase: HbaseSettings,
+    }
+
+    fn findings(flags: &[&str], peers: &[TlsPeer]) -> Vec<(Level, String)> {
+        let flags = ["settings", "--hbase-masters=m", "--hbase-user=tsd"]
+            .iter()
+            .chain(flags);
+        let settings = Settings::try_parse_from(flags).unwrap().hbase;
+        let findings = check(&settings, peers).into_iter();
+        findings.map(|finding| (finding.level, finding.found)).collect()
+    }
+
+    #[test]
+    fn plain_text_is_noted_with_the_user() {
+        let [(level, found)] = &findings(&[], &[])[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(*level, Level::Note);
+        assert!(found.contains("no TLS") && found.contains("`tsd`"), "{found}");
+    }
+
+    #[test]
+    fn certificates_of_both_sides_are_named() {
+        let tls =
+            oxtsdb_tls::certificates(include_bytes!("../../../../client/tests/tls/server.pem")).unwrap();
+        let peer = TlsPeer {
+            address: "rs1:16020".to_owned(),
+            version: "TLS 1.2".to_owned(),
+            certificate: tls[0].to_vec(),
+        };
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../client/tests/tls/server.pem");
+        let client = format!("--hbase-tls-certificate={file}");
+        let flags = ["--hbase-tls", "--hbase-tls-ca=ca.pem", &client];
+        let found = findings(&flags, &[peer.clone()]);
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().all(|(level, _)| *level == Level::Ok), "{found:?}");
+        assert!(
+            found[0].1.contains(file) && found[0].1.contains("`tsd`"),
+            "{found:?}"
+        );
+        assert!(found[1].1.starts_with("TLS 1.2, certificate of CN="), "{found:?}");
+        assert!(found[2].1.starts_with("certificate of CN="), "{found:?}");
+        let damaged = TlsPeer {
+            certificate: vec![0],
+            ..peer
+        };
+        assert_eq!(findings(&flags, &[damaged])[1].0, Level::Warning);
+    }
+}
