@@ -18,7 +18,7 @@ use oxtsdb_schema::{BaseTime, MetricUid, RowKeyLayout, RowKeyRef};
 
 use super::Inner;
 use super::batch::FAMILY;
-use crate::logical_table::cells::{cell_of, point_of};
+use crate::view::cells::{cell_of, point_of};
 use crate::{Point, PointStoreError, SeriesColumns, SeriesNumber, TimeRange};
 
 /// The points of a cell, one for each instant, ascending.

@@ -10,8 +10,8 @@ use proptest::sample::select;
 
 use super::*;
 use crate::conformance::{self, Promises, Subject};
-use crate::logical_table::LogicalTable;
 use crate::parts::{PartsConfig, PartsStore};
+use crate::view::TableView;
 use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 /// 2013-01-01 00:00 UTC.
@@ -231,7 +231,7 @@ async fn check(layout: RowKeyLayout, batches: &[Vec<TestPoint>]) {
     let in_parts = tokio::task::spawn_blocking(|| PartsStore::open(config).unwrap());
     let in_parts: Arc<dyn PointStore> = Arc::new(in_parts.await.unwrap());
     let (others, _) = rows_in(Form::Single, layout).await;
-    let logical = LogicalTable::new(Arc::new(others), Arc::clone(&in_parts), layout, table());
+    let view = TableView::new(Arc::new(others), Arc::clone(&in_parts), layout, table());
     let mut seen = std::collections::BTreeSet::new();
     for batch in batches {
         let mut new = Vec::new();
@@ -251,9 +251,9 @@ async fn check(layout: RowKeyLayout, batches: &[Vec<TestPoint>]) {
         in_rows.append_keyed(keyed(&new), Box::new(())).await.unwrap();
         in_parts.append_keyed(keyed(&new), Box::new(())).await.unwrap();
     }
-    assert_eq!(cells(&all_rows(&logical).await), cells(&all_rows(&rows).await));
+    assert_eq!(cells(&all_rows(&view).await), cells(&all_rows(&rows).await));
     for row in all_rows(&rows).await.iter().take(3) {
-        let same = logical
+        let same = view
             .get(&table(), row.key(), &ColumnSelection::All)
             .await
             .unwrap();

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::memory::MemoryPoints;
+use oxtsdb_point_store::view::TableView;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
@@ -125,9 +125,9 @@ async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
     }
     points.append(batch).await.unwrap();
     let columns: Arc<dyn PointStore> = Arc::new(points);
-    let logical = LogicalTable::new(Arc::clone(&cells), Arc::clone(&columns), layout, table.clone());
+    let view = TableView::new(Arc::clone(&cells), Arc::clone(&columns), layout, table.clone());
     let rows = Engine::new(
-        Arc::new(logical),
+        Arc::new(view),
         (table.clone(), table),
         layout,
         Arc::new(Numbers),

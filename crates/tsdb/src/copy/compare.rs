@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::logical_table::{ShownCell, shown_cells, shown_rollups};
+use oxtsdb_point_store::view::{ShownCell, shown_cells, shown_rollups};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
 use xxhash_rust::xxh3::Xxh3;

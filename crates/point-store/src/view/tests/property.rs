@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::fixture::{FIRST_HOUR, Fixture, key, scan_of};
-use crate::logical_table::cells::{instants, points_of};
-use crate::logical_table::window::WindowSize;
+use crate::view::cells::{instants, points_of};
+use crate::view::window::WindowSize;
 
 /// A change of one row.
 #[derive(Clone, Debug)]
@@ -279,7 +279,7 @@ async fn check(
     plans: &[ScanPlan],
 ) {
     let mut fixture = Fixture::with_layout(layout).await;
-    fixture.logical.window = window;
+    fixture.view.window = window;
     let cells = Cells {
         store: MemoryStore::new(),
         def: TableDef::new(fixture.table.clone(), &["t"]),
@@ -296,7 +296,7 @@ async fn check(
             cells.apply(&key, *hour, change).await;
             keys.insert(key);
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
     }
     let all = Scan::prefix(b"");
     let expected = scan_of(&cells.store, &fixture.table, all.clone()).await.unwrap();
@@ -313,7 +313,7 @@ async fn check(
         let keys: Vec<_> = keys.iter().cloned().collect();
         let columns = plan.scan(&layout).columns;
         let found = fixture
-            .logical
+            .view
             .get_rows(&fixture.table, &keys, &columns, None)
             .await
             .unwrap();

@@ -26,7 +26,7 @@ async fn points_go_to_the_point_store_and_other_cells_to_the_row_store() {
         .put_at(t, &first.0, 7, &first.1);
     // The row of global annotations.
     batch.row(&[0, 0, 0, 0, 0, 0, 0]).put(t, ANNOTATION, b"{}");
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     let annotation = (ANNOTATION.to_vec(), b"{}".to_vec());
     assert_eq!(
         fixture.stored_cells(&key).await,
@@ -59,7 +59,7 @@ async fn compacted_points_become_cells_of_their_own() {
     // The column names its points.
     let (mut batch, t) = fixture.batch();
     batch.row(&key).delete_column(t, &qualifier[..4]);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert_eq!(fixture.cells(&key).await, points[2..]);
 }
 
@@ -80,7 +80,7 @@ async fn mutations_of_a_row_apply_in_order() {
         .put(t, &old.0, &old.1)
         .put(t, &new.0, &new.1);
     batch.delete_column(t, &old.0).put(t, &int(1, 9).0, &int(1, 9).1);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert_eq!(fixture.cells(&before).await, std::slice::from_ref(&new));
     assert_eq!(fixture.cells(&after).await, [int(1, 9), new]);
 }
@@ -95,7 +95,7 @@ async fn newest_cell_of_an_instant_wins_within_a_batch() {
         .row(&key)
         .put_at(t, &float.0, 2_000, &float.1)
         .put_at(t, &int.0, 1_000, &int.1);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert_eq!(fixture.cells(&key).await, [float]);
     fixture.put(&key, &int.0, &int.1).await;
     assert_eq!(fixture.cells(&key).await, [int], "a later batch");
@@ -120,7 +120,7 @@ async fn a_column_has_either_a_point_or_an_odd_encoding() {
         for (qualifier, value) in cells {
             batch.put(t, qualifier, value);
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         assert_eq!(fixture.cells(&key).await, [cells[1].clone()]);
     }
 }
@@ -136,7 +136,7 @@ async fn deletes_what_they_name() {
             Some(up_to) => batch.row(&key).delete_column_up_to(t, qualifier, up_to),
             None => batch.row(&key).delete_column(t, qualifier),
         };
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
     };
     for cell in [&one, &two] {
         fixture.put(&key, &cell.0, &cell.1).await;
@@ -157,7 +157,7 @@ async fn deletes_what_they_name() {
     let (mut batch, _) = fixture.batch();
     batch.row(&key).delete_row();
     batch.row(&fixture.key(9, 9, 0)).delete_row();
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert!(fixture.cells(&key).await.is_empty());
     assert_eq!(
         fixture.scan(Scan::prefix(b"")).await.len(),
@@ -179,7 +179,7 @@ async fn concurrent_puts_are_submitted_together_and_deletes_wait_for_them() {
         let (mut batch, t) = fixture.batch();
         let (qualifier, value) = int(second, 1);
         batch.row(&key).put(t, &qualifier, &value);
-        fixture.logical.write(batch)
+        fixture.view.write(batch)
     };
     let (mut delete, t) = fixture.batch();
     delete
@@ -201,7 +201,7 @@ async fn concurrent_puts_are_submitted_together_and_deletes_wait_for_them() {
         assert_eq!(submitted(&fixture.points.appends), 2);
         drop(held);
     };
-    let writes = async { futures::join!(put(1), put(2), fixture.logical.write(delete), put(3)) };
+    let writes = async { futures::join!(put(1), put(2), fixture.view.write(delete), put(3)) };
     let all = async { futures::join!(writes, observe).0 };
     let (one, two, deleted, three) = tokio::time::timeout(Duration::from_secs(10), all).await.unwrap();
     assert!([one, two, deleted, three].iter().all(Result::is_ok));
@@ -212,7 +212,7 @@ async fn concurrent_puts_are_submitted_together_and_deletes_wait_for_them() {
 #[tokio::test]
 async fn rejects_counters_conditions_and_commits_of_points() {
     let fixture = Fixture::new().await;
-    let logical = &fixture.logical;
+    let view = &fixture.view;
     let key = fixture.key(1, 1, 0);
     let (qualifier, value) = int(1, 5);
     let on_point = CellAddress::new(&key[..], "t", &qualifier[..]);
@@ -220,7 +220,7 @@ async fn rejects_counters_conditions_and_commits_of_points() {
         cell: cell.clone(),
         expected: None,
     };
-    let atomic = logical.atomic().unwrap();
+    let atomic = view.atomic().unwrap();
     let commit = async |change: &dyn Fn(&mut WriteBatch)| {
         let (mut batch, _) = fixture.batch();
         batch.row(&key);
@@ -230,10 +230,9 @@ async fn rejects_counters_conditions_and_commits_of_points() {
     let (mut annotation, t) = fixture.batch();
     annotation.row(&key).put(t, ANNOTATION, b"{}");
     let errors = [
-        logical.increment(&fixture.table, &on_point, 1).await.err(),
-        logical.append(&fixture.table, &on_point, b"v").await.err(),
-        logical
-            .check_and_put(&fixture.table, &condition(&on_point), b"v")
+        view.increment(&fixture.table, &on_point, 1).await.err(),
+        view.append(&fixture.table, &on_point, b"v").await.err(),
+        view.check_and_put(&fixture.table, &condition(&on_point), b"v")
             .await
             .err(),
         atomic
@@ -258,8 +257,7 @@ async fn rejects_counters_conditions_and_commits_of_points() {
     // Other cells of the same row.
     let beside = CellAddress::new(&key[..], "t", ANNOTATION);
     assert!(
-        logical
-            .check_and_put(&fixture.table, &condition(&beside), b"{}")
+        view.check_and_put(&fixture.table, &condition(&beside), b"{}")
             .await
             .unwrap()
     );
@@ -271,8 +269,7 @@ async fn rejects_counters_conditions_and_commits_of_points() {
     );
     assert!(atomic.commit_if(&[], annotation).await.unwrap());
     let appended = CellAddress::new(&key[..], "t", [5, 0, 0]);
-    logical
-        .append(&fixture.table, &appended, &[0, 0x10, 1])
+    view.append(&fixture.table, &appended, &[0, 0x10, 1])
         .await
         .unwrap();
     assert_eq!(fixture.stored_cells(&key).await.len(), 2);
@@ -285,28 +282,28 @@ async fn unknown_tables_and_families_are_errors_of_batches_of_points() {
     let mut batch = WriteBatch::new(fixture.table.clone());
     let other = batch.family("other");
     batch.row(&fixture.key(1, 1, 0)).put(other, &qualifier, &value);
-    let error = fixture.logical.write(batch).await.unwrap_err();
+    let error = fixture.view.write(batch).await.unwrap_err();
     assert!(matches!(error, StoreError::NoSuchFamily { .. }), "{error}");
     // The same rows of another table are cells.
     let table = "copy".parse().unwrap();
     let def = TableDef::new(table, &["t"]);
-    fixture.logical.create_table(&def).await.unwrap();
+    fixture.view.create_table(&def).await.unwrap();
     let mut batch = WriteBatch::new(def.name.clone());
     let t = batch.family("t");
     batch.row(&fixture.key(1, 1, 0)).put(t, &qualifier, &value);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert!(fixture.points.metrics().is_empty());
 }
 
 #[tokio::test]
 async fn closes_both_stores() {
     let fixture = Fixture::new().await;
-    fixture.logical.check_health().await.unwrap();
-    fixture.logical.close().await.unwrap();
+    fixture.view.check_health().await.unwrap();
+    fixture.view.close().await.unwrap();
     for error in [
         fixture.points.check_health().await.is_err(),
         fixture.rows.check_health().await.is_err(),
-        fixture.logical.check_health().await.is_err(),
+        fixture.view.check_health().await.is_err(),
     ] {
         assert!(error);
     }
@@ -317,23 +314,23 @@ async fn series_of_other_cells_have_numbers() {
     let fixture = Fixture::new().await;
     let key = |tagv| fixture.key(1, tagv, 0);
     let cell = |tagv| CellAddress::new(key(tagv), "t", ANNOTATION);
-    let (logical, table) = (&fixture.logical, &fixture.table);
+    let (view, table) = (&fixture.view, &fixture.table);
     fixture.put(&key(1), ANNOTATION, b"{}").await;
     let condition = Condition {
         cell: cell(2),
         expected: None,
     };
-    logical.check_and_put(table, &condition, b"{}").await.unwrap();
+    view.check_and_put(table, &condition, b"{}").await.unwrap();
     let (mut batch, t) = fixture.batch();
     batch.row(&key(3)).put(t, ANNOTATION, b"{}");
-    logical.atomic().unwrap().commit_if(&[], batch).await.unwrap();
+    view.atomic().unwrap().commit_if(&[], batch).await.unwrap();
     let appended = CellAddress::new(key(4), "t", [5, 0, 0]);
-    logical.append(table, &appended, &[0, 0x10, 1]).await.unwrap();
+    view.append(table, &appended, &[0, 0x10, 1]).await.unwrap();
     // A delete is of nothing, and the row of a global annotation is of no series.
     let (mut batch, t) = fixture.batch();
     batch.row(&key(5)).delete_column(t, ANNOTATION);
     batch.row(&key(6)[..7]).put(t, ANNOTATION, b"{}");
-    logical.write(batch).await.unwrap();
+    view.write(batch).await.unwrap();
     let listed = fixture.points.metric_series(&[0, 0, 1]);
     let tagv = |series: crate::SeriesNumber| {
         let mut key = Vec::new();
@@ -365,14 +362,14 @@ async fn other_cells_wait_for_numbers_that_are_not_durable_yet() {
         };
         match tagv {
             0 => {
-                let put = fixture.logical.check_and_put(&fixture.table, &condition, b"{}");
+                let put = fixture.view.check_and_put(&fixture.table, &condition, b"{}");
                 assert!(put.await.unwrap());
             }
             1 => fixture.put(&key, ANNOTATION, b"{}").await,
             _ => {
                 let (mut batch, t) = fixture.batch();
                 batch.row(&key).put(t, ANNOTATION, b"{}");
-                let commit = fixture.logical.atomic().unwrap();
+                let commit = fixture.view.atomic().unwrap();
                 assert!(commit.commit_if(&[condition], batch).await.unwrap());
             }
         }

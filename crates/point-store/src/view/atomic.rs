@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use oxtsdb_row_store::{AtomicCommit, Condition, MutationRef, StoreError, WriteBatch};
 
-use super::LogicalTable;
+use super::TableView;
 use super::place::{SeriesHour, is_point_family, rejected};
 
 /// Rejects conditions on points, puts into columns of points, and deletes of such columns, of their family or of rows
 /// that may have them.
 #[async_trait]
-impl AtomicCommit for LogicalTable {
+impl AtomicCommit for TableView {
     async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
         let Some(atomic) = self.rows.atomic() else {
             return Err(StoreError::Invalid {
@@ -29,7 +29,7 @@ impl AtomicCommit for LogicalTable {
     }
 }
 
-impl LogicalTable {
+impl TableView {
     /// Rejects a batch with mutations that may concern points.
     fn reject_points(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         if !self.has_points(batch.table()) {

@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::fixture::{FIRST_HOUR, Fixture, cells, scan_of};
-use crate::logical_table::LogicalTable;
-use crate::logical_table::form::Aggregates;
-use crate::logical_table::shown::shown_rollups;
-use crate::logical_table::window::WindowSize;
 use crate::rollups::RollupColumns;
+use crate::view::TableView;
+use crate::view::form::Aggregates;
+use crate::view::shown::shown_rollups;
+use crate::view::window::WindowSize;
 use crate::{PointStore, TimeRange};
 
 /// A change of one row.
@@ -133,13 +133,13 @@ async fn table(layout: RowKeyLayout) -> Fixture {
     let mut fixture = Fixture::with_layout(layout).await;
     let points: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
     let rows = Arc::new(fixture.rows.clone());
-    fixture.logical = LogicalTable::of_rollups(rows, points, layout, fixture.table.clone()).unwrap();
+    fixture.view = TableView::from_rollups(rows, points, layout, fixture.table.clone()).unwrap();
     fixture
 }
 
 async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, Change)>]) {
     let mut fixture = table(layout).await;
-    fixture.logical.window = window;
+    fixture.view.window = window;
     let mut expected = Rows::new();
     for changes in writes {
         let (mut batch, _) = fixture.batch();
@@ -149,7 +149,7 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
             add(&mut batch, change);
             apply(expected.entry(key).or_default(), change);
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
     }
     let keys: Vec<_> = expected.keys().cloned().collect();
     expected.retain(|_, cells| !cells.is_empty());
@@ -172,13 +172,13 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
     backwards.reverse();
     assert_eq!(backwards, scanned);
     let found = fixture
-        .logical
+        .view
         .get_rows(&fixture.table, &keys, &ColumnSelection::All, None);
     let found: Vec<Row> = found.await.unwrap().into_iter().flatten().collect();
     assert_eq!(found, scanned);
     if let [_, second, .., last] = &keys[..] {
         let part = Scan::range(second.clone(), last.clone());
-        let part = scan_of(&fixture.logical, &fixture.table, part).await.unwrap();
+        let part = scan_of(&fixture.view, &fixture.table, part).await.unwrap();
         let within = |row: &&Row| (&second[..]..&last[..]).contains(&row.key());
         assert_eq!(part, scanned.iter().filter(within).cloned().collect::<Vec<_>>());
     }
@@ -221,13 +221,13 @@ async fn values_of_other_types_replace_each_other_in_columns() {
         batch
             .row(&key)
             .put(t, &qualifier(2, 7, &first), first.encoded().as_bytes());
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         let (mut batch, t) = fixture.batch();
         batch
             .row(&key)
             .put(t, &qualifier(2, 7, &second), second.encoded().as_bytes());
         batch.delete_column(t, &qualifier(2, 7, &first));
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         let expected = (
             qualifier(2, 7, &second).to_vec(),
             second.encoded().as_bytes().to_vec(),
@@ -264,7 +264,7 @@ async fn an_aggregate_is_read_by_the_instants_of_its_intervals() {
                 batch.put(t, &qualifier(id, offset, &value), value.encoded().as_bytes());
             }
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         let store: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
         let columns = RollupColumns::new(store, interval.clone(), 1);
         let series = columns.metric_series(&[0, 0, 1]);
@@ -320,7 +320,7 @@ async fn rows_of_another_span_are_errors() {
     batch.row(&key).put(t, &qualifier(0, 1, &Value::Int(1)), &[1]);
     let day = fixture.key(1, 2, 0);
     batch.row(&day).put(t, &qualifier(0, 24, &Value::Int(1)), &[1]);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     let store: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
     let columns = RollupColumns::new(store, interval("1d"), 0);
     let mut reader = columns.reader(TimeRange::ALL).unwrap();

@@ -9,7 +9,7 @@ use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowBuilder, RowStream, S
 use oxtsdb_schema::BaseTime;
 use oxtsdb_schema::data_table::FAMILY;
 
-use super::LogicalTable;
+use super::TableView;
 use super::columns::{PointColumns, push_cells};
 use super::damage::check_damage;
 use super::merge::{Merged, merge_rows};
@@ -17,7 +17,7 @@ use super::place::SeriesHour;
 use super::walk::PointRows;
 use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
 
-impl LogicalTable {
+impl TableView {
     /// Scans the table of points.
     pub(super) async fn scan_merged(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
         let Some(columns) = PointColumns::of(&scan.columns, &self.form) else {

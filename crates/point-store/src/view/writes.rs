@@ -6,12 +6,12 @@ use oxtsdb_row_store::{ColumnSelection, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
 use tokio::sync::MutexGuard;
 
-use super::LogicalTable;
+use super::TableView;
 use super::form::PointColumn;
 use super::split::{Column, PointOperation, Split};
 use crate::{PointBatch, TimeRange};
 
-impl LogicalTable {
+impl TableView {
     /// Applies a batch: first the cells of the row store, then the points in order.
     pub(super) async fn write_split(
         &self,

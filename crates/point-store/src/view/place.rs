@@ -4,7 +4,7 @@ use oxtsdb_row_store::{CellAddress, StoreError, TableName};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef, Tsuid};
 
-use super::LogicalTable;
+use super::TableView;
 use crate::{PointBatch, PointStore, TimeRange};
 
 /// Seconds of an hour.
@@ -42,7 +42,7 @@ pub(super) fn is_point_family(family: &str) -> bool {
     family.as_bytes() == FAMILY
 }
 
-impl LogicalTable {
+impl TableView {
     /// Whether an address may be a point's.
     pub(super) fn may_be_point(&self, table: &TableName, cell: &CellAddress) -> bool {
         self.has_points(table)

@@ -1,9 +1,9 @@
 //! Table `tsdb` of a store with points in columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells. The
-//! counters of table `tsdb-meta` are shown likewise (see [`LogicalTable::with_counters`]).
+//! counters of table `tsdb-meta` are shown likewise (see [`TableView::with_counters`]).
 //!
 //! ```text
 //!                        other tables ─────────────────────────────► row store
-//!   LogicalTable ─┬─ table of points: annotations, histograms, … ──► row store ─┐
+//!   TableView ─┬─ table of points: annotations, histograms, … ──► row store ─┐
 //!                 └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! other cells, and rows with keys that no writer produces, are in the row store. A series with puts of such cells only
 //! has a number too, so that the point store lists every series with a row.
 //!
-//! The values of a rollup table are shown likewise ([`LogicalTable::of_rollups`]): a plain one has a qualifier of 3 bytes and
+//! The values of a rollup table are shown likewise ([`TableView::from_rollups`]): a plain one has a qualifier of 3 bytes and
 //! its value in the fewest bytes; its timestamp is the start of its row.
 //!
 //! Differences from a table of cells:
@@ -60,7 +60,7 @@ use crate::{PointStore, PointStoreError};
 
 /// A [`RowStore`] that keeps its table of points in a [`PointStore`]; see the module's documentation.
 #[derive(Debug)]
-pub struct LogicalTable {
+pub struct TableView {
     rows: Arc<dyn RowStore>,
     points: Arc<dyn PointStore>,
     layout: RowKeyLayout,
@@ -77,7 +77,7 @@ pub struct LogicalTable {
     counters: Option<Arc<Counters>>,
 }
 
-impl LogicalTable {
+impl TableView {
     /// Shows the points of `points` as rows of `table`. All other tables, and all other cells of this one, are in
     /// `rows`.
     pub fn new(
@@ -105,7 +105,7 @@ impl LogicalTable {
     /// # Errors
     ///
     /// If the point store is closed.
-    pub fn of_rollups(
+    pub fn from_rollups(
         rows: Arc<dyn RowStore>,
         points: Arc<dyn PointStore>,
         layout: RowKeyLayout,
@@ -155,7 +155,7 @@ impl LogicalTable {
 }
 
 #[async_trait]
-impl RowStore for LogicalTable {
+impl RowStore for TableView {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
         self.rows.create_table(table).await
     }
@@ -274,7 +274,7 @@ impl RowStore for LogicalTable {
 }
 
 #[async_trait]
-impl StoreControl for LogicalTable {
+impl StoreControl for TableView {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.points.check_health().await.map_err(StoreError::from)?;
         self.rows.check_health().await
