@@ -1,11 +1,13 @@
-//! Table `tsdb` of a store with points in columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells. The
-//! counters of table `tsdb-meta` are shown likewise (see [`TableView::with_counters`]).
+//! Table `tsdb` of an embedded store: a view of its points and of its other cells as OpenTSDB's rows.
 //!
 //! ```text
-//!                        other tables ─────────────────────────────► row store
+//!                     other tables ─────────────────────────────► row store
 //!   TableView ─┬─ table of points: annotations, histograms, … ──► row store ─┐
-//!                 └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
+//!              └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
 //! ```
+//!
+//! Queries, writers, deletes and fsck use the two stores directly. The view is for the callers that need rows: exports,
+//! scans and comparisons read it; the cells that are no points are read and written through it.
 //!
 //! A plain point is a cell as a writer of single cells stores it: a qualifier of 2 or 4 bytes, the value in the fewest
 //! bytes, in the row of its series and hour. Each is shown as that cell; its timestamp is the instant of the point. All
@@ -13,7 +15,19 @@
 //! has a number too, so that the point store lists every series with a row.
 //!
 //! The values of a rollup table are shown likewise ([`TableView::from_rollups`]): a plain one has a qualifier of 3 bytes and
-//! its value in the fewest bytes; its timestamp is the start of its row.
+//! its value in the fewest bytes; its timestamp is the start of its row. The counters of table `tsdb-meta` are shown as
+//! cells, too ([`TableView::with_counters`]).
+//!
+//! Writes to the table of points:
+//!
+//! | Write | Caller |
+//! |---|---|
+//! | puts of any cells | `tsdb import --into`; histograms, rollups and pre-aggregates; builds of rollups |
+//! | conditional puts and deletes of columns that hold no points | annotations |
+//! | deletes of columns with values of rollups | builds of rollups, which delete other forms of a value |
+//!
+//! All other writes to rows of series are rejected with [`StoreError::Invalid`]: deletes of rows, families and columns of
+//! points, which [`PointStore::delete`] is for; increments, appends and atomic commits.
 //!
 //! Differences from a table of cells:
 //!
@@ -22,7 +36,6 @@
 //! - The points of a compacted cell become cells of their own.
 //! - A mutation of points and a mutation of other cells in the same row are two writes: after a crash, one of them may
 //!   be missing, and a reader may see one without the other.
-//! - Increments, appends, conditional writes and atomic commits of points are rejected.
 
 mod atomic;
 pub(crate) mod cells;
@@ -234,8 +247,7 @@ impl RowStore for TableView {
     }
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
-        self.reject_point(table, cell, "incremented")?;
-        self.number_series(table, &cell.row).await?;
+        self.reject_series(table, &cell.row, "increments")?;
         self.store_counter(table, cell).await?;
         self.rows.increment(table, cell, amount).await
     }
@@ -246,7 +258,7 @@ impl RowStore for TableView {
         condition: &Condition,
         value: &[u8],
     ) -> Result<bool, StoreError> {
-        self.reject_point(table, &condition.cell, "put on a condition")?;
+        self.reject_point(table, &condition.cell)?;
         self.number_series(table, &condition.cell.row).await?;
         self.store_counter(table, &condition.cell).await?;
         self.rows.check_and_put(table, condition, value).await
@@ -258,8 +270,7 @@ impl RowStore for TableView {
         cell: &CellAddress,
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        self.reject_point(table, cell, "appended to")?;
-        self.number_series(table, &cell.row).await?;
+        self.reject_series(table, &cell.row, "appends")?;
         self.store_counter(table, cell).await?;
         self.rows.append(table, cell, value).await
     }

@@ -102,6 +102,11 @@ impl CellForm {
         }
     }
 
+    /// Whether columns of points can be deleted: a build of rollups deletes the other forms of the values that it puts.
+    pub(super) const fn deletes_columns(&self) -> bool {
+        matches!(self, Self::Rollups(_))
+    }
+
     /// The points of a cell, in order of time; `None` unless all of them are plain points: the cells of the points
     /// have the same bytes.
     pub(super) fn points_of(&self, base: BaseTime, qualifier: &[u8], value: &[u8]) -> Option<Vec<Point>> {

@@ -103,7 +103,7 @@ impl TableView {
 
     /// Hour and series of a row key; `None` if it has no points.
     fn place(&self, key: &[u8]) -> Option<(BaseTime, SeriesNumber)> {
-        let hour = SeriesHour::of(key, &self.layout)?;
+        let hour = SeriesHour::from_key(key, &self.layout)?;
         Some((hour.base, self.points.find(hour.tsuid.as_bytes())?))
     }
 

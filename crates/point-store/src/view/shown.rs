@@ -36,7 +36,7 @@ pub fn shown_rollups(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
 }
 
 fn shown(row: &Row, layout: &RowKeyLayout, form: &CellForm) -> Vec<ShownCell> {
-    let hour = SeriesHour::of(row.key(), layout);
+    let hour = SeriesHour::from_key(row.key(), layout);
     let mut puts: Vec<(i64, Point)> = Vec::new();
     let mut shown = BTreeMap::new();
     for cell in row.cells() {

@@ -44,11 +44,11 @@ async fn table_without_points_passes_the_conformance_suite() {
 fn keys_that_no_writer_produces_have_no_points() {
     let layout = RowKeyLayout::default();
     let good = fixture::key(&layout, 1, 1, 0);
-    assert!(SeriesHour::of(&good, &layout).is_some());
+    assert!(SeriesHour::from_key(&good, &layout).is_some());
     let mut bad = good.clone();
     bad[6] ^= 1;
-    assert_eq!(SeriesHour::of(&bad, &layout), None, "not an hour");
+    assert_eq!(SeriesHour::from_key(&bad, &layout), None, "not an hour");
     let twice = [&good[..], &good[7..]].concat();
-    assert_eq!(SeriesHour::of(&twice, &layout), None, "a tag key twice");
-    assert_eq!(SeriesHour::of(&good[..7], &layout), None, "no tags");
+    assert_eq!(SeriesHour::from_key(&twice, &layout), None, "a tag key twice");
+    assert_eq!(SeriesHour::from_key(&good[..7], &layout), None, "no tags");
 }

@@ -92,9 +92,6 @@ impl TableView {
     async fn apply(&self, operation: PointOperation) -> Result<(), StoreError> {
         match operation {
             PointOperation::Append(batch) => self.points.append(batch).await.map_err(StoreError::from),
-            PointOperation::DeleteRange { series, range } => {
-                self.points.delete(&series, range).await.map_err(StoreError::from)
-            }
             PointOperation::DeleteCells { series, cells } => {
                 let times = || cells.iter().map(|(time_ms, _)| *time_ms);
                 let (Some(first_ms), Some(last_ms)) = (times().min(), times().max()) else {

@@ -24,9 +24,7 @@ enum Change {
     /// A small integer in 8 bytes.
     PutOdd(Offset, i8),
     Annotate(u8),
-    DeleteRow,
-    DeleteFamily,
-    DeleteColumn(Offset, Value, Option<i64>),
+    DeleteAnnotation(u8),
 }
 
 /// An instant of an hour: seconds or milliseconds.
@@ -60,11 +58,7 @@ fn changes() -> impl Strategy<Value = Change> {
         2 => vec((offsets(), values()), 2..5).prop_map(Change::PutCompacted),
         1 => (offsets(), any::<i8>()).prop_map(|(offset, value)| Change::PutOdd(offset, value)),
         2 => any::<u8>().prop_map(Change::Annotate),
-        1 => Just(Change::DeleteRow),
-        1 => Just(Change::DeleteFamily),
-        2 => (offsets(), values(), any::<Option<bool>>()).prop_map(|(offset, value, up_to)| {
-            Change::DeleteColumn(offset, value, up_to.map(i64::from))
-        }),
+        1 => any::<u8>().prop_map(Change::DeleteAnnotation),
     ]
 }
 
@@ -249,19 +243,8 @@ fn add(batch: &mut WriteBatch, family: FamilyId, hour: u32, change: &Change) {
         Change::Annotate(number) => {
             batch.put_at(family, &[1, 0, *number % 3], 5_000, &[*number]);
         }
-        Change::DeleteRow => _ = batch.delete_row(),
-        Change::DeleteFamily => _ = batch.delete_family(family),
-        Change::DeleteColumn(offset, value, up_to) => {
-            let timestamp = timestamp(hour, *offset);
-            let qualifier = Qualifier::new(timestamp, value);
-            match up_to {
-                None => batch.delete_column(family, qualifier.as_bytes()),
-                // One is older than the point.
-                Some(later) => {
-                    let up_to_ms = timestamp.as_millis() - 1 + later;
-                    batch.delete_column_up_to(family, qualifier.as_bytes(), up_to_ms)
-                }
-            };
+        Change::DeleteAnnotation(number) => {
+            batch.delete_column(family, &[1, 0, *number % 3]);
         }
     }
 }

@@ -26,7 +26,6 @@ enum Change {
     PutOdd(u8, u16, i8),
     /// By the name of the aggregator.
     PutNamed(u16, i8),
-    DeleteRow,
     DeleteColumn(u8, u16, Value),
 }
 
@@ -59,7 +58,6 @@ fn changes() -> impl Strategy<Value = Change> {
         12 => (ids(), offsets(), values()).prop_map(|(id, offset, value)| Change::Put(id, offset, value)),
         2 => (ids(), offsets(), any::<i8>()).prop_map(|(id, offset, value)| Change::PutOdd(id, offset, value)),
         1 => (offsets(), any::<i8>()).prop_map(|(offset, value)| Change::PutNamed(offset, value)),
-        1 => Just(Change::DeleteRow),
         3 => (ids(), offsets(), values()).prop_map(|(id, offset, value)| Change::DeleteColumn(id, offset, value)),
     ]
 }
@@ -91,7 +89,6 @@ fn add(batch: &mut WriteBatch, change: &Change) {
             let (qualifier, value) = named(*offset, *value);
             batch.put(family, &qualifier, &value);
         }
-        Change::DeleteRow => _ = batch.delete_row(),
         Change::DeleteColumn(id, offset, value) => {
             batch.delete_column(family, &qualifier(*id, *offset, value));
         }
@@ -116,7 +113,6 @@ fn apply(cells: &mut Cells, change: &Change) {
             let (qualifier, value) = named(*offset, *value);
             cells.insert(qualifier, value.to_vec());
         }
-        Change::DeleteRow => cells.clear(),
         Change::DeleteColumn(id, offset, value) => {
             cells.remove(&qualifier(*id, *offset, value)[..]);
         }
