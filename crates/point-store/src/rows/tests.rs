@@ -110,7 +110,7 @@ async fn points_of(store: &RowPoints, key: &[u8]) -> Vec<Point> {
 /// Puts a cell beside the adapter.
 async fn put(store: &MemoryStore, key: &[u8], qualifier: &[u8], value: &[u8]) {
     let mut row_key = Vec::new();
-    let base = BaseTime::of_seconds(START_SECONDS);
+    let base = BaseTime::from_seconds(START_SECONDS);
     write_row_key(&RowKeyLayout::default(), key, base, &mut row_key);
     let mut batch = WriteBatch::new(table());
     let family = batch.family("t");

@@ -97,7 +97,7 @@ impl CellForm {
     /// Whether a column names one point.
     pub(super) fn names_one_point(&self, qualifier: &[u8]) -> bool {
         match self {
-            Self::Points => CellKind::of(qualifier) == CellKind::Point,
+            Self::Points => CellKind::from_qualifier(qualifier) == CellKind::Point,
             Self::Rollups(_) => self.names_points(qualifier),
         }
     }

@@ -107,7 +107,7 @@ async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
     let mut rows = WriteBatch::new(table.clone());
     let family = rows.family("t");
     for (tags, hour) in &data.annotated {
-        let base = BaseTime::of_seconds(u32::try_from(START_MS / 1000).unwrap() + u32::from(*hour) * 3600);
+        let base = BaseTime::from_seconds(u32::try_from(START_MS / 1000).unwrap() + u32::from(*hour) * 3600);
         let mut key = Vec::new();
         write_row_key(&layout, &tsuid(*tags), base, &mut key);
         let note = format!(

@@ -155,7 +155,7 @@ pub(super) fn tsuid(metric: u8, tagv: u16) -> Tsuid {
 }
 
 pub(super) fn key(layout: &RowKeyLayout, metric: u8, tagv: u16, hour: u32) -> Vec<u8> {
-    let base = BaseTime::of_seconds((FIRST_HOUR + hour) * 3600);
+    let base = BaseTime::from_seconds((FIRST_HOUR + hour) * 3600);
     RowKey::new(layout, &tsuid(metric, tagv), base)
         .as_bytes()
         .to_vec()

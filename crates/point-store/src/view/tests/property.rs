@@ -161,7 +161,7 @@ struct Cells {
 }
 
 fn base(hour: u32) -> BaseTime {
-    BaseTime::of_seconds((FIRST_HOUR + hour) * 3600)
+    BaseTime::from_seconds((FIRST_HOUR + hour) * 3600)
 }
 
 fn timestamp(hour: u32, (is_ms, offset_ms): Offset) -> Timestamp {

@@ -321,7 +321,7 @@ async fn rows_of_another_span_are_errors() {
     let columns = RollupColumns::new(store, interval("1d"), 0);
     let mut reader = columns.reader(TimeRange::ALL).unwrap();
     let mut points = crate::Columns::default();
-    let base = BaseTime::of_seconds((FIRST_HOUR + 5) * 3600).seconds();
+    let base = BaseTime::from_seconds((FIRST_HOUR + 5) * 3600).seconds();
     for (series, expected) in columns.metric_series(&[0, 0, 1]).into_iter().zip([
         format!("base time {base} and offset 1: no row begins then"),
         "offset 24: its offset is beyond the row span".to_owned(),

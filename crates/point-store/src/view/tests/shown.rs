@@ -18,7 +18,7 @@ type Cells = BTreeMap<Vec<u8>, (i64, Vec<u8>)>;
 type Cell = (Vec<u8>, i64, Vec<u8>);
 
 fn points() -> impl Strategy<Value = (Timestamp, Value)> {
-    let base = BaseTime::of_seconds(FIRST_HOUR * 3600);
+    let base = BaseTime::from_seconds(FIRST_HOUR * 3600);
     let values = prop_oneof![
         select(vec![0, -1, 127, 128, 70_000, i64::MIN]).prop_map(Value::Int),
         select(vec![0.5, -0.0]).prop_map(Value::Float),

@@ -74,7 +74,7 @@ async fn plan(layout: RowKeyLayout, query_text: &str) -> Plan {
         for series in 1..=5 {
             let mut key = Vec::new();
             let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, series];
-            write_row_key(&layout, &tsuid, BaseTime::of_seconds(hour * HOUR), &mut key);
+            write_row_key(&layout, &tsuid, BaseTime::from_seconds(hour * HOUR), &mut key);
             batch.row(&key).put(family, &[0, 0], &[1]);
         }
     }
@@ -155,7 +155,7 @@ async fn reads_only_keys_of_later_hours() {
         let plan = plan(layout, "sum:m1{host1=v2|v3}").await;
         let seen: Arc<parking_lot::Mutex<Vec<i64>>> = Arc::default();
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
-        let from = BaseTime::of_seconds(50 * HOUR);
+        let from = BaseTime::from_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
         let budget = Budget::of_limits(Limits::NONE);
         let note = move |key: &[u8]| noted.lock().push(hour_of(&layout, key));
