@@ -11,9 +11,9 @@ use futures::FutureExt as _;
 use oxtsdb_data_settings::{DataSettings, PointStoreSettings, WriteForm};
 use oxtsdb_maintenance::store_admin::{POINTS, ROLLUPS, StoreAdmin};
 use oxtsdb_point_store::PointStore;
-use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::rows::{Form, RowPoints, RowsConfig};
+use oxtsdb_point_store::view::TableView;
 use oxtsdb_query::{PointStorage, Rollups};
 use oxtsdb_row_store::cells::CellStore;
 use oxtsdb_row_store::{RowStore, TableName};
@@ -110,7 +110,7 @@ impl PointsPart {
         );
         let (tables, rollups) = rollups::shown(Arc::clone(&rows), rollups, layout)?;
         let points: Arc<dyn PointStore> = points;
-        let table = LogicalTable::new(tables, Arc::clone(&points), layout, table);
+        let table = TableView::new(tables, Arc::clone(&points), layout, table);
         let table = table.with_counters(meta).await?;
         let points = PointStorage {
             columns: points,

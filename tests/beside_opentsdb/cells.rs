@@ -196,8 +196,8 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
     check_opentsdb(&opentsdb, &expected, &metrics).await?;
     check_oxtsdb(oxtsdb, &expected, &metrics).await?;
     for (metric, last) in &lasts {
-        let found = opentsdb.last(metric, ("shape", "last")).await?;
-        ensure!(found == Some(*last), "last of {metric}: {found:?}");
+        let actual = opentsdb.last(metric, ("shape", "last")).await?;
+        ensure!(actual == Some(*last), "last of {metric}: {actual:?}");
     }
     rig.data_fsck(&opentsdb).await?.check(count)?;
 

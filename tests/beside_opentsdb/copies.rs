@@ -129,8 +129,8 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
         let end = START_SECONDS + 60;
         let query =
             format!("/api/query?start={START_SECONDS}&end={end}&show_tsuids=true&m=sum:copies.m{{host=h0}}");
-        let found = server.http().get(&query).await?.json()?;
-        let tsuid = found.pointer("/0/tsuids/0").context("no TSUID")?;
+        let groups = server.http().get(&query).await?.json()?;
+        let tsuid = groups.pointer("/0/tsuids/0").context("no TSUID")?;
         for n in 0..20 {
             let at = START_SECONDS + n * 60;
             let annotation = json!({"startTime": at, "tsuid": tsuid, "description": format!("n{n}")});
@@ -214,8 +214,8 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     );
     let end = START_SECONDS + 600;
     let query = format!("/api/query?start={START_SECONDS}&end={end}&m=sum:copies.m{{host=h1}}");
-    let found = opentsdb.http().get(&query).await?;
-    ensure!(found.body.contains("copies.m"), "{found:?}");
+    let response = opentsdb.http().get(&query).await?;
+    ensure!(response.body.contains("copies.m"), "{response:?}");
     let points = u64::try_from(cells / SERIES * SERIES)?;
     rig.data_fsck(&opentsdb).await?.check(points)
 }

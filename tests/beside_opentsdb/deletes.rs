@@ -146,10 +146,10 @@ async fn opentsdb_returns_the_points_that_were_not_deleted() -> anyhow::Result<(
                 "{metric} {range:?}: {deleted:?}"
             );
             for (reader, http) in [("OpenTSDB", cells.http()), ("OxTSDB", oxtsdb.http())] {
-                let found = read(&http, metric).await?;
+                let actual = read(&http, metric).await?;
                 ensure!(
-                    found == expected,
-                    "{reader} {metric} {range:?}: {found:?}, expected {expected:?}"
+                    actual == expected,
+                    "{reader} {metric} {range:?}: {actual:?}, expected {expected:?}"
                 );
             }
         }

@@ -150,9 +150,9 @@ async fn envoy_serves_json_and_needs_certificates() -> anyhow::Result<()> {
     let query = "/oxtsdb.data.v1.DataService/Query";
     let frames = json.post(query, &json_query("json.m")).await?.json()?;
     let frames = frames.as_array().context("an array of frames")?;
-    let found = frames.iter().find_map(|frame| frame.get("points"));
+    let points = frames.iter().find_map(|frame| frame.get("points"));
     ensure!(
-        found.is_some_and(|points| points["intValues"] == json!(["0", "1", "2"])),
+        points.is_some_and(|points| points["intValues"] == json!(["0", "1", "2"])),
         "{frames:?}"
     );
     let error = json.post(query, &json_query("json.absent")).await?;

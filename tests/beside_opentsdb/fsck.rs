@@ -39,7 +39,10 @@ fn counted_points<'a>(cells: impl Iterator<Item = (&'a Column, &'a Vec<u8>)>) ->
             value,
             timestamp_ms: 0,
         };
-        if matches!(CellKind::of(qualifier), CellKind::Point | CellKind::Compacted) {
+        if matches!(
+            CellKind::from_qualifier(qualifier),
+            CellKind::Point | CellKind::Compacted
+        ) {
             decode_cell(cell, &mut points)?;
         }
     }

@@ -206,11 +206,11 @@ async fn both_read_the_histograms_of_the_other(
             ("OxTSDB reads its own", oxtsdb.http(), BY_OXTSDB),
             ("the embedded store reads its own", embedded.http(), BY_OXTSDB),
         ] {
-            let found = groups(&http, &query, metric).await?;
+            let actual = groups(&http, &query, metric).await?;
             ensure!(
-                found == expected,
+                actual == expected,
                 "{reader}: {query}\n{}\nexpected\n{}",
-                Value::Array(found),
+                Value::Array(actual),
                 Value::Array(expected)
             );
         }
@@ -220,12 +220,12 @@ async fn both_read_the_histograms_of_the_other(
         "only {with_points} queries have points"
     );
     // Its fsck leaves histograms alone.
-    let found = rig.data_fsck(&opentsdb).await?;
+    let fsck = rig.data_fsck(&opentsdb).await?;
     let is_histogram =
         |complaint: &String| complaint.starts_with("Found an object possibly from a future version");
     ensure!(
-        found.errors == 0 && found.complaints.iter().all(is_histogram),
-        "{found:?}"
+        fsck.errors == 0 && fsck.complaints.iter().all(is_histogram),
+        "{fsck:?}"
     );
     Ok(())
 }

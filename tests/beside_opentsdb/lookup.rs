@@ -62,7 +62,7 @@ fn selector(random: &mut StdRng) -> Value {
 }
 
 /// The series of a response; OpenTSDB lists one several times if it reads the table of points.
-async fn found(http: &Http, selector: &Value) -> anyhow::Result<BTreeSet<String>> {
+async fn listed(http: &Http, selector: &Value) -> anyhow::Result<BTreeSet<String>> {
     let response = http.post("/api/search/lookup", selector).await?;
     ensure!(response.status == 200, "{selector}: {response:?}");
     let response = response.json()?;
@@ -91,8 +91,8 @@ async fn lists_what_opentsdb_lists(test: &str, settings: &[&str], flags: &[&str]
     let everything = json!({"metric": "*", "limit": 0});
     until("both list all series", || async {
         for http in [opentsdb.http(), oxtsdb.http()] {
-            let found = found(&http, &everything).await?;
-            ensure!(found.len() == all.len(), "{} of {}", found.len(), all.len());
+            let series = listed(&http, &everything).await?;
+            ensure!(series.len() == all.len(), "{} of {}", series.len(), all.len());
         }
         Ok(())
     })
@@ -101,8 +101,8 @@ async fn lists_what_opentsdb_lists(test: &str, settings: &[&str], flags: &[&str]
         let mut selector = selector(&mut random);
         for use_meta in [true, false] {
             selector["useMeta"] = json!(use_meta);
-            let expected = found(&opentsdb.http(), &selector).await?;
-            let actual = found(&oxtsdb.http(), &selector).await?;
+            let expected = listed(&opentsdb.http(), &selector).await?;
+            let actual = listed(&oxtsdb.http(), &selector).await?;
             ensure!(
                 actual == expected,
                 "{selector}: {actual:?}, OpenTSDB has {expected:?}"

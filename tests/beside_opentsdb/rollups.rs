@@ -174,10 +174,10 @@ async fn compare(
         let has_points = |group: &Value| group["dps"].as_array().is_some_and(|points| !points.is_empty());
         with_points += usize::from(expected.iter().flatten().any(has_points));
         for (reader, http, metric) in readers {
-            let found = groups(http, query, metric).await?;
-            if found != expected {
-                let (found, expected) = (json!(found), json!(expected));
-                differing.push(format!("{reader}: {query}\n{found}\nexpected\n{expected}"));
+            let actual = groups(http, query, metric).await?;
+            if actual != expected {
+                let (actual, expected) = (json!(actual), json!(expected));
+                differing.push(format!("{reader}: {query}\n{actual}\nexpected\n{expected}"));
             }
         }
     }
@@ -294,8 +294,11 @@ async fn both_read_the_rollups_of_the_other() -> anyhow::Result<()> {
         ("OxTSDB reads its own", &ours, BY_OXTSDB),
         ("the embedded store reads its own", &own, BY_OXTSDB),
     ];
-    let found = compare(&queries, (&theirs, BY_OPENTSDB), &readers).await?;
-    ensure!(found > count / 4, "only {found} queries of rollups have points");
+    let with_points = compare(&queries, (&theirs, BY_OPENTSDB), &readers).await?;
+    ensure!(
+        with_points > count / 4,
+        "only {with_points} queries of rollups have points"
+    );
     // Rollups that were built, as OpenTSDB reads them.
     let queries: Vec<Value> = (0..count)
         .map(|_| query(&mut random, &USAGES, &intervals))
@@ -304,10 +307,10 @@ async fn both_read_the_rollups_of_the_other() -> anyhow::Result<()> {
         ("OxTSDB reads what it built", &ours, BUILT),
         ("the embedded store reads what it built", &own, BUILT),
     ];
-    let found = compare(&queries, (&theirs, BUILT), &readers).await?;
+    let with_points = compare(&queries, (&theirs, BUILT), &readers).await?;
     ensure!(
-        found > count / 2,
-        "only {found} queries of built rollups have points"
+        with_points > count / 2,
+        "only {with_points} queries of built rollups have points"
     );
     // They have the numbers of the points, as OpenTSDB computes these.
     for interval in ["1h", "1d"] {

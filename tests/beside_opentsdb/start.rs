@@ -106,8 +106,8 @@ async fn write(tsdb: &Tsdb, metric: &str) -> anyhow::Result<Sample> {
 }
 
 async fn check_read(tsdb: &Tsdb, sample: &Sample) -> anyhow::Result<()> {
-    let found = read_back::series_of(&mut tsdb.data(), &sample.metric).await?;
-    let points: Vec<_> = found.into_values().collect();
+    let series = read_back::series_of(&mut tsdb.data(), &sample.metric).await?;
+    let points: Vec<_> = series.into_values().collect();
     ensure!(points == [[(sample.timestamp_ms, sample.value)]], "{points:?}");
     Ok(())
 }
@@ -266,18 +266,18 @@ async fn the_doctor_finds_what_a_start_rejects() -> anyhow::Result<()> {
         ),
     ];
     for (gateways, tables, flags, says) in cases {
-        let (found, failed) = doctor(gateways, tables, flags).await?;
-        ensure!(failed == says[0].starts_with("error"), "{found}");
+        let (report, failed) = doctor(gateways, tables, flags).await?;
+        ensure!(failed == says[0].starts_with("error"), "{report}");
         for part in says {
-            ensure!(found.contains(part), "`{part}`: {found}");
+            ensure!(report.contains(part), "`{part}`: {report}");
         }
     }
     // The settings of a server's file.
     let file = tsdb.folder().join("oxtsdb.toml");
     std::fs::write(&file, "salt_width = 1\nsalt_buckets = 7\n")?;
     let config = format!("--config={}", file.display());
-    let (found, failed) = doctor(&gateway, &tables, &[&config]).await?;
-    ensure!(!failed, "{found}");
+    let (report, failed) = doctor(&gateway, &tables, &[&config]).await?;
+    ensure!(!failed, "{report}");
     Ok(())
 }
 
@@ -356,8 +356,8 @@ async fn creates_opentsdbs_tables() -> anyhow::Result<()> {
     check_read(&tsdb, &point).await?;
     until("OpenTSDB reads both", || async {
         for sample in [&point, &ours] {
-            let found = opentsdb.series_of(&sample.metric).await?;
-            let points: Vec<(i64, Number)> = found.into_values().flatten().collect();
+            let series = opentsdb.series_of(&sample.metric).await?;
+            let points: Vec<(i64, Number)> = series.into_values().flatten().collect();
             ensure!(points == [(sample.timestamp_ms, sample.value)], "{points:?}");
         }
         Ok(())

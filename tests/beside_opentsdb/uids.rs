@@ -197,9 +197,9 @@ async fn opentsdb_and_two_replicas_agree_on_new_names() -> anyhow::Result<()> {
         lost.len()
     );
     assert_eq!(orphans.difference(&lost).collect::<Vec<_>>(), [] as [&_; 0]);
-    let found = rig.uid_fsck(&opentsdb).await?;
-    assert_eq!(found.others, [] as [&str; 0]);
-    let strangers: Vec<_> = found
+    let fsck = rig.uid_fsck(&opentsdb).await?;
+    assert_eq!(fsck.others, [] as [&str; 0]);
+    let strangers: Vec<_> = fsck
         .orphans
         .iter()
         .filter(|orphan| !lost.contains(*orphan))
@@ -224,8 +224,8 @@ async fn replicas_alone_leave_no_orphans() -> anyhow::Result<()> {
     assert_eq!(table.orphans().len(), 0);
     // OpenTSDB's check finds no error in a table that only OxTSDB wrote to.
     let opentsdb = rig.opentsdb(&tables, &[]).await?;
-    let found = rig.uid_fsck(&opentsdb).await?;
-    assert!(found.is_clean(), "{found:?}");
+    let fsck = rig.uid_fsck(&opentsdb).await?;
+    assert!(fsck.is_clean(), "{fsck:?}");
     let (of_kind, first) = (KINDS[0].0, names.first().context("there are names")?);
     let known = opentsdb.assign(of_kind, &[&first.1]).await?;
     let known: Vec<u64> = known

@@ -36,13 +36,13 @@ async fn line(tsdb: &mut Tsdb, fields: Value) -> anyhow::Result<Value> {
     let fields = fields.as_object().context("fields")?.clone();
     until("the line is in the log", || {
         let lines = lines(tsdb);
-        let found = lines
+        let entry = lines
             .iter()
             .find(|line| fields.iter().all(|(name, value)| &line[name] == value));
-        let found = found
+        let entry = entry
             .cloned()
             .with_context(|| format!("{fields:?} in {lines:#?}"));
-        async move { found }
+        async move { entry }
     })
     .await
 }
@@ -61,15 +61,15 @@ async fn requests_have_lines_with_what_they_used() -> anyhow::Result<()> {
     let response = tsdb.data().write(request).await?;
     ensure!(response.metadata().get("x-request-id").context("the id")? == "write-1");
     let fields = json!({ "request_id": "write-1", "protocol": "grpc", "method": "oxtsdb.data.v1.DataService/Write", "code": "OK", "points": 10, "caller": "anonymous" });
-    let found = line(&mut tsdb, fields).await?;
-    ensure!(found["bytes_in"].as_u64() > Some(50), "{found}");
-    ensure!(found["bytes_out"].as_u64() > Some(0), "{found}");
-    ensure!(found["duration_ms"].as_f64() > Some(0.0), "{found}");
+    let entry = line(&mut tsdb, fields).await?;
+    ensure!(entry["bytes_in"].as_u64() > Some(50), "{entry}");
+    ensure!(entry["bytes_out"].as_u64() > Some(0), "{entry}");
+    ensure!(entry["duration_ms"].as_f64() > Some(0.0), "{entry}");
     ensure!(
-        found["peer"]
+        entry["peer"]
             .as_str()
             .is_some_and(|peer| peer.starts_with("127.0.0.1:")),
-        "{found}"
+        "{entry}"
     );
 
     series_of(&mut tsdb.data(), "log.m").await?;
@@ -82,18 +82,18 @@ async fn requests_have_lines_with_what_they_used() -> anyhow::Result<()> {
         .await?;
     ensure!(response.status == 200, "{response:?}");
     let fields = json!({ "protocol": "http", "method": "/api/query", "code": "200", "points": 10 });
-    let found = line(&mut tsdb, fields).await?;
+    let entry = line(&mut tsdb, fields).await?;
     ensure!(
-        found["bytes_out"].as_u64() == Some(response.body.len() as u64),
-        "{found}"
+        entry["bytes_out"].as_u64() == Some(response.body.len() as u64),
+        "{entry}"
     );
     let point = json!({ "metric": "log.m", "timestamp": 1_500_000_100, "value": 1, "tags": { "host": "a" } });
     ensure!(http.post("/api/put", &point).await?.status == 204);
     let fields = json!({ "method": "/api/put", "code": "204", "points": 1 });
-    let found = line(&mut tsdb, fields).await?;
+    let entry = line(&mut tsdb, fields).await?;
     ensure!(
-        found["bytes_in"].as_u64() == Some(point.to_string().len() as u64),
-        "{found}"
+        entry["bytes_in"].as_u64() == Some(point.to_string().len() as u64),
+        "{entry}"
     );
 
     let mut telnet = tsdb.telnet().await?;
@@ -102,8 +102,8 @@ async fn requests_have_lines_with_what_they_used() -> anyhow::Result<()> {
         .await?;
     telnet.rest().await?;
     let fields = json!({ "protocol": "telnet", "method": "connection", "code": "ok", "points": 1, "caller": "telnet" });
-    let found = line(&mut tsdb, fields).await?;
-    ensure!(found["bytes_in"].as_u64() == Some(43), "{found}");
+    let entry = line(&mut tsdb, fields).await?;
+    ensure!(entry["bytes_in"].as_u64() == Some(43), "{entry}");
     let log = tsdb.process().log();
     ensure!(!log.contains("not.shown"), "a token is in the log");
     Ok(())

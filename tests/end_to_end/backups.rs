@@ -77,17 +77,17 @@ async fn points(server: &Tsdb) -> anyhow::Result<Points> {
 
 /// The files of a folder and below it.
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            found.append(&mut files(&entry.path())?);
+            paths.append(&mut files(&entry.path())?);
         } else {
-            found.push(entry.path());
+            paths.push(entry.path());
         }
     }
-    found.sort();
-    Ok(found)
+    paths.sort();
+    Ok(paths)
 }
 
 fn is_part(path: &Path) -> bool {
@@ -147,15 +147,12 @@ async fn a_snapshot_of_a_store_that_is_written_to_restores_equal() -> anyhow::Re
     let restored = Tsdb::start_with(Options::default().data_dir(&data_dir)).await?;
     // Names and series are found, and so is each point that was acknowledged before the call. Of later ones
     // there is a prefix.
-    let (found, now) = (points(&restored).await?, points(&server).await?);
-    assert_eq!(found.len(), 3);
+    let (then, now) = (points(&restored).await?, points(&server).await?);
+    assert_eq!(then.len(), 3);
     for (series, before) in &acknowledged {
-        let (found, now) = (&found[series], &now[series]);
-        assert!(
-            found.len() >= before.len() && now.starts_with(found),
-            "{series:?}"
-        );
-        assert!(found.starts_with(before), "{series:?}");
+        let (then, now) = (&then[series], &now[series]);
+        assert!(then.len() >= before.len() && now.starts_with(then), "{series:?}");
+        assert!(then.starts_with(before), "{series:?}");
     }
     let search = ["search", METRIC];
     let lines = |output: String| {

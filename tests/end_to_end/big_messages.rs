@@ -101,8 +101,8 @@ async fn a_million_points_are_a_call_and_one_more_is_too_many() -> anyhow::Resul
     let answer = tsdb.data().write_columns(columns(1_000_000)?).await?.into_inner();
     assert_eq!(answer.written, 1_000_000, "{answer:?}");
     // The answer is many times what a client reads as one message.
-    let found = series_of(&mut tsdb.data(), "big.columns").await?;
-    let points = found.into_values().next().context("a series")?;
+    let series = series_of(&mut tsdb.data(), "big.columns").await?;
+    let points = series.into_values().next().context("a series")?;
     assert_eq!(points.len(), 1_000_000);
     assert!(points.iter().zip(0..).all(|((instant, value), number)| {
         *instant == T + number * 1000 && *value == Number::Int(number)

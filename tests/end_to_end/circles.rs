@@ -33,15 +33,15 @@ fn edges_of(package: &Value) -> Vec<Edge> {
 #[test]
 fn files_of_a_crate_form_no_circle() {
     let metadata = layers::metadata();
-    let mut found = String::new();
+    let mut report = String::new();
     for package in metadata["packages"].as_array().unwrap() {
         for circle in circles(&edges_of(package)) {
             let name = package["name"].as_str().unwrap();
             let count = circle.edges.len();
-            found += &format!("{name}: {count} edges, the shortest circle first\n{circle}\n");
+            report += &format!("{name}: {count} edges, the shortest circle first\n{circle}\n");
         }
     }
-    assert!(found.is_empty(), "files that use each other:\n\n{found}");
+    assert!(report.is_empty(), "files that use each other:\n\n{report}");
 }
 
 /// An analysis that resolves nothing would find no circles either.

@@ -46,10 +46,10 @@ async fn check_stored(client: &DataClient, count: i64) -> anyhow::Result<()> {
         .await?
         .into_result()
         .await?;
-    let found = result.series.iter().flat_map(|series| &series.points);
+    let points = result.series.iter().flat_map(|series| &series.points);
     let expected = (0..count).map(|value| (Timestamp::from_seconds(START_S + value), Value::Int(value)));
     ensure!(
-        found.copied().eq(expected),
+        points.copied().eq(expected),
         "other points than the {count} that were written"
     );
     Ok(())
@@ -89,11 +89,11 @@ async fn points_are_written_and_queried() -> anyhow::Result<()> {
     let mappings = uids.suggest_names(UidKind::Tagv, "", 10).await?;
     let names: Vec<&str> = mappings.iter().map(|mapping| mapping.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
-    let found = uids
+    let results = uids
         .lookup_uids(&[(UidKind::Tagv, "b"), (UidKind::Tagv, "c")])
         .await?;
-    assert_eq!(found[0].as_ref().ok(), Some(&mappings[1].uid));
-    let missing = found[1].as_ref().expect_err("no point has this tag");
+    assert_eq!(results[0].as_ref().ok(), Some(&mappings[1].uid));
+    let missing = results[1].as_ref().expect_err("no point has this tag");
     assert_eq!(missing.reason, Some(ErrorReason::NameNotFound));
     Ok(())
 }

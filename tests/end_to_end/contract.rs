@@ -348,8 +348,8 @@ async fn sigterm_drains() -> anyhow::Result<()> {
     drop(watch);
 
     tsdb.restart().await?;
-    let found = series_of(&mut tsdb.data(), "drained").await?;
-    let points: Vec<(i64, Number)> = found.into_values().flatten().collect();
+    let series = series_of(&mut tsdb.data(), "drained").await?;
+    let points: Vec<(i64, Number)> = series.into_values().flatten().collect();
     assert_eq!(points, [(T, Number::Int(1)), (T + 1000, Number::Int(2))]);
     Ok(())
 }

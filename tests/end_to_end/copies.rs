@@ -34,16 +34,16 @@ async fn run(command: &mut Command) -> anyhow::Result<(Option<i32>, String, Stri
 
 /// Runs `tsdb`, which must succeed; returns its output.
 async fn done(arguments: &[&str]) -> anyhow::Result<String> {
-    let found = run(Command::new(program_path("tsdb")?).args(arguments)).await?;
-    ensure!(found.0 == Some(0), "{arguments:?}: {found:?}");
-    Ok(found.1)
+    let output = run(Command::new(program_path("tsdb")?).args(arguments)).await?;
+    ensure!(output.0 == Some(0), "{arguments:?}: {output:?}");
+    Ok(output.1)
 }
 
 /// Runs `tsdb`, which must exit with status 1; returns output and error.
 async fn failed(arguments: &[&str]) -> anyhow::Result<String> {
-    let found = run(Command::new(program_path("tsdb")?).args(arguments)).await?;
-    ensure!(found.0 == Some(1), "{arguments:?}: {found:?}");
-    Ok(found.1 + &found.2)
+    let output = run(Command::new(program_path("tsdb")?).args(arguments)).await?;
+    ensure!(output.0 == Some(1), "{arguments:?}: {output:?}");
+    Ok(output.1 + &output.2)
 }
 
 /// Folders of a test.
@@ -252,9 +252,9 @@ async fn of_rollups(server: &Tsdb, start: i64, pre_aggregate: bool) -> anyhow::R
     let query = json!({"start": start, "end": start + 7200, "queries": [{
         "metric": METRIC, "aggregator": "none", "downsample": "10m-sum", "rollupUsage": "ROLLUP_NOFALLBACK",
         "preAggregate": pre_aggregate}]});
-    let found = server.http().post("/api/query", &query).await?;
-    ensure!(found.status == 200, "{found:?}");
-    Ok(found.json()?.as_array().context("no array")?.clone())
+    let response = server.http().post("/api/query", &query).await?;
+    ensure!(response.status == 200, "{response:?}");
+    Ok(response.json()?.as_array().context("no array")?.clone())
 }
 
 #[tokio::test(flavor = "multi_thread")]

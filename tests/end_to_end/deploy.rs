@@ -24,7 +24,7 @@ fn read(path: &str) -> anyhow::Result<String> {
 /// The metrics of expressions, each with the labels of its selector.
 fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let mut found = Vec::new();
+    let mut metrics = Vec::new();
     let mut rest = text;
     while let Some(at) = ["oxtsdb_", "process_"]
         .iter()
@@ -59,9 +59,9 @@ fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
                 }
             }
         }
-        found.push((name, labels));
+        metrics.push((name, labels));
     }
-    found
+    metrics
 }
 
 /// Checks the metrics of expressions; returns their families.
@@ -97,17 +97,17 @@ fn check(
 }
 
 /// All texts below keys of this name.
-fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+fn texts<'a>(value: &'a Value, key: &str, texts_below: &mut Vec<&'a str>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value {
-                    Value::String(text) if name == key => found.push(text),
-                    value => texts(value, key, found),
+                    Value::String(text) if name == key => texts_below.push(text),
+                    value => texts(value, key, texts_below),
                 }
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| texts(value, key, found)),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, key, texts_below)),
         _ => {}
     }
 }
@@ -203,12 +203,12 @@ const CONTAINERFILE: &str = "deploy/container/Containerfile";
 /// The arguments of all instructions of this name in the Containerfile, each on one line.
 fn instructions(name: &str) -> anyhow::Result<Vec<String>> {
     let text = read(CONTAINERFILE)?.replace("\\\n", " ");
-    let found = text
+    let arguments = text
         .lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let found: Vec<String> = found.map(str::to_owned).collect();
-    ensure!(!found.is_empty(), "{CONTAINERFILE} has no {name}");
-    Ok(found)
+    let arguments: Vec<String> = arguments.map(str::to_owned).collect();
+    ensure!(!arguments.is_empty(), "{CONTAINERFILE} has no {name}");
+    Ok(arguments)
 }
 
 type Variables = BTreeMap<String, String>;
@@ -239,15 +239,15 @@ fn settings(path: &str) -> anyhow::Result<Variables> {
 /// The values of a field in a manifest, or of a field of `{key: value, …}`.
 fn values(manifest: &str, field: &str) -> anyhow::Result<Vec<String>> {
     let field = format!("{field}: ");
-    let found = manifest
+    let values = manifest
         .lines()
         .filter_map(|line| Some(line.split_once(&field)?.1));
-    let found = found.map(|rest| rest.split([',', '}']).next().unwrap_or_default().trim());
-    let found: Vec<String> = found
+    let values = values.map(|rest| rest.split([',', '}']).next().unwrap_or_default().trim());
+    let values: Vec<String> = values
         .map(|value| value.trim_matches(['"', '[', ']']).to_owned())
         .collect();
-    ensure!(!found.is_empty(), "no `{field}`");
-    Ok(found)
+    ensure!(!values.is_empty(), "no `{field}`");
+    Ok(values)
 }
 
 /// The command of a manifest, with the variables of the image.

@@ -64,8 +64,8 @@ async fn write(tsdb: &Tsdb, samples: &[Sample]) -> Result<u64, Status> {
 }
 
 async fn check(tsdb: &Tsdb, acknowledged: &[Sample]) -> anyhow::Result<()> {
-    let found = series_of(&mut tsdb.data(), METRIC).await?;
-    let points: std::collections::BTreeMap<i64, Number> = found.into_values().flatten().collect();
+    let series = series_of(&mut tsdb.data(), METRIC).await?;
+    let points: std::collections::BTreeMap<i64, Number> = series.into_values().flatten().collect();
     for sample in acknowledged {
         let there = points.get(&sample.timestamp_ms);
         ensure!(there == Some(&sample.value), "{sample:?} is {there:?}");

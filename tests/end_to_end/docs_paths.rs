@@ -38,7 +38,7 @@ fn documents() -> anyhow::Result<Vec<String>> {
 fn paths_exist() -> anyhow::Result<()> {
     let root = paths::workspace();
     let mut missing = Vec::new();
-    let mut found = 0;
+    let mut count = 0;
     for document in documents()? {
         let text = fs::read_to_string(root.join(&document))?;
         let beside = root
@@ -59,7 +59,7 @@ fn paths_exist() -> anyhow::Result<()> {
                 if folder == "target" || folder.starts_with('.') && folder != ".ci" || bases.is_empty() {
                     continue;
                 }
-                found += 1;
+                count += 1;
                 if !bases.iter().any(|base| base.join(path).exists()) {
                     missing.push(format!("{document}:{number}: {path}"));
                 }
@@ -67,7 +67,7 @@ fn paths_exist() -> anyhow::Result<()> {
         }
     }
     assert!(missing.is_empty(), "no such files:\n{}", missing.join("\n"));
-    assert!(found > 20, "only {found} paths recognized");
+    assert!(count > 20, "only {count} paths recognized");
     Ok(())
 }
 

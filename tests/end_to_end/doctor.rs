@@ -85,12 +85,12 @@ async fn a_server_without_trouble_has_no_errors() -> anyhow::Result<()> {
         "exposure",
         "gRPC",
     ] {
-        let found = findings.iter().find(|finding| finding.check == check);
-        let found = found.with_context(|| check.to_owned())?;
+        let finding = findings.iter().find(|finding| finding.check == check);
+        let finding = finding.with_context(|| check.to_owned())?;
         // The limit of descriptors and the disk belong to the machine that runs the test.
         ensure!(
-            ["descriptors", "disk"].contains(&check) || found.level == "ok",
-            "{found:?}"
+            ["descriptors", "disk"].contains(&check) || finding.level == "ok",
+            "{finding:?}"
         );
     }
     let all_have_advice = findings
@@ -111,7 +111,7 @@ async fn finds_trouble_of_a_running_server() -> anyhow::Result<()> {
     let tsdb = Tsdb::start_with(options).await?;
     let (findings, status) = doctor(&[tsdb.admin_address()], tsdb.data_address(), tsdb.uid_address()).await?;
     ensure!(status == 1, "{findings:#?}");
-    for (check, level, found, advice) in [
+    for (check, level, text, advice) in [
         ("mode", "note", "ro", "--mode rw"),
         (
             "memory",
@@ -127,7 +127,7 @@ async fn finds_trouble_of_a_running_server() -> anyhow::Result<()> {
             .first()
             .with_context(|| format!("{check}: {findings:#?}"))?;
         ensure!(
-            problem.level == level && problem.found.contains(found) && problem.advice.contains(advice),
+            problem.level == level && problem.found.contains(text) && problem.advice.contains(advice),
             "{problem:?}"
         );
     }
@@ -268,12 +268,12 @@ async fn servers_that_are_away_and_wrong_ports_are_errors() -> anyhow::Result<()
             .next()
     };
     ensure!(
-        of(away).is_some_and(|found| found.contains("refused")),
+        of(away).is_some_and(|text| text.contains("refused")),
         "{findings:#?}"
     );
     for other in [tsdb.http_address(), tsdb.data_address()] {
         ensure!(
-            of(other).is_some_and(|found| found.contains("not an admin listener")),
+            of(other).is_some_and(|text| text.contains("not an admin listener")),
             "{findings:#?}"
         );
     }

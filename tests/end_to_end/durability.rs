@@ -145,11 +145,11 @@ async fn some_acknowledged(ledgers: &[Arc<Acknowledged>], random: &mut StdRng) -
 
 /// Checks that every acknowledged point is stored, and that all other stored points were sent.
 fn check(
-    found: &BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>,
+    series: &BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>,
     ledger: &Acknowledged,
 ) -> anyhow::Result<u64> {
     let tags = BTreeMap::from([("series".to_owned(), ledger.series.clone())]);
-    let points = found.get(&tags).with_context(|| ledger.series.clone())?;
+    let points = series.get(&tags).with_context(|| ledger.series.clone())?;
     for (timestamp_ms, value) in points {
         let expected = Number::Int(timestamp_ms / 1000 - START_S);
         ensure!(
@@ -222,11 +222,11 @@ fn parts(tsdb: &Tsdb) -> anyhow::Result<Vec<(u64, u64)>> {
 
 /// Checks the acknowledged points of a round; returns how many there are.
 async fn check_round(tsdb: &Tsdb, rounds: &[Vec<Arc<Acknowledged>>], round: usize) -> anyhow::Result<u64> {
-    let found = read_back::series_of(&mut tsdb.data(), &metric_of(round)).await?;
+    let series = read_back::series_of(&mut tsdb.data(), &metric_of(round)).await?;
     let mut points = 0;
     for acknowledged in &rounds[round] {
         points +=
-            check(&found, acknowledged).with_context(|| format!("round {round}, after {}", rounds.len()))?;
+            check(&series, acknowledged).with_context(|| format!("round {round}, after {}", rounds.len()))?;
     }
     Ok(points)
 }
@@ -241,13 +241,13 @@ async fn a_crash_at_once_after_the_ack_loses_nothing() -> anyhow::Result<()> {
         tsdb.kill9()?;
         assert_eq!(written, 1);
         tsdb.restart().await?;
-        let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
+        let series = read_back::series_of(&mut tsdb.data(), METRIC).await?;
         // The names were assigned a moment before the crash too.
         for earlier in 0..=round {
             let tags = BTreeMap::from([("series".to_owned(), format!("single-{earlier}"))]);
             let expected = vec![((START_S + earlier) * 1000, Number::Int(earlier))];
             assert_eq!(
-                found.get(&tags),
+                series.get(&tags),
                 Some(&expected),
                 "single-{earlier} after {round}"
             );
@@ -274,7 +274,7 @@ async fn an_orderly_end_keeps_what_telnet_sent() -> anyhow::Result<()> {
     assert_eq!(status.code(), Some(0), "{}", tsdb.process().log());
     tsdb.restart().await?;
     ledger.add(u64::try_from(count)?);
-    let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
-    check(&found, &ledger)?;
+    let series = read_back::series_of(&mut tsdb.data(), METRIC).await?;
+    check(&series, &ledger)?;
     Ok(())
 }

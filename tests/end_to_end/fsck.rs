@@ -81,10 +81,10 @@ async fn findings(server: &Tsdb) -> anyhow::Result<BTreeMap<Vec<u8>, BTreeSet<Ro
         ..FsckRowsRequest::default()
     };
     let mut messages = server.data_admin().fsck_rows(request).await?.into_inner();
-    let (mut found, mut is_complete) = (BTreeMap::new(), false);
+    let (mut rows, mut is_complete) = (BTreeMap::new(), false);
     while let Some(message) = messages.message().await? {
         match message.event.context("an event")? {
-            Event::Findings(findings) => found.extend(findings.rows.into_iter().map(|row| {
+            Event::Findings(findings) => rows.extend(findings.rows.into_iter().map(|row| {
                 let types = row.findings.iter().map(|finding| finding.r#type());
                 (row.row_key.to_vec(), types.collect())
             })),
@@ -93,7 +93,7 @@ async fn findings(server: &Tsdb) -> anyhow::Result<BTreeMap<Vec<u8>, BTreeSet<Ro
         }
     }
     ensure!(is_complete, "no summary");
-    Ok(found)
+    Ok(rows)
 }
 
 /// A server with names for the series, ended; its folder.
@@ -116,16 +116,16 @@ async fn finds_and_repairs_all_and_changes_no_healthy_cell() -> anyhow::Result<(
 
     let mut server = start(folder.path()).await?;
     let watch = MemoryWatch::start(server.process().id())?;
-    let found = findings(&server).await?;
+    let rows = findings(&server).await?;
     for (row, finding) in &planted.corrupted {
-        let types = found.get(row);
+        let types = rows.get(row);
         ensure!(
             types.is_some_and(|types| types.contains(finding)),
             "{finding:?} in {}: found {types:?}",
             hex::encode(row)
         );
     }
-    for (row, types) in &found {
+    for (row, types) in &rows {
         ensure!(
             planted.corrupted.contains_key(row),
             "{types:?} in the healthy row {}",

@@ -126,7 +126,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// The files with their bytes, and the folders, below a folder; by their paths from there.
 fn tree(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Option<Vec<u8>>>> {
-    let mut found = BTreeMap::new();
+    let mut entries = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(below) = folders.pop() {
         for entry in fs::read_dir(folder.join(&below))? {
@@ -139,10 +139,10 @@ fn tree(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Option<Vec<u8>>>> {
             if bytes.is_none() {
                 folders.push(path.clone());
             }
-            found.insert(path, bytes);
+            entries.insert(path, bytes);
         }
     }
-    Ok(found)
+    Ok(entries)
 }
 
 /// All cases that change something.

@@ -76,10 +76,10 @@ fn is(metrics: &Metrics, sample: &str, expected: f64) -> anyhow::Result<()> {
 async fn statistic(tsdb: &Tsdb, metric: &str, tag: Option<(&str, &str)>) -> anyhow::Result<u64> {
     let all = tsdb.http().get("/api/stats").await?.json()?;
     let all = all.as_array().context("an array")?;
-    let found = all.iter().find(|statistic| {
+    let statistic = all.iter().find(|statistic| {
         statistic["metric"] == metric && tag.is_none_or(|(key, value)| statistic["tags"][key] == value)
     });
-    let value = &found.with_context(|| format!("no {metric} {tag:?} in {all:#?}"))?["value"];
+    let value = &statistic.with_context(|| format!("no {metric} {tag:?} in {all:#?}"))?["value"];
     Ok(value.as_str().context("values are texts")?.parse()?)
 }
 

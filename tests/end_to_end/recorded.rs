@@ -431,8 +431,8 @@ async fn check(section: &Section) -> anyhow::Result<Vec<String>> {
         Some(_) => PATIENCE_IF_INTENDED,
         None => PATIENCE,
     };
-    let found = replay(section, patience).await.with_context(|| place.clone())?;
-    let mut failures: Vec<String> = found
+    let differences = replay(section, patience).await.with_context(|| place.clone())?;
+    let mut failures: Vec<String> = differences
         .iter()
         .filter(|difference| intended(section, &difference.name).is_none())
         .map(|Difference { name, how }| format!("{place}: {name}: {how}"))
@@ -441,7 +441,10 @@ async fn check(section: &Section) -> anyhow::Result<Vec<String>> {
         .iter()
         .filter(|known| (known.0, known.1) == (&section.file, &section.name))
     {
-        if !found.iter().any(|difference| is_named(known.2, &difference.name)) {
+        if !differences
+            .iter()
+            .any(|difference| is_named(known.2, &difference.name))
+        {
             failures.push(format!(
                 "{place}: {}: does not differ, remove it from INTENDED",
                 known.2

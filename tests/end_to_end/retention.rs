@@ -32,12 +32,12 @@ fn days(now_ms: i64, count: i64) -> Vec<Sample> {
 }
 
 async fn stored_days(tsdb: &Tsdb) -> anyhow::Result<Vec<i64>> {
-    let found = series_of(&mut tsdb.data(), METRIC).await?;
+    let series = series_of(&mut tsdb.data(), METRIC).await?;
     let day = |(_, value)| match value {
         Number::Int(day) => Ok(day),
         Number::Double(_) => anyhow::bail!("{value:?} was not written"),
     };
-    found.into_values().flatten().map(day).collect()
+    series.into_values().flatten().map(day).collect()
 }
 
 /// The folders of days.
@@ -55,9 +55,9 @@ fn folders(data_dir: &Path) -> anyhow::Result<Vec<String>> {
 
 async fn statistic(tsdb: &Tsdb, name: &str) -> anyhow::Result<u64> {
     let all = tsdb.http().get("/api/stats").await?.json()?;
-    let found = all.as_array().context("an array")?;
-    let found = found.iter().find(|statistic| statistic["metric"] == name);
-    let value = found.and_then(|statistic| statistic["value"].as_str());
+    let statistics = all.as_array().context("an array")?;
+    let statistic = statistics.iter().find(|statistic| statistic["metric"] == name);
+    let value = statistic.and_then(|statistic| statistic["value"].as_str());
     Ok(value.with_context(|| format!("no {name}"))?.parse()?)
 }
 

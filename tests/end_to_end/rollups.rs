@@ -58,12 +58,12 @@ async fn results(server: &Tsdb) -> anyhow::Result<Vec<Value>> {
             );
             let response = server.http().get(&query).await?;
             ensure!(response.status == 200, "{query}: {}", response.body);
-            let found = response.json()?;
+            let groups = response.json()?;
             ensure!(
-                found.as_array().is_some_and(|groups| !groups.is_empty()),
+                groups.as_array().is_some_and(|groups| !groups.is_empty()),
                 "{query}"
             );
-            results.push(found);
+            results.push(groups);
         }
     }
     Ok(results)
@@ -83,16 +83,16 @@ async fn call(server: &Tsdb, arguments: &[&str]) -> anyhow::Result<(Option<i32>,
 
 /// The part files of a folder and below it.
 fn parts(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            found.append(&mut parts(&path)?);
+            paths.append(&mut parts(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "part") {
-            found.push(path);
+            paths.push(path);
         }
     }
-    Ok(found)
+    Ok(paths)
 }
 
 #[tokio::test(flavor = "multi_thread")]

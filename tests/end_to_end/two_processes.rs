@@ -31,8 +31,8 @@ async fn they_talk_over_the_network() -> anyhow::Result<()> {
         .await?
         .into_inner();
     assert!(usage.kinds.iter().all(|kind| kind.used == 1), "{usage:?}");
-    let found = series_of(&mut data.client(), "two.processes").await?;
-    assert_eq!(found.into_values().next(), Some(vec![(T, Number::Int(0))]));
+    let series = series_of(&mut data.client(), "two.processes").await?;
+    assert_eq!(series.into_values().next(), Some(vec![(T, Number::Int(0))]));
     Ok(())
 }
 
@@ -63,9 +63,9 @@ async fn without_the_uid_service_known_series_are_written() -> anyhow::Result<()
     })
     .await?;
     assert_eq!(written, 1);
-    let found = series_of(&mut data.client(), "two.processes").await?;
-    let counts: Vec<usize> = found.values().map(Vec::len).collect();
-    assert_eq!(counts, [2, 1], "{found:?}");
+    let series = series_of(&mut data.client(), "two.processes").await?;
+    let counts: Vec<usize> = series.values().map(Vec::len).collect();
+    assert_eq!(counts, [2, 1], "{series:?}");
     Ok(())
 }
 

@@ -129,8 +129,8 @@ async fn plans_repairs_and_makes_them_back() -> anyhow::Result<()> {
     // The mapping of `a` may be about to change.
     let (_, young) = fsck(&server, &[])?;
     assert!(young.contains("3 errors, 1 too young to tell"), "{young}");
-    let (status, found) = fsck(&server, NOW)?;
-    assert_eq!(status, Some(1), "{found}");
+    let (status, report) = fsck(&server, NOW)?;
+    assert_eq!(status, Some(1), "{report}");
     for line in [
         "ERROR DUPLICATE_UID: metrics 000001 is the UID of 2 names: `a` and `other`",
         "ERROR MISSING_REVERSE: tagk `lost` has the UID 000009, which has no name",
@@ -139,7 +139,7 @@ async fn plans_repairs_and_makes_them_back() -> anyhow::Result<()> {
         "ERROR WRONG_WIDTH: tagv `wide` has a UID of 4 bytes",
         "ERROR COUNTER_MISSING: tagk has 1 names but no counter",
     ] {
-        assert!(found.contains(line), "{line}\n{found}");
+        assert!(report.contains(line), "{line}\n{report}");
     }
     let files = TempDir::new()?;
     let file = |name: &str| files.path().join(name).display().to_string();

@@ -263,8 +263,8 @@ async fn violation(bug: Bug, time: Duration) -> anyhow::Result<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stale_cache_is_found() -> anyhow::Result<()> {
-    let found = violation(Bug::StaleCache, STALENESS * 2).await?;
-    ensure!(found.contains("did not have the name"), "{found}");
+    let violation = violation(Bug::StaleCache, STALENESS * 2).await?;
+    ensure!(violation.contains("did not have the name"), "{violation}");
     Ok(())
 }
 
@@ -276,7 +276,7 @@ async fn a_lost_compare_and_set_is_found() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_double_assignment_is_found() -> anyhow::Result<()> {
-    let found = violation(Bug::DoubleAssignment, Duration::from_secs(1)).await?;
-    ensure!(found.contains("UID"), "{found}");
+    let violation = violation(Bug::DoubleAssignment, Duration::from_secs(1)).await?;
+    ensure!(violation.contains("UID"), "{violation}");
     Ok(())
 }

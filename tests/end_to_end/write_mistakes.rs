@@ -98,8 +98,8 @@ async fn rejects_symbols_declared_from_0_again_in_the_second_frame() -> anyhow::
     let message = status.message();
     assert!(message.contains("is 0, expected 3"), "{message}");
     assert!(message.contains("declare each symbol once"), "{message}");
-    let found = series_of(&mut tsdb.data(), "mistakes").await?;
-    let points: Vec<_> = found.into_values().collect();
+    let series = series_of(&mut tsdb.data(), "mistakes").await?;
+    let points: Vec<_> = series.into_values().collect();
     assert_eq!(
         points,
         [vec![(T, Number::Int(1))]],
@@ -242,8 +242,8 @@ async fn rejects_seconds_declared_as_milliseconds() -> anyhow::Result<()> {
         ..request
     };
     assert_eq!(tsdb.data().write(any_time).await?.into_inner().written, 1);
-    let found = series_of(&mut tsdb.data(), "mistakes").await?;
-    let points: Vec<_> = found
+    let series = series_of(&mut tsdb.data(), "mistakes").await?;
+    let points: Vec<_> = series
         .into_values()
         .flatten()
         .map(|(timestamp, _)| timestamp)

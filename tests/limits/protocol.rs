@@ -162,8 +162,8 @@ async fn import_respects_a_small_window() -> anyhow::Result<()> {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    let found = series_of(&mut target.tsdb.data(), "import").await?;
-    let points: Vec<usize> = found.values().map(Vec::len).collect();
+    let series = series_of(&mut target.tsdb.data(), "import").await?;
+    let points: Vec<usize> = series.values().map(Vec::len).collect();
     ensure!(points == [10_000], "{points:?}");
     Ok(())
 }

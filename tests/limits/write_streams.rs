@@ -227,8 +227,8 @@ async fn known_series_are_written_without_the_uid_service() -> anyhow::Result<()
     })
     .await?;
     for protocol in ["write", "http", "stream", "telnet"] {
-        let found = series_of(&mut data.client(), &format!("known.{protocol}")).await?;
-        let points: Vec<usize> = found.values().map(Vec::len).collect();
+        let series = series_of(&mut data.client(), &format!("known.{protocol}")).await?;
+        let points: Vec<usize> = series.values().map(Vec::len).collect();
         ensure!(points == [7], "{protocol}: {points:?}");
     }
     Ok(())

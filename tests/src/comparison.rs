@@ -45,8 +45,8 @@ pub async fn check_opentsdb(
 ) -> anyhow::Result<()> {
     let expected = as_opentsdb_returns(expected);
     for metric in metrics {
-        let found = opentsdb.series_of(metric).await?;
-        check_series("OpenTSDB", &expected, metric, &found)?;
+        let actual = opentsdb.series_of(metric).await?;
+        check_series("OpenTSDB", &expected, metric, &actual)?;
     }
     Ok(())
 }
@@ -58,8 +58,8 @@ pub async fn check_opentsdb(
 /// The first differences, or the server's error.
 pub async fn check_oxtsdb(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
     for metric in metrics {
-        let found = read_back::series_of(&mut oxtsdb.data(), metric).await?;
-        check_series("OxTSDB", expected, metric, &found)?;
+        let actual = read_back::series_of(&mut oxtsdb.data(), metric).await?;
+        check_series("OxTSDB", expected, metric, &actual)?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ pub fn check_series(
     who: &str,
     expected: &Expected,
     metric: &str,
-    found: &BTreeMap<Tags, Vec<(i64, Number)>>,
+    actual: &BTreeMap<Tags, Vec<(i64, Number)>>,
 ) -> anyhow::Result<()> {
     let mut differences = Vec::new();
     let expected: BTreeMap<&Tags, &BTreeMap<i64, Number>> = expected
@@ -81,15 +81,15 @@ pub fn check_series(
         .filter(|((of, _), _)| of == metric)
         .map(|((_, tags), points)| (tags, points))
         .collect();
-    for tags in found.keys().filter(|tags| !expected.contains_key(tags)) {
+    for tags in actual.keys().filter(|tags| !expected.contains_key(tags)) {
         differences.push(format!("{tags:?} was never sent"));
     }
     for (tags, points) in expected {
-        let Some(found) = found.get(tags) else {
+        let Some(actual) = actual.get(tags) else {
             differences.push(format!("{tags:?} is missing"));
             continue;
         };
-        compare_points(tags, points, found, &mut differences);
+        compare_points(tags, points, actual, &mut differences);
     }
     if !differences.is_empty() {
         let count = differences.len();
@@ -105,11 +105,11 @@ pub fn check_series(
 fn compare_points(
     tags: &Tags,
     expected: &BTreeMap<i64, Number>,
-    found: &[(i64, Number)],
+    actual: &[(i64, Number)],
     differences: &mut Vec<String>,
 ) {
     let mut seen = BTreeMap::new();
-    for (instant, value) in found {
+    for (instant, value) in actual {
         if let Some(before) = seen.insert(*instant, *value) {
             differences.push(format!("{tags:?} at {instant}: {before} and {value}"));
         }
@@ -132,12 +132,12 @@ fn compare_points(
 mod tests {
     use super::*;
 
-    fn differences(found: &[(i64, Number)]) -> String {
+    fn differences(actual: &[(i64, Number)]) -> String {
         let tags = Tags::from([("host".to_owned(), "a".to_owned())]);
         let points = BTreeMap::from([(1, Number::Int(5)), (2, Number::Double(0.5))]);
         let expected = Expected::from([(("m".to_owned(), tags.clone()), points)]);
-        let found = BTreeMap::from([(tags, found.to_vec())]);
-        let result = check_series("test", &expected, "m", &found);
+        let actual = BTreeMap::from([(tags, actual.to_vec())]);
+        let result = check_series("test", &expected, "m", &actual);
         result.map_or_else(|error| error.to_string(), |()| String::new())
     }
 

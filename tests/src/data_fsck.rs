@@ -25,12 +25,12 @@ impl DataFsck {
         };
         let is_complaint = |level: &str| level.contains("ERROR") || level.contains("WARN");
         let complaints = lines().filter(|(level, _)| is_complaint(level));
-        let found = Self {
+        let fsck = Self {
             valid_points: count("Valid Datapoints")?,
             errors: count("Total Errors")?,
             complaints: complaints.map(|(_, text)| text.to_owned()).collect(),
         };
-        Ok(found)
+        Ok(fsck)
     }
 
     /// Checks that it found this number of points and no error.
@@ -59,12 +59,12 @@ or it was written by a future version of OpenTSDB.
 16:43:26.753 INFO  Fsck: Total Errors: 2
 16:43:26.753 INFO  Fsck: Total Errors Fixed: 0
 ";
-        let found = DataFsck::parse(log).unwrap();
+        let fsck = DataFsck::parse(log).unwrap();
         assert_eq!(
-            (found.valid_points, found.errors, found.complaints.len()),
+            (fsck.valid_points, fsck.errors, fsck.complaints.len()),
             (36_001, 2, 1)
         );
-        assert!(found.check(36_001).is_err());
+        assert!(fsck.check(36_001).is_err());
         let error = DataFsck::parse("").unwrap_err().to_string();
         assert!(error.contains("did not complete"), "{error}");
     }

@@ -204,9 +204,9 @@ impl Load {
                 points += numbers.len();
                 for number in numbers {
                     let instant = BEGIN_MS + number * 1000;
-                    let found = stored.binary_search_by_key(&instant, |(instant, _)| *instant);
+                    let index = stored.binary_search_by_key(&instant, |(instant, _)| *instant);
                     ensure!(
-                        found.is_ok_and(|place| stored[place].1 == Number::Int(number)),
+                        index.is_ok_and(|index| stored[index].1 == Number::Int(number)),
                         "point {number} of {metric} of {host} is lost"
                     );
                 }

@@ -200,8 +200,8 @@ impl RawHttp {
         let mut searched = 0;
         loop {
             let rest = self.buffer.get(searched..).unwrap_or_default();
-            if let Some(found) = rest.windows(bytes.len()).position(|window| window == bytes) {
-                return Ok(searched + found);
+            if let Some(at) = rest.windows(bytes.len()).position(|window| window == bytes) {
+                return Ok(searched + at);
             }
             searched = (self.buffer.len() + 1).saturating_sub(bytes.len());
             self.receive().await?;

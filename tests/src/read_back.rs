@@ -74,12 +74,12 @@ pub async fn series_of(
         queries: vec![sub_query(metric, AggregateFunction::None)],
         ..QueryRequest::default()
     };
-    let mut found = BTreeMap::new();
+    let mut series = BTreeMap::new();
     for group in query(client, request).await? {
-        let twice = found.insert(group.tags, group.points);
+        let twice = series.insert(group.tags, group.points);
         ensure!(twice.is_none(), "a series of `{metric}` came twice");
     }
-    Ok(found)
+    Ok(series)
 }
 
 /// As [`series_of`], with nothing for a metric that does not exist.

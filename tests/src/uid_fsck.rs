@@ -19,7 +19,7 @@ impl UidFsck {
 
     /// Parses the log of a run with `--verbose`.
     pub(crate) fn parse(log: &str) -> anyhow::Result<Self> {
-        let mut found = Self::default();
+        let mut fsck = Self::default();
         let mut is_complete = false;
         for line in log.lines() {
             let Some((level, text)) = line.split_once("UidManager: ") else {
@@ -35,14 +35,14 @@ impl UidFsck {
                 continue;
             }
             match orphan(text) {
-                Some(orphan) => found.orphans.push(orphan),
-                None => found.others.push(text.to_owned()),
+                Some(orphan) => fsck.orphans.push(orphan),
+                None => fsck.others.push(text.to_owned()),
             }
         }
         if !is_complete {
             bail!("uid fsck did not complete:\n{log}");
         }
-        Ok(found)
+        Ok(fsck)
     }
 }
 
@@ -68,10 +68,10 @@ mod tests {
 14:02:15.668 WARN  UidManager: metrics: Found 1 errors.
 14:02:15.670 WARN  UidManager: 2 errors found.
 ";
-        let found = UidFsck::parse(log).unwrap();
-        assert_eq!(found.orphans, [("metrics".to_owned(), 0xf0)]);
-        assert_eq!(found.others.len(), 1);
-        assert!(!found.is_clean());
+        let fsck = UidFsck::parse(log).unwrap();
+        assert_eq!(fsck.orphans, [("metrics".to_owned(), 0xf0)]);
+        assert_eq!(fsck.others.len(), 1);
+        assert!(!fsck.is_clean());
         assert!(
             UidFsck::parse("")
                 .unwrap_err()

@@ -181,7 +181,7 @@ fn check_response(
     let (start, end) = (operation.start, operation.end);
     let of_uid = |uid: u64| by_uid.get(&uid).map_or(&[][..], Vec::as_slice);
     let of_name = |name: &str| by_name.get(name).map_or(&[][..], Vec::as_slice);
-    let found = |uid: u64, name: &str, staleness: Instant| {
+    let had_name = |uid: u64, name: &str, staleness: Instant| {
         let since = start.saturating_sub(staleness);
         let mut tenures = of_uid(uid).iter().filter(|tenure| tenure.name == name);
         if tenures.any(|tenure| tenure.possible.0 <= end && tenure.possible.1 >= since) {
@@ -201,18 +201,18 @@ fn check_response(
     };
     match &operation.action {
         Action::GetOrCreate { name, outcome } => match outcome {
-            Some((uid, created)) => found(*uid, name, if *created { 0 } else { staleness }),
+            Some((uid, created)) => had_name(*uid, name, if *created { 0 } else { staleness }),
             None => Ok(()),
         },
         Action::LookupUid {
             name,
             found: Some(uid),
-        } => found(*uid, name, staleness),
+        } => had_name(*uid, name, staleness),
         Action::LookupUid { name, found: None } => no_uid(name),
         Action::LookupName {
             uid,
             found: Some(name),
-        } => found(*uid, name, staleness),
+        } => had_name(*uid, name, staleness),
         Action::LookupName { uid, found: None } => match of_uid(*uid).iter().find(|tenure| covers(tenure)) {
             Some(tenure) => Err(Violation(format!(
                 "{operation:?}: the UID has a name: {tenure:?}"

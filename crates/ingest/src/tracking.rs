@@ -20,7 +20,7 @@
 //! with time 1 ms (see [`SeriesIndex`]). For a tracked series, each point then costs one comparison.
 //!
 //! The embedded store keeps counters that are 1 by the numbers of their series, see
-//! [`LogicalTable`](oxtsdb_point_store::logical_table::LogicalTable).
+//! [`TableView`](oxtsdb_point_store::view::TableView).
 //!
 //! Counting costs an increment for each series of a batch of points, by their number. An increment is not idempotent:
 //! points that are sent again are counted again. OpenTSDB replaces a document when the counter becomes 1, also one

@@ -252,7 +252,7 @@ fn plan_batch(rows: &[Row], layout: &RowKeyLayout, settled_before_ms: i64) -> Pl
 /// The hours that ended at least `min_age` ago.
 fn ended(hours: Hours, now_ms: i64, min_age: Duration) -> Hours {
     let ended_seconds = now_ms.saturating_sub(millis(min_age)).max(0) / 1000;
-    let last = BaseTime::of_seconds(u32::try_from(ended_seconds).unwrap_or(u32::MAX));
+    let last = BaseTime::from_seconds(u32::try_from(ended_seconds).unwrap_or(u32::MAX));
     Hours {
         stop_seconds: hours.stop_seconds.min(u64::from(last.seconds())),
         ..hours

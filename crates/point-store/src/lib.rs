@@ -11,7 +11,7 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`parts`] | the embedded engine: journal, head, immutable parts by day |
-//! | [`logical_table`] | the points as rows and cells of table `tsdb` |
+//! | [`view`] | the points as rows and cells of table `tsdb` |
 //! | [`rollups`] | rollups as points, and one aggregate of an interval for queries |
 //! | [`rows`] | the adapter over a row store: OpenTSDB's rows and cells, for HBase |
 //! | [`memory`] | a simple store for tests, and the reference of the others |
@@ -25,7 +25,6 @@ mod error;
 mod figures;
 mod highest_uids;
 mod keyed;
-pub mod logical_table;
 pub mod memory;
 pub mod parts;
 mod point;
@@ -34,6 +33,7 @@ pub mod rows;
 mod series;
 mod series_list;
 mod store;
+pub mod view;
 
 pub use batch::PointBatch;
 pub use columns::{Kinds, SeriesColumns};

@@ -68,7 +68,7 @@ impl RollupSlot {
 
     /// The base time of the row.
     pub(crate) const fn base(self) -> BaseTime {
-        BaseTime::of_seconds(self.hour.saturating_mul(HOUR_SECONDS))
+        BaseTime::from_seconds(self.hour.saturating_mul(HOUR_SECONDS))
     }
 }
 
@@ -103,10 +103,10 @@ mod tests {
             a in (0..IDS, 0..=BaseTime::MAX.seconds(), 0..=MAX_OFFSET),
             b in (0..IDS, 0..=BaseTime::MAX.seconds(), 0..=MAX_OFFSET),
         ) {
-            let slot = |(id, seconds, offset)| RollupSlot::new(id, BaseTime::of_seconds(seconds), offset).unwrap();
+            let slot = |(id, seconds, offset)| RollupSlot::new(id, BaseTime::from_seconds(seconds), offset).unwrap();
             let (one, other) = (slot(a), slot(b));
             prop_assert_eq!(RollupSlot::of(one.time_ms()), one);
-            prop_assert_eq!(one.base(), BaseTime::of_seconds(a.1));
+            prop_assert_eq!(one.base(), BaseTime::from_seconds(a.1));
             prop_assert!((0..=MAX_MILLIS).contains(&one.time_ms()));
             let order = |slot: RollupSlot| (slot.id, slot.hour, slot.offset);
             prop_assert_eq!(one.time_ms().cmp(&other.time_ms()), order(one).cmp(&order(other)));

@@ -39,6 +39,8 @@ mod row_scan;
 mod series_index;
 mod spec;
 mod storage;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 /// The target of spans that are parts of traces, see the telemetry of `oxtsdb-server`.
 pub(crate) const SPANS: &str = "oxtsdb::trace";

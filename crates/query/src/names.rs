@@ -213,50 +213,37 @@ mod tests {
     use crate::context::budget::Budget;
     use crate::context::limits::Limits;
     use crate::context::resource::{Limit, Resource};
-
-    /// A directory in which each UID has the name `x…`.
-    #[derive(Debug)]
-    struct Alike;
-
-    #[async_trait]
-    impl NameDirectory for Alike {
-        async fn uids(
-            &self,
-            names: &[(UidKind, &str)],
-            _: Option<Instant>,
-        ) -> Result<Vec<Option<Uid>>, NameError> {
-            Ok(vec![None; names.len()])
-        }
-
-        async fn names(
-            &self,
-            _: UidKind,
-            uids: &[Uid],
-            _: Option<Instant>,
-        ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-            assert!(uids.len() <= CHUNK, "other tasks run between look-ups");
-            Ok(uids.iter().map(|_| Some(Arc::from("x".repeat(100)))).collect())
-        }
-    }
+    use crate::testing::NumberedNames;
 
     fn uids(count: u64) -> [Vec<Uid>; 3] {
         let width = oxtsdb_schema::UidWidth::DEFAULT;
-        let uids = (1..=count).map(|number| Uid::from_number(number, width).unwrap());
+        let uids = (10_000..10_000 + count).map(|number| Uid::from_number(number, width).unwrap());
         [Vec::new(), Vec::new(), uids.collect()]
     }
 
     #[tokio::test]
     async fn memory_of_names_is_charged() {
+        // Names of UIDs from 10,000 on have 6 bytes.
+        let bytes = NAME_BYTES + 6;
         let budget = Budget::of_limits(Limits {
-            memory: Limit::of_setting("--query-max-memory-mib", 4 << 20),
+            memory: Limit::of_setting("--query-max-memory-mib", 15_000 * bytes),
             ..Limits::NONE
         });
         let context = QueryContext::unregistered(budget.clone());
-        let names = Names::of_uids(uids(10_000), &Alike, &context).await.unwrap();
-        assert_eq!(budget.usage().of(Resource::Memory), 10_000 * (NAME_BYTES + 100));
+        let directory = NumberedNames::default();
+        let names = Names::of_uids(uids(10_000), &directory, &context).await.unwrap();
+        assert_eq!(budget.usage().of(Resource::Memory), 10_000 * bytes);
+        let calls = directory.take_requested();
+        assert_eq!(calls.concat().len(), 10_000);
+        assert!(
+            calls.iter().all(|uids| uids.len() <= CHUNK),
+            "other tasks run between look-ups"
+        );
         drop(names);
         assert_eq!(budget.usage().of(Resource::Memory), 0);
-        let error = Names::of_uids(uids(20_000), &Alike, &context).await.unwrap_err();
+        let error = Names::of_uids(uids(20_000), &directory, &context)
+            .await
+            .unwrap_err();
         assert!(matches!(error, QueryError::OverBudget { .. }), "{error}");
         assert_eq!(budget.usage().of(Resource::Memory), 0);
     }

@@ -142,7 +142,7 @@ fn global_annotations(layout: &RowKeyLayout, hours: Hours) -> (KeyRange, usize) 
     let start = key(hours.start);
     let length = start.len();
     let stop = match u32::try_from(hours.stop_seconds) {
-        Ok(seconds) => key(BaseTime::of_seconds(seconds)),
+        Ok(seconds) => key(BaseTime::from_seconds(seconds)),
         Err(_) => [key(BaseTime::MAX), vec![0]].concat(),
     };
     ((start, stop), length)

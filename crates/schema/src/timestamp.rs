@@ -146,7 +146,7 @@ impl Timestamp {
     /// The base time of the row that holds the point.
     #[inline]
     pub const fn base_time(self) -> BaseTime {
-        BaseTime::of_seconds(self.seconds())
+        BaseTime::from_seconds(self.seconds())
     }
 
     /// Milliseconds since the base time: 0 to 3599999.
@@ -187,10 +187,10 @@ impl BaseTime {
     pub const MIN: BaseTime = BaseTime(0);
 
     /// The last hour that a row key can hold.
-    pub const MAX: BaseTime = BaseTime::of_seconds(u32::MAX);
+    pub const MAX: BaseTime = BaseTime::from_seconds(u32::MAX);
 
     /// The hour that contains a second.
-    pub const fn of_seconds(seconds: u32) -> BaseTime {
+    pub const fn from_seconds(seconds: u32) -> BaseTime {
         BaseTime(seconds - seconds % HOUR_SECONDS)
     }
 
@@ -219,7 +219,7 @@ impl BaseTime {
 
     /// The next hour; saturates at [`BaseTime::MAX`].
     pub const fn next_hour(self) -> BaseTime {
-        BaseTime::of_seconds(self.0.saturating_add(HOUR_SECONDS))
+        BaseTime::from_seconds(self.0.saturating_add(HOUR_SECONDS))
     }
 }
 

@@ -167,8 +167,8 @@ impl AdminListener {
     pub(crate) fn new(url: AdminUrl, timeout: Duration) -> Self {
         let mut tls = TlsConfig::builder();
         if url.is_https() {
-            let found = rustls_native_certs::load_native_certs();
-            let roots = found
+            let roots = rustls_native_certs::load_native_certs();
+            let roots = roots
                 .certs
                 .iter()
                 .map(|root| Certificate::from_der(root).to_owned());

@@ -103,11 +103,11 @@ pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         eprintln!("tsdb: --only-hbase needs --hbase-quorum, --hbase-masters or --hbase-thrift");
         return Ok(ExitCode::from(2));
     }
-    let (found, servers) = match args.only_hbase {
+    let (findings, servers) = match args.only_hbase {
         true => (Vec::new(), Vec::new()),
         false => check_servers(&args, timeout).await,
     };
-    let mut findings = Findings(found);
+    let mut findings = Findings(findings);
     if has_hbase {
         findings
             .0

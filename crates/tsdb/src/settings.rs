@@ -30,10 +30,10 @@ pub(crate) fn matches(
     arguments: &[OsString],
 ) -> anyhow::Result<(ArgMatches, Option<opentsdb_conf::Outcome>)> {
     let first = root.clone().get_matches_from(arguments);
-    let found = WITH_FILES
+    let subcommand = WITH_FILES
         .iter()
         .find_map(|path| Some((*path, matches_of(&first, path)?)));
-    let Some((path, given)) = found else {
+    let Some((path, given)) = subcommand else {
         return Ok((first, None));
     };
     let serve = serve_command(root);

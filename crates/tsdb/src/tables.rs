@@ -131,8 +131,8 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
     for requested in &tables {
         let def = &requested.table.def;
         match store.table(&def.name).await? {
-            Some(found) => {
-                requested.table.check(&found, &place)?;
+            Some(def) => {
+                requested.table.check(&def, &place)?;
                 println!("there {}", def.name);
             }
             None if !requested.splits.is_empty() && !args.hbase.is_native() => left.push(requested),

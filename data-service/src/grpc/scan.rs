@@ -254,7 +254,7 @@ fn cell_message(stored: RowCell<'_>, base_ms: i64, view: CellView, place: (&str,
         value: stored.value,
         timestamp_ms: stored.timestamp_ms,
     };
-    let kind = CellKind::of(cell.qualifier);
+    let kind = CellKind::from_qualifier(cell.qualifier);
     let mut message = StoredCell {
         version_ms: stored.timestamp_ms,
         ..StoredCell::default()

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use oxtsdb_point_store::PointStore;
-use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::PartsStore;
+use oxtsdb_point_store::view::TableView;
 use oxtsdb_query::{RollupPoints, Rollups};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
@@ -60,7 +60,7 @@ pub(super) fn shown(
     let mut stores = BTreeMap::new();
     for (table, store) in rollups {
         let store: Arc<dyn PointStore> = store;
-        shown = Arc::new(LogicalTable::of_rollups(
+        shown = Arc::new(TableView::from_rollups(
             shown,
             Arc::clone(&store),
             layout,

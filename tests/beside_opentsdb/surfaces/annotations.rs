@@ -37,7 +37,9 @@ async fn annotations_written_by_one_are_edited_by_the_other() -> anyhow::Result<
     let globals = sides[0].get(&path).await?;
     // OpenTSDB omits annotations that end behind the range, in whichever unit.
     ensure!(
-        globals.as_array().is_some_and(|found| !found.is_empty()),
+        globals
+            .as_array()
+            .is_some_and(|annotations| !annotations.is_empty()),
         "{globals}"
     );
     ensure!(globals == sides[1].get(&path).await?);

@@ -100,8 +100,8 @@ impl Both {
 
     /// Runs OpenTSDB's check of the UID table.
     pub(crate) async fn check_uids(&self) -> anyhow::Result<()> {
-        let found = self.rig.uid_fsck(&self.opentsdb).await?;
-        ensure!(found.is_clean(), "uid fsck: {found:?}");
+        let fsck = self.rig.uid_fsck(&self.opentsdb).await?;
+        ensure!(fsck.is_clean(), "uid fsck: {fsck:?}");
         Ok(())
     }
 }

@@ -26,11 +26,11 @@ async fn opentsdb_finds_nothing_after_our_repairs() -> anyhow::Result<()> {
         "{before:?}"
     );
     for _ in 0..ROUNDS {
-        let found = find(&both.oxtsdb).await?;
-        if found.is_empty() {
+        let findings = find(&both.oxtsdb).await?;
+        if findings.is_empty() {
             break;
         }
-        repair(&both.oxtsdb, &found).await?;
+        repair(&both.oxtsdb, &findings).await?;
     }
     let left = find(&both.oxtsdb).await?;
     ensure!(left.is_empty(), "{left:?}");
@@ -112,20 +112,20 @@ async fn find(oxtsdb: &Tsdb) -> anyhow::Result<Vec<UidFinding>> {
         grace_period: Some(prost_types::Duration::default()),
     };
     let mut events = client.fsck_uids(request).await?.into_inner();
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     while let Some(response) = events.message().await? {
         if let Some(Event::Findings(findings)) = response.event {
-            found.extend(findings.findings);
+            all.extend(findings.findings);
         }
     }
-    found.retain(|finding| finding.severity() != UidFindingSeverity::Note);
-    Ok(found)
+    all.retain(|finding| finding.severity() != UidFindingSeverity::Note);
+    Ok(all)
 }
 
 /// Applies the proposed repair of each finding, else its first alternative.
-async fn repair(oxtsdb: &Tsdb, found: &[UidFinding]) -> anyhow::Result<()> {
+async fn repair(oxtsdb: &Tsdb, findings: &[UidFinding]) -> anyhow::Result<()> {
     let mut client = UidAdminServiceClient::new(oxtsdb.uid_channel());
-    for finding in found {
+    for finding in findings {
         let repair = finding.repair.as_ref().or(finding.alternatives.first());
         let repairs = vec![
             repair

@@ -79,7 +79,7 @@ async fn names_deleted_by_one_are_gone_for_the_other() -> anyhow::Result<()> {
         let uid = assign(&both, made_by_opentsdb, &name).await?;
         let suggestions = format!("/api/suggest?type=metrics&q={name}");
         for side in &sides {
-            side.get_until(&suggestions, |found| *found == json!([name]))
+            side.get_until(&suggestions, |names| *names == json!([name]))
                 .await?;
         }
         if deleted_by_opentsdb {
@@ -91,7 +91,7 @@ async fn names_deleted_by_one_are_gone_for_the_other() -> anyhow::Result<()> {
         }
         sides[0].get("/api/dropcaches").await?;
         for side in &sides {
-            side.get_until(&suggestions, |found| *found == json!([])).await?;
+            side.get_until(&suggestions, |names| *names == json!([])).await?;
             let query = format!("/api/query?start=1h-ago&m=sum:{name}");
             side.status_until(&query, 400).await?;
         }
@@ -160,14 +160,18 @@ async fn check_query(side: &Side, [metric, key, value]: &[String; 3], instant: u
         instant - 1,
         instant + 1
     );
-    let found = side.get(&path).await?;
-    ensure!(found[0]["metric"] == *metric, "{}: {found}", side.name);
-    ensure!(found[0]["tags"] == json!({key: value}), "{}: {found}", side.name);
+    let groups = side.get(&path).await?;
+    ensure!(groups[0]["metric"] == *metric, "{}: {groups}", side.name);
     ensure!(
-        found[0]["dps"]
+        groups[0]["tags"] == json!({key: value}),
+        "{}: {groups}",
+        side.name
+    );
+    ensure!(
+        groups[0]["dps"]
             .as_object()
             .is_some_and(|points| points.len() == 1),
-        "{}: {found}",
+        "{}: {groups}",
         side.name
     );
     Ok(())

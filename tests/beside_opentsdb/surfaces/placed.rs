@@ -131,7 +131,7 @@ async fn sync(both: &Both) -> anyhow::Result<SyncTreesResponse> {
 
 /// The path and the TSUID of each leaf.
 async fn leaves(side: &Side) -> anyhow::Result<BTreeSet<(String, String)>> {
-    let mut found = BTreeSet::new();
+    let mut leaves = BTreeSet::new();
     let mut branches = vec!["0001".to_owned()];
     while let Some(id) = branches.pop() {
         let branch = side.get(&format!("/api/tree/branch?branch={id}")).await?;
@@ -143,16 +143,16 @@ async fn leaves(side: &Side) -> anyhow::Result<BTreeSet<(String, String)>> {
         );
         for leaf in branch["leaves"].as_array().into_iter().flatten() {
             let path = format!("{} {}", branch["path"], leaf["displayName"]);
-            found.insert((path, leaf["tsuid"].to_string()));
+            leaves.insert((path, leaf["tsuid"].to_string()));
         }
     }
-    Ok(found)
+    Ok(leaves)
 }
 
 async fn problems(side: &Side, what: &str) -> anyhow::Result<BTreeMap<String, Value>> {
-    let found = side.get(&format!("/api/tree/{what}?treeid=1")).await?;
-    let entries = found
+    let body = side.get(&format!("/api/tree/{what}?treeid=1")).await?;
+    let entries = body
         .as_object()
-        .with_context(|| format!("{}: {found}", side.name))?;
+        .with_context(|| format!("{}: {body}", side.name))?;
     Ok(entries.clone().into_iter().collect())
 }

@@ -181,12 +181,12 @@ pub(crate) fn check_errors(bad: &[Bad], errors: &[PointError]) -> anyhow::Result
 pub(crate) async fn check_good(tsdb: &Tsdb, path: &str, count: usize) -> anyhow::Result<()> {
     let series = read_back::series_of(&mut tsdb.data(), GOOD).await?;
     let tags = [("path".to_owned(), path.to_owned())].into();
-    let found = series
+    let points = series
         .get(&tags)
         .with_context(|| format!("no series of {path}"))?;
     let expected: Vec<(i64, Number)> = (0..i64::try_from(count)?)
         .map(|number| (T + number * 1000, Number::Int(number)))
         .collect();
-    ensure!(*found == expected, "{path}: {found:?}");
+    ensure!(*points == expected, "{path}: {points:?}");
     Ok(())
 }

@@ -168,10 +168,10 @@ impl Modules {
             Some(path) => vec![self.all[parent].file.with_file_name(path)],
             None => vec![folder.with_extension("rs"), folder.join("mod.rs")],
         };
-        let found = candidates
+        let source = candidates
             .into_iter()
             .find_map(|file| read(&file).map(|text| (file, text)));
-        let Some((file, text)) = found else {
+        let Some((file, text)) = source else {
             bail!("no file of module {name} of {}", self.all[parent].file.display());
         };
         let child = self.add(file, Some(parent), folder);

@@ -80,7 +80,7 @@ fn globs_and_functions_of_modules_are_uses() {
 }
 
 /// The files of each circle.
-fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+fn files_of_circles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let circles = circles(&crate_of(files));
     let files = |circle: &Circle| {
         let files: BTreeSet<String> = circle
@@ -101,7 +101,7 @@ fn siblings_that_use_each_other_are_a_circle() {
         ("b.rs", "use crate::c::C;\npub struct B(C);"),
         ("c.rs", "pub struct C(Vec<super::a::A>);"),
     ];
-    assert_eq!(found(&files), [["a.rs", "b.rs", "c.rs"]]);
+    assert_eq!(files_of_circles(&files), [["a.rs", "b.rs", "c.rs"]]);
     let circle = circles(&crate_of(&files)).remove(0).to_string();
     assert!(circle.contains("  b.rs -> c.rs: C (line 1)\n"), "{circle}");
 }
@@ -133,14 +133,14 @@ fn a_parent_and_its_children_are_one_module() {
         ("a/x.rs", "pub fn f() { super::y::f(); super::A; }"),
         ("a/y.rs", "pub fn f() { super::A; }"),
     ];
-    assert_eq!(found(&alone), [[""; 0]; 0]);
+    assert_eq!(files_of_circles(&alone), [[""; 0]; 0]);
     let siblings = [
         alone[0],
         parent,
         alone[2],
         ("a/y.rs", "pub fn f() { super::x::f(); }"),
     ];
-    assert_eq!(found(&siblings), [["a/x.rs", "a/y.rs"]]);
+    assert_eq!(files_of_circles(&siblings), [["a/x.rs", "a/y.rs"]]);
 }
 
 #[test]
@@ -151,5 +151,5 @@ fn a_circle_through_a_child_counts() {
         ("a/x.rs", "pub fn f() { crate::b::f(); }"),
         ("b.rs", "pub fn f() { crate::a::A; }"),
     ];
-    assert_eq!(found(&files), [["a.rs", "a/x.rs", "b.rs"]]);
+    assert_eq!(files_of_circles(&files), [["a.rs", "a/x.rs", "b.rs"]]);
 }

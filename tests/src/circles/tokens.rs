@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn tokens_have_their_lines() {
-        let found = tokens("a::b\n\"x\ny\" c");
-        let lines: Vec<_> = found
+        let tokens = tokens("a::b\n\"x\ny\" c");
+        let lines: Vec<_> = tokens
             .iter()
             .map(|token| (token.text.as_str(), token.line))
             .collect();

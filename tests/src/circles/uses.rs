@@ -159,7 +159,7 @@ impl Modules {
         seen.push(key);
         let outer = || module.imports.iter().filter(|import| import.is_outer);
         let named = outer().find(|import| import.name.as_deref() == Some(name));
-        let found = match named {
+        let target = match named {
             Some(import) => self.resolve_seen(id, &import.path, true, seen),
             None => outer().filter(|import| import.name.is_none()).find_map(|import| {
                 match self.resolve_seen(id, &import.path, true, seen)? {
@@ -169,6 +169,6 @@ impl Modules {
             }),
         };
         seen.pop();
-        found
+        target
     }
 }

@@ -73,8 +73,8 @@ impl Servers {
             // Corrections leave several values of an instant, which are errors to it.
             if is_first {
                 let points = expected.values().map(BTreeMap::len).sum();
-                let found = rig.data_fsck(&opentsdb).await?;
-                found.check(format.counted(points))?;
+                let fsck = rig.data_fsck(&opentsdb).await?;
+                fsck.check(format.counted(points))?;
             }
         }
         // This OpenTSDB compacts the rows that it reads, so that both servers read rows in either form.

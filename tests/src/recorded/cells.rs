@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_point_store::view::TableView;
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_schema::RowKeyLayout;
@@ -97,7 +97,7 @@ async fn open(folder: &Path) -> anyhow::Result<Arc<dyn RowStore>> {
     let config = PartsConfig::new(points, Arc::new(RealDisk));
     let points = tokio::task::spawn_blocking(|| PartsStore::open(config)).await??;
     let (layout, table) = (RowKeyLayout::default(), DATA_TABLE.parse()?);
-    let shown = LogicalTable::new(cells, Arc::new(points), layout, table);
+    let shown = TableView::new(cells, Arc::new(points), layout, table);
     Ok(Arc::new(shown.with_counters(META_TABLE.parse()?).await?))
 }
 

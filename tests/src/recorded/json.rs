@@ -111,17 +111,17 @@ fn is_each(recorded: &[Json]) -> bool {
 fn compare_sets(place: &str, recorded: &[Json], actual: &[Json], order: Order) -> Result<(), String> {
     let mut left: Vec<&Json> = actual.iter().collect();
     for recorded in recorded {
-        let found = left
+        let index = left
             .iter()
             .position(|actual| compare_at(place, recorded, actual, false, order).is_ok());
-        let Some(found) = found else {
+        let Some(index) = index else {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
             return Err(format!(
                 "{place} has no element {recorded}; unmatched are {}",
                 left.join(", ")
             ));
         };
-        left.swap_remove(found);
+        left.swap_remove(index);
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ async fn client(
             tokio::time::sleep(AFTER_FAILURE).await;
             continue;
         };
-        let found = match &action {
+        let mapping = match &action {
             Action::LookupUid {
                 name,
                 found: Some(uid),
@@ -146,7 +146,7 @@ async fn client(
         };
         let end = recording.now();
         history.push(Operation { start, end, action });
-        let Some((name, uid)) = found else { continue };
+        let Some((name, uid)) = mapping else { continue };
         let start = recording.now();
         let action = if choice < 92 {
             let to = format!("n{}", random.random_range(0..NAMES));

@@ -94,7 +94,7 @@ impl Background {
                 };
                 last_full = if full { Some(Instant::now()) } else { last_full };
                 self.pass(Hours {
-                    start: BaseTime::of_seconds(u32::try_from(start_seconds).unwrap_or(u32::MAX)),
+                    start: BaseTime::from_seconds(u32::try_from(start_seconds).unwrap_or(u32::MAX)),
                     stop_seconds,
                 })
                 .await;

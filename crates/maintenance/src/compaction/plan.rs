@@ -72,13 +72,17 @@ pub(super) fn plan_row(
             timestamp_ms: cell.timestamp_ms,
         })
         .collect();
-    let has = |kind| cells.iter().any(|cell| CellKind::of(cell.qualifier) == kind);
+    let has = |kind| {
+        cells
+            .iter()
+            .any(|cell| CellKind::from_qualifier(cell.qualifier) == kind)
+    };
     if has(CellKind::Appended) {
         return Err(Stays::Appended);
     }
     let points = || {
         cells.iter().filter(|cell| {
-            let kind = CellKind::of(cell.qualifier);
+            let kind = CellKind::from_qualifier(cell.qualifier);
             matches!(kind, CellKind::Point | CellKind::Compacted)
         })
     };

@@ -137,7 +137,7 @@ mod tests {
 
     fn hours(first: u32, count: u32) -> Hours {
         Hours {
-            start: BaseTime::of_seconds(HOUR + first * 3600),
+            start: BaseTime::from_seconds(HOUR + first * 3600),
             stop_seconds: u64::from(HOUR + (first + count) * 3600),
         }
     }

@@ -184,7 +184,7 @@ async fn resumes_behind_a_row_and_keeps_to_its_hours() {
     let compactor = compactor(Arc::new(store.clone())).await;
     let pass = Pass {
         hours: Hours {
-            start: BaseTime::of_seconds(BASE),
+            start: BaseTime::from_seconds(BASE),
             stop_seconds: u64::from(BASE) + 3 * 3600,
         },
         start_after_row_key: key(1, 0),

@@ -71,7 +71,7 @@ impl RowDelete {
                 continue;
             };
             plan.points += without.deleted as u64;
-            let is_appended = CellKind::of(cell.qualifier) == CellKind::Appended;
+            let is_appended = CellKind::from_qualifier(cell.qualifier) == CellKind::Appended;
             plan.has_appended |= is_appended && without.deleted > 0;
             let removal = Removal {
                 qualifier: cell.qualifier.to_vec(),

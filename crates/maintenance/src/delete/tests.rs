@@ -111,7 +111,7 @@ async fn write_rows(store: &MemoryStore, rows: &[(u8, u32, Form, BTreeMap<u32, i
     // Recent appends are deleted later.
     let written_ms = oxtsdb_query::language::time::now_ms() - 60_000;
     for (series, hour, form, offsets) in rows {
-        let base = BaseTime::of_seconds(T + hour * 3600);
+        let base = BaseTime::from_seconds(T + hour * 3600);
         let mut key = Vec::new();
         write_row_key(&RowKeyLayout::default(), &tsuid(*series), base, &mut key);
         batch.row(&key).put(family, &[1, 0, 5], b"{}");
@@ -257,7 +257,7 @@ async fn cells_that_do_not_decode_stay() {
     write_row_key(
         &RowKeyLayout::default(),
         &tsuid(1),
-        BaseTime::of_seconds(T),
+        BaseTime::from_seconds(T),
         &mut key,
     );
     batch.row(&key).put(family, &[0, 0x10, 0, 0x20], &[1]);

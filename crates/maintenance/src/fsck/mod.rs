@@ -169,7 +169,7 @@ impl Fsck {
         let ranges = match options.metric {
             None => vec![options.range.clone()],
             Some(metric) => {
-                let stop = u32::try_from(hours.stop_seconds).map_or(BaseTime::MAX, BaseTime::of_seconds);
+                let stop = u32::try_from(hours.stop_seconds).map_or(BaseTime::MAX, BaseTime::from_seconds);
                 oxtsdb_schema::row_key::metric_ranges(&layout, metric, hours.start, stop)
             }
         };

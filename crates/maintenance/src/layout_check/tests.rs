@@ -33,14 +33,14 @@ async fn written_with(layout: &RowKeyLayout, metrics: u8, series: u8) -> MemoryS
             .concat();
             let tsuid = Tsuid::from_bytes(&tsuid, widths).unwrap();
             for hour in 0..3 {
-                let base = BaseTime::of_seconds(1_356_998_400 + hour * 3600);
+                let base = BaseTime::from_seconds(1_356_998_400 + hour * 3600);
                 batch
                     .row(RowKey::new(layout, &tsuid, base).as_bytes())
                     .put(family, &[0, 0], &[1]);
             }
         }
     }
-    let base = BaseTime::of_seconds(1_356_998_400);
+    let base = BaseTime::from_seconds(1_356_998_400);
     batch
         .row(RowKey::global_annotations(layout, base).as_bytes())
         .put(family, &[1, 0, 0], b"{}");

@@ -481,7 +481,7 @@ impl Build<'_> {
         };
         let engine = self.builder.engine.clone();
         let mut open = rows::OpenSeries::new(chunk, engine.resources().memory.empty_reservation());
-        let mut hour = BaseTime::of_seconds(start);
+        let mut hour = BaseTime::from_seconds(start);
         while hour.seconds() < stop {
             let hours = Hours {
                 start: hour,

@@ -356,7 +356,7 @@ async fn a_catalogue_leaves_out_series_without_rows() {
         let tsuid = tsuid.to_vec();
         [0, 3600].map(|second| {
             let mut key = Vec::new();
-            let base = BaseTime::of_seconds(1_356_998_400 + second);
+            let base = BaseTime::from_seconds(1_356_998_400 + second);
             write_row_key(&layout, &tsuid, base, &mut key);
             key
         })

@@ -15,32 +15,58 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
+/// The attempts of a write.
+struct Attempts {
+    deadline: Instant,
+    /// The pause before the next attempt.
+    pause: Duration,
+}
+
+impl Attempts {
+    fn new() -> Self {
+        Self {
+            deadline: Instant::now() + PATIENCE,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// The deadline of each attempt.
+    fn deadline(&self) -> Option<std::time::Instant> {
+        Some(self.deadline.into_std())
+    }
+
+    /// Pauses before another attempt; `false`, without a pause, if the deadline is too near for one.
+    async fn pause(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        true
+    }
+}
+
 /// Writes points, and retries points that failed for a transient reason: all points if the write failed, else the
 /// points with unresolved series.
 pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<WriteOutcome, WriteError> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut pause = FIRST_PAUSE;
+    let mut attempts = Attempts::new();
     let mut outcome = WriteOutcome::default();
     let mut missing: Cow<'_, [NewPoint<'_>]> = Cow::Borrowed(points);
     // The indexes of the missing points in `points`; empty while all are missing.
     let mut indexes: Vec<usize> = Vec::new();
     loop {
-        let written = writer.write(&missing, Some(deadline.into_std())).await;
-        let is_last = Instant::now() + pause >= deadline;
-        match written {
+        match writer.write(&missing, attempts.deadline()).await {
             Ok(written) => {
                 outcome.written += written.written;
                 let index_of = |index: usize| indexes.get(index).copied().unwrap_or(index);
-                let (again, failed): (Vec<PointError>, _) = written
-                    .errors
-                    .into_iter()
-                    .map(|error| PointError {
-                        index: index_of(error.index),
-                        ..error
-                    })
-                    .partition(|error| error.reason.is_transient() && !is_last);
+                let errors = written.errors.into_iter().map(|error| PointError {
+                    index: index_of(error.index),
+                    ..error
+                });
+                let (again, failed): (Vec<_>, Vec<_>) = errors.partition(|error| error.reason.is_transient());
                 outcome.errors.extend(failed);
-                if again.is_empty() {
+                if again.is_empty() || !attempts.pause().await {
+                    outcome.errors.extend(again);
                     return Ok(outcome);
                 }
                 indexes = again.iter().map(|error| error.index).collect();
@@ -49,23 +75,18 @@ pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<Wr
                     .filter_map(|index| points.get(*index).copied())
                     .collect();
             }
-            Err(error) if error.is_transient() && !is_last => {}
-            Err(error) if outcome.written == 0 => return Err(error),
-            Err(error) => {
-                // Some points are stored; the missing ones fail because their series could not be resolved.
-                let reason = Arc::new(match error {
-                    WriteError::Uids(error) => PointErrorReason::Unresolved(error),
-                    error => return Err(error),
-                });
-                outcome.errors.extend(indexes.iter().map(|index| PointError {
-                    index: *index,
+            Err(error) if error.is_transient() && attempts.pause().await => {}
+            // Some points are stored; the missing ones fail because their series could not be resolved.
+            Err(WriteError::Uids(error)) if outcome.written > 0 => {
+                let reason = Arc::new(PointErrorReason::Unresolved(error));
+                outcome.errors.extend(indexes.into_iter().map(|index| PointError {
+                    index,
                     reason: Arc::clone(&reason),
                 }));
                 return Ok(outcome);
             }
+            Err(error) => return Err(error),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
@@ -88,23 +109,20 @@ pub(super) async fn write_rollups(
     repeat(write, |outcome: &AggregateOutcome| &outcome.unresolved).await
 }
 
-/// Repeats a write while it, or a value of it, fails for a transient reason.
+/// Repeats a write while it, or a value of it, fails for a transient reason. Returns the last result.
 async fn repeat<T, F: Future<Output = Result<T, WriteError>>>(
     write: impl Fn(Option<std::time::Instant>) -> F,
     errors: fn(&T) -> &Vec<PointError>,
 ) -> Result<T, WriteError> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut pause = FIRST_PAUSE;
+    let mut attempts = Attempts::new();
     loop {
-        let written = write(Some(deadline.into_std())).await;
+        let written = write(attempts.deadline()).await;
         let is_transient = match &written {
             Ok(outcome) => errors(outcome).iter().any(|error| error.reason.is_transient()),
             Err(error) => error.is_transient(),
         };
-        if !is_transient || Instant::now() + pause >= deadline {
+        if !is_transient || !attempts.pause().await {
             return written;
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_PAUSE);
     }
 }

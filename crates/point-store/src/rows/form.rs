@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn an_hour_is_over_when_opentsdb_would_compact_it() {
-        let hour = BaseTime::of_seconds(1_356_998_400);
+        let hour = BaseTime::from_seconds(1_356_998_400);
         for (now, over) in [
             (1_356_998_400, false),
             (1_357_002_000, false),

@@ -18,7 +18,7 @@ use oxtsdb_schema::{BaseTime, MetricUid, RowKeyLayout, RowKeyRef};
 
 use super::Inner;
 use super::batch::FAMILY;
-use crate::logical_table::cells::{cell_of, point_of};
+use crate::view::cells::{cell_of, point_of};
 use crate::{Point, PointStoreError, SeriesColumns, SeriesNumber, TimeRange};
 
 /// The points of a cell, one for each instant, ascending.
@@ -205,7 +205,7 @@ fn scan(start: Vec<u8>, stop: Vec<u8>) -> Scan {
 }
 
 fn hour_of(time_ms: i64) -> BaseTime {
-    BaseTime::of_seconds(u32::try_from(time_ms / 1000).unwrap_or(u32::MAX))
+    BaseTime::from_seconds(u32::try_from(time_ms / 1000).unwrap_or(u32::MAX))
 }
 
 /// Hour and series of a row key.
@@ -217,7 +217,7 @@ fn series_of(key: &[u8], layout: &RowKeyLayout) -> Option<(BaseTime, Vec<u8>)> {
 
 fn is_point(qualifier: &[u8]) -> bool {
     matches!(
-        CellKind::of(qualifier),
+        CellKind::from_qualifier(qualifier),
         CellKind::Point | CellKind::Compacted | CellKind::Appended
     )
 }

@@ -10,8 +10,8 @@ use proptest::sample::select;
 
 use super::*;
 use crate::conformance::{self, Promises, Subject};
-use crate::logical_table::LogicalTable;
 use crate::parts::{PartsConfig, PartsStore};
+use crate::view::TableView;
 use oxtsdb_storage_file::disk::simulated::SimulatedDisk;
 
 /// 2013-01-01 00:00 UTC.
@@ -110,7 +110,7 @@ async fn points_of(store: &RowPoints, key: &[u8]) -> Vec<Point> {
 /// Puts a cell beside the adapter.
 async fn put(store: &MemoryStore, key: &[u8], qualifier: &[u8], value: &[u8]) {
     let mut row_key = Vec::new();
-    let base = BaseTime::of_seconds(START_SECONDS);
+    let base = BaseTime::from_seconds(START_SECONDS);
     write_row_key(&RowKeyLayout::default(), key, base, &mut row_key);
     let mut batch = WriteBatch::new(table());
     let family = batch.family("t");
@@ -231,7 +231,7 @@ async fn check(layout: RowKeyLayout, batches: &[Vec<TestPoint>]) {
     let in_parts = tokio::task::spawn_blocking(|| PartsStore::open(config).unwrap());
     let in_parts: Arc<dyn PointStore> = Arc::new(in_parts.await.unwrap());
     let (others, _) = rows_in(Form::Single, layout).await;
-    let logical = LogicalTable::new(Arc::new(others), Arc::clone(&in_parts), layout, table());
+    let view = TableView::new(Arc::new(others), Arc::clone(&in_parts), layout, table());
     let mut seen = std::collections::BTreeSet::new();
     for batch in batches {
         let mut new = Vec::new();
@@ -251,9 +251,9 @@ async fn check(layout: RowKeyLayout, batches: &[Vec<TestPoint>]) {
         in_rows.append_keyed(keyed(&new), Box::new(())).await.unwrap();
         in_parts.append_keyed(keyed(&new), Box::new(())).await.unwrap();
     }
-    assert_eq!(cells(&all_rows(&logical).await), cells(&all_rows(&rows).await));
+    assert_eq!(cells(&all_rows(&view).await), cells(&all_rows(&rows).await));
     for row in all_rows(&rows).await.iter().take(3) {
-        let same = logical
+        let same = view
             .get(&table(), row.key(), &ColumnSelection::All)
             .await
             .unwrap();

@@ -242,7 +242,7 @@ mod tests {
             ..RowKeyLayout::default()
         };
         let series: Vec<_> = (1..60).map(|value| series_of(&[(1, value)])).collect();
-        let key = |one: &SeriesPoints| RowKey::new(&layout, &one.tsuid, BaseTime::of_seconds(0));
+        let key = |one: &SeriesPoints| RowKey::new(&layout, &one.tsuid, BaseTime::from_seconds(0));
         let mut expected: Vec<RowKey> = series.iter().map(key).collect();
         assert!(!expected.is_sorted());
         expected.sort();

@@ -400,7 +400,7 @@ impl<'a> SubQueryExecution<'a> {
         let storage = self.storage;
         let seconds = u32::try_from(watermark_ms / 1000).unwrap_or(u32::MAX);
         let rest = Hours {
-            start: BaseTime::of_seconds(seconds),
+            start: BaseTime::from_seconds(seconds),
             ..self.plan.hours
         };
         let compute = &self.environment.resources.compute;

@@ -84,7 +84,7 @@ impl Reader {
 
     fn add_row(&mut self, row: &Row) -> Result<(), QueryError> {
         let mut histograms = Vec::new();
-        let is_histogram = |qualifier: &[u8]| CellKind::of(qualifier) == CellKind::Histogram;
+        let is_histogram = |qualifier: &[u8]| CellKind::from_qualifier(qualifier) == CellKind::Histogram;
         if !row.cells().any(|cell| is_histogram(cell.qualifier)) {
             return Ok(());
         }

@@ -60,7 +60,7 @@ impl Hours {
         };
         let start = u32::try_from(start.max(0)).unwrap_or(u32::MAX);
         Self {
-            start: BaseTime::of_seconds(start),
+            start: BaseTime::from_seconds(start),
             stop_seconds: u64::try_from(stop).unwrap_or(0),
         }
     }
@@ -68,9 +68,9 @@ impl Hours {
     /// The hours that overlap a range of instants, both ends inside.
     pub fn overlapping(start_ms: i64, end_ms: i64) -> Self {
         let seconds = |ms: i64| u32::try_from(ms.max(0) / 1000).unwrap_or(u32::MAX);
-        let last = BaseTime::of_seconds(seconds(end_ms));
+        let last = BaseTime::from_seconds(seconds(end_ms));
         Self {
-            start: BaseTime::of_seconds(seconds(start_ms)),
+            start: BaseTime::from_seconds(seconds(start_ms)),
             stop_seconds: u64::from(last.seconds()) + u64::from(HOUR_SECONDS),
         }
     }
@@ -93,7 +93,7 @@ impl Hours {
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = BaseTime> + use<> {
         let hours = u32::try_from(self.count()).unwrap_or(u32::MAX);
         let first = self.start.seconds();
-        (0..hours).map(move |index| BaseTime::of_seconds(first.saturating_add(index * HOUR_SECONDS)))
+        (0..hours).map(move |index| BaseTime::from_seconds(first.saturating_add(index * HOUR_SECONDS)))
     }
 
     /// Whether the range contains an hour.
@@ -112,7 +112,7 @@ impl Hours {
     }
 
     fn stop(&self) -> BaseTime {
-        u32::try_from(self.stop_seconds).map_or(BaseTime::MAX, BaseTime::of_seconds)
+        u32::try_from(self.stop_seconds).map_or(BaseTime::MAX, BaseTime::from_seconds)
     }
 
     /// The first instant that is not read, milliseconds since the epoch.
@@ -211,7 +211,7 @@ mod tests {
         let hours = Hours::overlapping(T * 1000 + 10, (T + 3600) * 1000);
         let seconds: Vec<i64> = hours.iter().map(|hour| i64::from(hour.seconds()) - T).collect();
         assert_eq!(seconds, [0, 3600]);
-        assert!(!hours.contains(BaseTime::of_seconds(u32::try_from(T).unwrap() + 7200)));
+        assert!(!hours.contains(BaseTime::from_seconds(u32::try_from(T).unwrap() + 7200)));
     }
 
     #[test]

@@ -1,61 +1,23 @@
 //! Queries of columns return what queries of the same points in rows return.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use async_trait::async_trait;
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::memory::MemoryPoints;
+use oxtsdb_point_store::view::TableView;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
+use oxtsdb_query::testing::NumberedNames;
 use oxtsdb_query::{
-    AnnotationSelection, Engine, Frame, Group, Limits, NameDirectory, NameError, NameGeneration,
-    PointStorage, QueryResources, QuerySpec, Quirks, RequestContext, Source,
+    AnnotationSelection, Engine, Frame, Group, Limits, NameGeneration, PointStorage, QueryResources,
+    QuerySpec, Quirks, RequestContext, Source,
 };
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::row_key::write_row_key;
-use oxtsdb_schema::{BaseTime, DuplicatePolicy, RowKeyLayout, SaltLayout, Tsuid, Uid, UidKind, UidWidth};
+use oxtsdb_schema::{BaseTime, DuplicatePolicy, RowKeyLayout, SaltLayout, Tsuid, Uid, UidWidth};
 use proptest::prelude::*;
 
 use crate::support::{HOUR_MS, START_MS, empty_table};
-
-/// The name of a UID ends with its number. Value 9 has no name.
-#[derive(Debug)]
-struct Numbers;
-
-#[async_trait]
-impl NameDirectory for Numbers {
-    async fn uids(
-        &self,
-        names: &[(UidKind, &str)],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, NameError> {
-        let uid = |(_, name): &(UidKind, &str)| {
-            let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-            Uid::from_number(number.parse().ok()?, UidWidth::DEFAULT).ok()
-        };
-        Ok(names.iter().map(uid).collect())
-    }
-
-    async fn names(
-        &self,
-        kind: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        let name = |uid: &Uid| {
-            let has_name = kind != UidKind::Tagv || uid.number() != 9;
-            has_name.then(|| Arc::from(format!("v{}", uid.number())))
-        };
-        Ok(uids.iter().map(name).collect())
-    }
-
-    /// The queries of a case use what earlier ones have matched.
-    fn generation(&self) -> Option<NameGeneration> {
-        Some(NameGeneration::default())
-    }
-}
 
 /// A series: the values of tag keys 1 and 2; 0: it does not have the key.
 type Tags = (u8, u8);
@@ -107,7 +69,7 @@ async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
     let mut rows = WriteBatch::new(table.clone());
     let family = rows.family("t");
     for (tags, hour) in &data.annotated {
-        let base = BaseTime::of_seconds(u32::try_from(START_MS / 1000).unwrap() + u32::from(*hour) * 3600);
+        let base = BaseTime::from_seconds(u32::try_from(START_MS / 1000).unwrap() + u32::from(*hour) * 3600);
         let mut key = Vec::new();
         write_row_key(&layout, &tsuid(*tags), base, &mut key);
         let note = format!(
@@ -125,12 +87,16 @@ async fn engines(data: &Data, layout: RowKeyLayout) -> [[Engine; 2]; 2] {
     }
     points.append(batch).await.unwrap();
     let columns: Arc<dyn PointStore> = Arc::new(points);
-    let logical = LogicalTable::new(Arc::clone(&cells), Arc::clone(&columns), layout, table.clone());
+    let view = TableView::new(Arc::clone(&cells), Arc::clone(&columns), layout, table.clone());
+    // Queries of a case use the matches of earlier ones.
+    let names = NumberedNames::default()
+        .with_generation(NameGeneration::default())
+        .without_name(Uid::from_number(9, UidWidth::DEFAULT).unwrap());
     let rows = Engine::new(
-        Arc::new(logical),
+        Arc::new(view),
         (table.clone(), table),
         layout,
-        Arc::new(Numbers),
+        Arc::new(names),
         Limits::NONE,
         QueryResources::unlimited().unwrap(),
     );
@@ -234,8 +200,8 @@ proptest! {
                     let compared = if quirks == Quirks::NONE { 2 } else { 1 };
                     for [rows, columns] in &engines[..compared] {
                         let expected = result(rows, query.clone()).await;
-                        let found = result(columns, query.clone()).await;
-                        assert_eq!(found, expected, "{text} {quirks:?}");
+                        let actual = result(columns, query.clone()).await;
+                        assert_eq!(actual, expected, "{text} {quirks:?}");
                     }
                 }
             }

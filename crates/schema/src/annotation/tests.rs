@@ -187,7 +187,7 @@ proptest! {
     fn cells_are_recognised_and_lie_in_the_hour(start in 1..=MAX_MILLIS) {
         let start = Timestamp::from_opentsdb(start).unwrap();
         let qualifier = qualifier(start);
-        prop_assert_eq!(CellKind::of(&qualifier), CellKind::Annotation);
+        prop_assert_eq!(CellKind::from_qualifier(&qualifier), CellKind::Annotation);
         prop_assert!(is_annotation(&qualifier) && !is_annotation(&qualifier[1..]));
         if start.is_millis() && start.as_millis() % 1000 != 0 {
             prop_assert_eq!(offset_ms(&qualifier), Some(i64::from(start.offset_ms())));

@@ -259,12 +259,14 @@ impl RollupInterval {
     /// The start of the row that contains a second.
     pub fn base_time(&self, seconds: u32) -> BaseTime {
         let start = match self.row_span {
-            RowSpan::Hours(hours) => return BaseTime::of_seconds(seconds - seconds % (hours * HOUR_SECONDS)),
-            RowSpan::Day => return BaseTime::of_seconds(seconds - seconds % DAY_SECONDS),
+            RowSpan::Hours(hours) => {
+                return BaseTime::from_seconds(seconds - seconds % (hours * HOUR_SECONDS));
+            }
+            RowSpan::Day => return BaseTime::from_seconds(seconds - seconds % DAY_SECONDS),
             RowSpan::Month => first_day(seconds, DateTime::first_of_month),
             RowSpan::Year => first_day(seconds, DateTime::first_of_year),
         };
-        BaseTime::of_seconds(start.unwrap_or(0))
+        BaseTime::from_seconds(start.unwrap_or(0))
     }
 
     /// Base time and offset of the interval that contains a second.

@@ -67,7 +67,7 @@ fn offsets_that_opentsdb_cannot_read_are_not_encoded() {
     let base = 1_356_998_400;
     assert_eq!(
         interval.place(base + 3839),
-        Ok((BaseTime::of_seconds(base), 3839))
+        Ok((BaseTime::from_seconds(base), 3839))
     );
     assert_eq!(hex::encode(qualifier(0, 3839, &Value::Int(1))), "00eff0");
     for offset in [3840, 4096, 7199] {

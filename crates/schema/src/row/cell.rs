@@ -42,7 +42,7 @@ impl CellKind {
     /// The kind of the cell with this qualifier, in a table of raw points. For odd lengths only the first byte
     /// counts, as in OpenTSDB.
     #[inline]
-    pub fn of(qualifier: &[u8]) -> CellKind {
+    pub fn from_qualifier(qualifier: &[u8]) -> CellKind {
         match *qualifier {
             [_, _] | [0xf0..=0xff, _, _, _] => CellKind::Point,
             [] => CellKind::Unknown,
@@ -73,7 +73,7 @@ pub struct CellPoint {
 ///
 /// [`RowError`], except `Duplicate`. Points before the damage are in `out`.
 pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKind, RowError> {
-    let kind = CellKind::of(cell.qualifier);
+    let kind = CellKind::from_qualifier(cell.qualifier);
     let add = |out: &mut Vec<CellPoint>, (qualifier, raw): RawPoint<'_>| {
         out.push(CellPoint {
             qualifier,

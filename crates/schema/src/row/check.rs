@@ -168,7 +168,7 @@ fn check_cell<'a>(
             row.remove(index);
         }
     };
-    match CellKind::of(cell.qualifier) {
+    match CellKind::from_qualifier(cell.qualifier) {
         CellKind::Point => row.single(index, cell, rules, findings),
         CellKind::Compacted => row.compacted(index, cell, rules, findings),
         CellKind::Appended if has_known_length => row.appended(index, cell, rules, findings),

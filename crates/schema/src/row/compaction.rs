@@ -67,7 +67,7 @@ pub fn plan_compaction(
     cells: &[CellRef<'_>],
     duplicates: DuplicatePolicy,
 ) -> Result<Option<RowCompaction>, RowError> {
-    let kinds = || cells.iter().map(|cell| CellKind::of(cell.qualifier));
+    let kinds = || cells.iter().map(|cell| CellKind::from_qualifier(cell.qualifier));
     if kinds().any(|kind| kind == CellKind::Appended) {
         return Ok(None);
     }

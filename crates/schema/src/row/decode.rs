@@ -59,7 +59,7 @@ fn read_ascending<'a>(
     let mut stats = RowStats::default();
     let mut ascending = Ascending { next_ms: 0, out };
     for cell in cells {
-        let ascends = match CellKind::of(cell.qualifier) {
+        let ascends = match CellKind::from_qualifier(cell.qualifier) {
             CellKind::Point => ascending.push(single_point(cell)?)?,
             CellKind::Compacted => match ascending.push_uniform(cell) {
                 Some(ascends) => ascends,

@@ -51,7 +51,7 @@ pub(super) fn merge_encoded<'a>(
     let mut columns = Vec::new();
     let mut heads = BinaryHeap::new();
     for cell in cells {
-        let mut column = match CellKind::of(cell.qualifier) {
+        let mut column = match CellKind::from_qualifier(cell.qualifier) {
             CellKind::Point => {
                 heads.push(head(single_point(cell)?, cell.timestamp_ms, columns.len()));
                 columns.push((Column::Point, cell.timestamp_ms));

@@ -33,7 +33,7 @@ fn hex_cells(cells: &[(&str, &str)]) -> Cells {
 
 #[test]
 fn cell_kind_depends_on_length_and_first_byte() {
-    let kind = |qualifier| CellKind::of(&hex::decode(qualifier).unwrap());
+    let kind = |qualifier| CellKind::from_qualifier(&hex::decode(qualifier).unwrap());
     for (qualifier, expected) in [
         ("0000", CellKind::Point),
         ("e0f0", CellKind::Point),

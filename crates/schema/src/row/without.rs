@@ -55,7 +55,7 @@ pub fn without_points(cell: CellRef<'_>, is_deleted: impl Fn(u32) -> bool) -> Re
         }
         Ok::<_, RowError>(())
     };
-    let kind = CellKind::of(cell.qualifier);
+    let kind = CellKind::from_qualifier(cell.qualifier);
     match kind {
         CellKind::Point => keep(single_point(cell)?)?,
         CellKind::Compacted => {

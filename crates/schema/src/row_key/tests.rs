@@ -79,7 +79,7 @@ fn decodes_unordered_tags_but_yields_no_tsuid() {
 fn range_includes_its_start_and_excludes_its_stop() {
     let layout = salted();
     let metric = MetricUid::from_number(1, layout.widths.metric).unwrap();
-    let hour = BaseTime::of_seconds(1_356_998_400);
+    let hour = BaseTime::from_seconds(1_356_998_400);
     let (start, stop) = metric_range(&layout, metric, hour, hour.next_hour(), 8);
     assert_eq!(hex::encode(&start), "0800000150e22700");
     assert_eq!(hex::encode(&stop), "0800000150e23510");
@@ -135,7 +135,7 @@ proptest! {
             })
             .collect();
         let tsuid = Tsuid::new(metric, &mut tags).unwrap();
-        let base = BaseTime::of_seconds(seconds);
+        let base = BaseTime::from_seconds(seconds);
         let key = RowKey::new(&layout, &tsuid, base);
         let mut written = Vec::new();
         write_row_key(&layout, tsuid.as_bytes(), base, &mut written);

@@ -68,7 +68,7 @@ fn next_hour_saturates() {
     assert_eq!(BaseTime::MAX.seconds(), 4_294_965_600);
     assert_eq!(BaseTime::MAX.next_hour(), BaseTime::MAX);
     assert_eq!(BaseTime::MIN.next_hour().seconds(), 3600);
-    let last_but_one = BaseTime::of_seconds(4_294_965_599);
+    let last_but_one = BaseTime::from_seconds(4_294_965_599);
     assert_eq!(last_but_one.next_hour(), BaseTime::MAX);
 }
 

@@ -54,10 +54,10 @@ async fn named(text: &str, uids: &Server<UidClient>) -> anyhow::Result<Bytes> {
         names.push((UidKind::Tagk, key));
         names.push((UidKind::Tagv, value));
     }
-    let found = uids.client.lookup_uids(&names).await;
-    let found = found.map_err(|error| uids.error("look up names", &error))?;
-    let mut bytes = Vec::with_capacity(found.len());
-    for ((kind, name), uid) in names.iter().zip(found) {
+    let results = uids.client.lookup_uids(&names).await;
+    let results = results.map_err(|error| uids.error("look up names", &error))?;
+    let mut bytes = Vec::with_capacity(results.len());
+    for ((kind, name), uid) in names.iter().zip(results) {
         let uid = uid.map_err(|rejection| anyhow!("{kind} `{name}`: {rejection}"))?;
         bytes.push(uid.as_bytes().to_vec());
     }

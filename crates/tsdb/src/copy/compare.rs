@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::TryStreamExt as _;
-use oxtsdb_point_store::logical_table::{ShownCell, shown_cells, shown_rollups};
+use oxtsdb_point_store::view::{ShownCell, shown_cells, shown_rollups};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
 use xxhash_rust::xxh3::Xxh3;
@@ -217,7 +217,7 @@ impl Comparison<'_> {
                 self.range = Some(range);
             }
         }
-        let mut found = Vec::with_capacity(sides.len());
+        let mut rows = Vec::with_capacity(sides.len());
         for side in sides.iter_mut() {
             let cells = side.take(&key).map(|row| self.cells(&row));
             if let Some(cells) = &cells {
@@ -226,9 +226,9 @@ impl Comparison<'_> {
                     side.range.add(&key, cells);
                 }
             }
-            found.push(cells);
+            rows.push(cells);
         }
-        if let [a, b] = &found[..]
+        if let [a, b] = &rows[..]
             && a != b
         {
             self.differing += 1;

@@ -212,11 +212,11 @@ async fn check_imported(store: &OpenStore, manifest: &Manifest, progress: &Progr
             .flat_map(|segment| [segment.first.clone(), segment.last.clone()])
             .collect();
         for keys in keys.chunks(KEYS_AT_ONCE) {
-            let found = table
+            let rows = table
                 .store
                 .get_rows(table.name(), keys, &ColumnSelection::All, None)
                 .await?;
-            let missing = keys.iter().zip(found).find(|(_, row)| row.is_none());
+            let missing = keys.iter().zip(rows).find(|(_, row)| row.is_none());
             if let Some((key, _)) = missing {
                 bail!("table `{}` has no row {}", table.name(), hex::encode(key));
             }

@@ -483,8 +483,8 @@ mod tests {
                 "format `another` version 1, expected `oxtsdb-export` version 1",
             ),
         ] {
-            let found = error(&lines);
-            assert!(found.contains(expected), "{found}\n{expected}");
+            let error = error(&lines);
+            assert!(error.contains(expected), "{error}\n{expected}");
         }
     }
 }

@@ -41,19 +41,19 @@ impl RollupHeader {
         let none = RollupHeader::default();
         let store = store.unwrap_or(&none);
         for (aggregator, id) in &self.aggregation_ids {
-            let found = store.aggregation_ids.get(aggregator);
+            let stored = store.aggregation_ids.get(aggregator);
             ensure!(
-                found == Some(id),
+                stored == Some(id),
                 "the export has rollups with id {id} for {aggregator}, the store {}: set --rollups-config",
-                found.map_or_else(|| "none".to_owned(), u8::to_string)
+                stored.map_or_else(|| "none".to_owned(), u8::to_string)
             );
         }
         for (name, interval) in &self.intervals {
-            let found = store.intervals.get(name);
+            let stored = store.intervals.get(name);
             ensure!(
-                found == Some(interval),
+                stored == Some(interval),
                 "the export has rollups of {name} with {interval}, the store {}: set --rollups-config",
-                found.map_or_else(|| "none".to_owned(), |found| format!("with {found}"))
+                stored.map_or_else(|| "none".to_owned(), |stored| format!("with {stored}"))
             );
         }
         Ok(())
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn tables_have_the_roles_of_their_first_interval() {
-        let found = rollups(&config(["tsdb", "pre", "h", "pre"]));
-        let roles: Vec<_> = found
+        let rollups = rollups(&config(["tsdb", "pre", "h", "pre"]));
+        let roles: Vec<_> = rollups
             .tables
             .iter()
             .map(|(role, table)| format!("{role} {table}"))
             .collect();
         assert_eq!(roles, ["rollup-1m-pre pre", "rollup-1h h"]);
-        let json = serde_json::to_string(&found.header).unwrap();
+        let json = serde_json::to_string(&rollups.header).unwrap();
         assert_eq!(
             json,
             r#"{"aggregation_ids":{"count":1,"sum":0},"intervals":{"1h":{"row_span":"1d","table":"rollup-1h","pre_aggregation_table":"rollup-1m-pre"},"1m":{"row_span":"1h","table":"data","pre_aggregation_table":"rollup-1m-pre"}}}"#

@@ -209,10 +209,10 @@ fn records(bytes: &[u8], families: &Arc<[String]>) -> Result<Vec<Row>, SegmentEr
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let body = take(&mut rest, length)
             .ok_or_else(|| wrong(format!("a record of {length} bytes, {} remain", rest.len())))?;
-        let found = crc32fast::hash(body);
-        if found != checksum {
+        let actual = crc32fast::hash(body);
+        if actual != checksum {
             return Err(wrong(format!(
-                "the record has the checksum {found:08x}, expected {checksum:08x}"
+                "the record has the checksum {actual:08x}, expected {checksum:08x}"
             )));
         }
         let row = record(body, families).map_err(&wrong)?;

@@ -118,12 +118,12 @@ fn read_checked(manifest: &Manifest, segment: &Segment) -> anyhow::Result<Vec<Ro
     let first = rows.first().map(Row::key).unwrap_or_default();
     let last = rows.last().map(Row::key).unwrap_or_default();
     let cells: usize = rows.iter().map(Row::len).sum();
-    let found = (u64::try_from(rows.len())?, u64::try_from(cells)?, first, last);
+    let actual = (u64::try_from(rows.len())?, u64::try_from(cells)?, first, last);
     ensure!(
-        found == (segment.rows, segment.cells, &segment.first[..], &segment.last[..]),
+        actual == (segment.rows, segment.cells, &segment.first[..], &segment.last[..]),
         "offset 0: {} rows and {} cells from {} to {}, the manifest has {} and {} from {} to {}",
-        found.0,
-        found.1,
+        actual.0,
+        actual.1,
         hex::encode(first),
         hex::encode(last),
         segment.rows,

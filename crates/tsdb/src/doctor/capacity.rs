@@ -248,7 +248,7 @@ mod tests {
         # TYPE oxtsdb_memory_pool_rejected counter\noxtsdb_memory_pool_rejected_total{pool=\"query\"} 0\n";
 
     /// The finding if a value of [`HEALTHY`] is another one.
-    fn found(before: &str, after: &str) -> Finding {
+    fn finding_of(before: &str, after: &str) -> Finding {
         let text = HEALTHY.replace(&format!("{before}\n"), &format!("{after}\n"));
         assert_ne!(text, HEALTHY);
         let findings = check(&server(&text));
@@ -272,12 +272,12 @@ mod tests {
     #[test]
     fn limits_of_memory_are_compared_with_the_machine() {
         // 16 GiB: 14 GiB and a fifth do not fit.
-        let limit = found("limit_bytes 8589934592", "limit_bytes 15032385536");
+        let limit = finding_of("limit_bytes 8589934592", "limit_bytes 15032385536");
         assert_eq!(limit.level, Level::Warning);
         assert_eq!(limit.advice, "set --memory-limit-mib to at most 13653");
-        let resident = found("memory_bytes 1000000", "memory_bytes 11000000000");
+        let resident = finding_of("memory_bytes 1000000", "memory_bytes 11000000000");
         assert!(resident.found.ends_with("more than the limit and a fifth"));
-        let rejected = found("{pool=\"query\"} 0", "{pool=\"query\"} 7");
+        let rejected = finding_of("{pool=\"query\"} 0", "{pool=\"query\"} 7");
         assert!(rejected.found.contains("the query pool had no memory for 7"));
         let mut small = server(HEALTHY);
         small.facts.has_reduced_caches = true;
@@ -286,9 +286,9 @@ mod tests {
 
     #[test]
     fn descriptors_and_connections_that_run_out_are_found() {
-        assert_eq!(found("max_fds 65536", "max_fds 1024").level, Level::Warning);
-        assert_eq!(found("open_fds 100", "open_fds 60000").level, Level::Warning);
-        let connections = found("{listener=\"http\"} 10", "{listener=\"http\"} 900");
+        assert_eq!(finding_of("max_fds 65536", "max_fds 1024").level, Level::Warning);
+        assert_eq!(finding_of("open_fds 100", "open_fds 60000").level, Level::Warning);
+        let connections = finding_of("{listener=\"http\"} 10", "{listener=\"http\"} 900");
         assert!(connections.advice.contains("--max-connections"));
         let text = HEALTHY.replace("} 1000\n# TYPE oxtsdb_conn", "} 70000\n# TYPE oxtsdb_conn");
         let many = check(&server(&text));
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn disks_below_the_reserve_are_errors() {
-        let free = |bytes: u64| found("free_bytes 107374182400", &format!("free_bytes {bytes}"));
+        let free = |bytes: u64| finding_of("free_bytes 107374182400", &format!("free_bytes {bytes}"));
         assert_eq!(free(2_000_000_000).level, Level::Warning);
         assert!(free(1_000_000_000).found.contains("merges have stopped"));
         let full = free(100_000_000);
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn kinds_of_uids_that_run_out_are_found() {
-        let used = found("{kind=\"tagv\"} 1000", "{kind=\"tagv\"} 900000000");
+        let used = finding_of("{kind=\"tagv\"} 1000", "{kind=\"tagv\"} 900000000");
         assert_eq!((used.level, used.check), (Level::Warning, "UIDs"));
         let soon = |seconds: &str| {
             let more = format!(
@@ -340,6 +340,6 @@ mod tests {
         assert_eq!(soon("1000000").level, Level::Warning);
         assert_eq!(soon("3600").level, Level::Error);
         assert_eq!(soon("100000000").level, Level::Ok);
-        assert_eq!(found("} 16776215", "} 0").level, Level::Error);
+        assert_eq!(finding_of("} 16776215", "} 0").level, Level::Error);
     }
 }

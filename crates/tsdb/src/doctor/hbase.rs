@@ -60,12 +60,14 @@ async fn check_all(
     findings.extend(servers.iter().map(|server| used_by(server, &tables, &layout)));
 
     let place = settings.to_string();
-    let mut found = gateways(settings).await;
-    let has_any = found.iter().any(|finding| finding.level == Level::Ok);
+    let mut of_gateways = gateways(settings).await;
+    let has_any = of_gateways.iter().any(|finding| finding.level == Level::Ok);
     if !has_any {
-        found.iter_mut().for_each(|finding| finding.level = Level::Error);
+        of_gateways
+            .iter_mut()
+            .for_each(|finding| finding.level = Level::Error);
     }
-    findings.append(&mut found);
+    findings.append(&mut of_gateways);
     if !has_any {
         return Ok(());
     }
@@ -73,12 +75,12 @@ async fn check_all(
     if settings.is_native() {
         findings.extend(security::check(settings, &store.tls_peers()));
     }
-    let mut found = Vec::new();
+    let mut of_tables = Vec::new();
     for table in &tables {
-        found.push(check_table(&*store, table, &place).await);
+        of_tables.push(check_table(&*store, table, &place).await);
     }
-    let has_tables = found.iter().all(|finding| finding.level == Level::Ok);
-    findings.append(&mut found);
+    let has_tables = of_tables.iter().all(|finding| finding.level == Level::Ok);
+    findings.append(&mut of_tables);
     let store: Arc<dyn RowStore> = store;
     // Without the tables there is nothing to compare.
     if has_tables {
@@ -198,7 +200,7 @@ async fn check_table(store: &dyn Hbase, table: &StoreTable, place: &str) -> Find
     let name = &table.def.name;
     let error = |found, advice: String| Finding::new(Level::Error, "tables", place, found, advice);
     match store.table(name).await {
-        Ok(Some(found)) => match table.check(&found, place) {
+        Ok(Some(def)) => match table.check(&def, place) {
             Ok(()) => Finding::ok("tables", place, format!("`{name}` has its column families")),
             Err(wrong) => error(wrong.to_string(), format!("correct {}", table.setting)),
         },

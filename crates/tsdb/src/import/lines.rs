@@ -170,14 +170,14 @@ mod tests {
 
     fn all(reader: impl Read + Send + 'static) -> io::Result<Vec<Result<Vec<u8>, ()>>> {
         let mut lines = Lines::new(reader)?;
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         while let Some(line) = lines.next_line()? {
-            found.push(match line {
+            all.push(match line {
                 Found::Line(line) => Ok(line.to_vec()),
                 Found::TooLong => Err(()),
             });
         }
-        Ok(found)
+        Ok(all)
     }
 
     fn texts(bytes: &[u8]) -> Vec<String> {
@@ -241,16 +241,16 @@ mod tests {
         let mut bytes = b"first\n".to_vec();
         bytes.extend(std::iter::repeat_n(b'x', 5 * MAX_LINE));
         bytes.extend(b"\nlast");
-        let found = all(io::Cursor::new(bytes)).unwrap();
-        assert_eq!(found, [Ok(b"first".to_vec()), Err(()), Ok(b"last".to_vec())]);
+        let lines = all(io::Cursor::new(bytes)).unwrap();
+        assert_eq!(lines, [Ok(b"first".to_vec()), Err(()), Ok(b"last".to_vec())]);
     }
 
     #[test]
     fn lines_may_cross_the_end_of_the_buffer() {
         let line = "y".repeat(300_001);
         let text = format!("{line}\n").repeat(20);
-        let found = texts(text.as_bytes());
-        assert_eq!(found.len(), 20);
-        assert!(found.iter().all(|found| *found == line));
+        let lines = texts(text.as_bytes());
+        assert_eq!(lines.len(), 20);
+        assert!(lines.iter().all(|read| *read == line));
     }
 }

@@ -118,11 +118,11 @@ mod tests {
             ..ExpressionResult::default()
         };
         let outputs = ["e1".to_owned(), "e0".to_owned()];
-        let found = expression_series(result, &outputs);
-        assert_eq!((found[0].metric.as_str(), found[0].tags.len()), ("name", 0));
-        assert!(found[0].aggregate_tags.is_empty());
+        let series = expression_series(result, &outputs);
+        assert_eq!((series[0].metric.as_str(), series[0].tags.len()), ("name", 0));
+        assert!(series[0].aggregate_tags.is_empty());
         assert_eq!(
-            (found[1].metric.as_str(), found[1].tags.len()),
+            (series[1].metric.as_str(), series[1].tags.len()),
             ("a", 1),
             "second output"
         );

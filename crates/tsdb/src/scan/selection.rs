@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn selects_series_or_everything() {
         let series = select("10", None, &["000001000001000002", "00000a"], false).unwrap();
-        let Some(Source::Tsuids(found)) = series.source else {
+        let Some(Source::Tsuids(source)) = series.source else {
             panic!("not TSUIDs")
         };
-        assert_eq!(found.tsuids[1].as_ref() as &[u8], [0, 0, 10]);
+        assert_eq!(source.tsuids[1].as_ref() as &[u8], [0, 0, 10]);
         let all = select("", None, &[], true).unwrap();
         assert_eq!(all.source, None);
     }

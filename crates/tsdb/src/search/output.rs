@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     fn written(format: Format) -> String {
-        let found = |number, name| FoundSeries {
+        let series = |number, name| FoundSeries {
             tsuid: vec![0, number].into(),
             name,
         };
         let name = SeriesName::new("m", [("host", "a"), ("dc", "b")]);
         let mut writer = Writer::new(format);
-        let mut text = writer.series(&[found(1, Some(name))]).unwrap();
-        text += &writer.series(&[found(255, None)]).unwrap();
+        let mut text = writer.series(&[series(1, Some(name))]).unwrap();
+        text += &writer.series(&[series(255, None)]).unwrap();
         text + &writer.end()
     }
 

@@ -168,15 +168,15 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Outcome> {
 }
 
 fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
-    let found = properties::parse(bytes).with_context(|| path.display().to_string())?;
+    let properties = properties::parse(bytes).with_context(|| path.display().to_string())?;
     let mut outcome = Outcome::default();
-    let filters = found.get(FILTER).is_some_and(|value| boolean(value.trim()));
-    let class = found
+    let filters = properties.get(FILTER).is_some_and(|value| boolean(value.trim()));
+    let class = properties
         .get(FILTER_CLASS)
         .map_or(WHITELIST_CLASS, |class| class.trim());
     let whitelists = filters && class.ends_with(WHITELIST_CLASS);
-    let rolls_up = found.get(ROLLUPS).is_some_and(|value| boolean(value.trim()));
-    for (key, value) in &found {
+    let rolls_up = properties.get(ROLLUPS).is_some_and(|value| boolean(value.trim()));
+    for (key, value) in &properties {
         let value = value.trim();
         if key == ROLLUPS {
             outcome.used.push(key.clone());
@@ -207,11 +207,11 @@ fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
                 (*ours, (*chosen).to_owned())
             }
             None if key == PORT => {
-                let bind = found.get(BIND).map_or("0.0.0.0", |bind| bind.trim());
+                let bind = properties.get(BIND).map_or("0.0.0.0", |bind| bind.trim());
                 ("http_listen", format!("{bind}:{value}"))
             }
             // Used together with the port.
-            None if key == BIND && found.contains_key(PORT) => {
+            None if key == BIND && properties.contains_key(PORT) => {
                 outcome.used.push(key.clone());
                 continue;
             }
@@ -259,17 +259,17 @@ mod tests {
 
     #[test]
     fn what_applies_is_used_and_what_does_not_is_listed() {
-        let found = outcome(
+        let outcome = outcome(
             "tsd.network.port = 4242\ntsd.network.bind = 127.0.0.1\ntsd.storage.max_tags = 9 \n\
              tsd.core.auto_create_metrics = Yes\ntsd.http.cachedir = /tmp\ntsd.core.connections.limit = 0\n\
              hbase.rpc.timeout = 0\n",
         );
-        let value = |id: &str| found.settings[id].value.as_str();
+        let value = |id: &str| outcome.settings[id].value.as_str();
         assert_eq!(value("http_listen"), "127.0.0.1:4242");
         assert_eq!(value("max_tags"), "9");
         assert_eq!(value("auto_create_metrics"), "true");
         assert_eq!(
-            found.unused,
+            outcome.unused,
             [
                 "hbase.rpc.timeout",
                 "tsd.core.connections.limit",
@@ -277,7 +277,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            found.used,
+            outcome.used,
             [
                 "tsd.core.auto_create_metrics",
                 "tsd.network.bind",
@@ -302,9 +302,9 @@ mod tests {
         assert_eq!(on.unused, [""; 0]);
         let class = "tsd.uidfilter.enable = true\ntsd.uidfilter.plugin = com.example.Filter\n";
         for off in [patterns.to_owned(), format!("{class}{patterns}")] {
-            let found = outcome(&off);
-            assert!(!found.settings.contains_key("uid_whitelist_metrics"));
-            let unused: Vec<&String> = found
+            let outcome = outcome(&off);
+            assert!(!outcome.settings.contains_key("uid_whitelist_metrics"));
+            let unused: Vec<&String> = outcome
                 .unused
                 .iter()
                 .filter(|key| key.ends_with("_patterns"))

@@ -91,11 +91,11 @@ pub(super) async fn run(args: SalvageArgs) -> anyhow::Result<ExitCode> {
     let (mut lost, mut failed) = (BTreeSet::new(), false);
     let mut losses = 0;
     for name in &names {
-        let found = salvage(&disk, data_dir, name, widths).await?;
-        print(&text_of(name, &found))?;
-        failed |= found.failure.is_some();
-        losses += found.losses.len();
-        if !found.losses.is_empty() {
+        let salvaged = salvage(&disk, data_dir, name, widths).await?;
+        print(&text_of(name, &salvaged))?;
+        failed |= salvaged.failure.is_some();
+        losses += salvaged.losses.len();
+        if !salvaged.losses.is_empty() {
             lost.insert(name.as_str());
         }
     }
@@ -128,32 +128,32 @@ async fn salvage(
     name: &str,
     widths: UidWidths,
 ) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+    let mut salvaged = Found::default();
     let generation = Generation::new(data_dir, name);
     match generation.check(&**disk) {
-        Err(error @ StoreError::Corrupt { .. }) => found.losses.push(error.to_string()),
+        Err(error @ StoreError::Corrupt { .. }) => salvaged.losses.push(error.to_string()),
         checked => checked?,
     }
     let folder = data_dir.join(name);
     let opened = match name {
-        UID | DATA => cells(disk, folder, &generation, &mut found).await,
-        _ => points(disk, folder, widths, &generation, &mut found).await,
+        UID | DATA => cells(disk, folder, &generation, &mut salvaged).await,
+        _ => points(disk, folder, widths, &generation, &mut salvaged).await,
     };
     match opened {
         Ok(()) => {}
         Err(error @ StoreError::Unavailable { .. }) => {
             anyhow::bail!("{name}: {error}; stop the server first");
         }
-        Err(error) => found.failure = Some(error.to_string()),
+        Err(error) => salvaged.failure = Some(error.to_string()),
     }
-    Ok(found)
+    Ok(salvaged)
 }
 
 async fn cells(
     disk: &Arc<dyn Disk>,
     folder: PathBuf,
     generation: &Generation,
-    found: &mut Found,
+    salvaged: &mut Found,
 ) -> Result<(), StoreError> {
     let store = CellStore::open(CellConfig {
         disk: Arc::clone(disk),
@@ -161,8 +161,8 @@ async fn cells(
         ..CellConfig::new(folder)
     })?;
     store.flush().await?;
-    found.losses.extend(texts(&store.losses()?));
-    found.damage.extend(texts(&store.damage()));
+    salvaged.losses.extend(texts(&store.losses()?));
+    salvaged.damage.extend(texts(&store.damage()));
     generation.reset(&**disk)?;
     store.close().await
 }
@@ -172,7 +172,7 @@ async fn points(
     folder: PathBuf,
     widths: UidWidths,
     generation: &Generation,
-    found: &mut Found,
+    salvaged: &mut Found,
 ) -> Result<(), StoreError> {
     let store = PartsStore::open(PartsConfig {
         widths,
@@ -185,8 +185,8 @@ async fn points(
     let damage = store.damage();
     // It has the losses, too.
     let damage = damage.iter().map(text).filter(|damage| !losses.contains(damage));
-    found.damage.extend(damage);
-    found.losses.extend(losses);
+    salvaged.damage.extend(damage);
+    salvaged.losses.extend(losses);
     generation.reset(&**disk)?;
     store.close().await?;
     Ok(())
@@ -196,15 +196,15 @@ fn texts(items: &[impl ToString]) -> impl Iterator<Item = String> {
     items.iter().map(ToString::to_string)
 }
 
-fn text_of(name: &str, found: &Found) -> String {
+fn text_of(name: &str, salvaged: &Found) -> String {
     let mut text = String::new();
-    for loss in &found.losses {
+    for loss in &salvaged.losses {
         text += &format!("{name}: lost: {loss}\n");
     }
-    for damage in &found.damage {
+    for damage in &salvaged.damage {
         text += &format!("{name}: damaged, reads of it fail: {damage}\n");
     }
-    if let Some(failure) = &found.failure {
+    if let Some(failure) = &salvaged.failure {
         text += &format!("{name}: cannot be opened without what it lost: {failure}\n");
     }
     if text.is_empty() {

@@ -140,9 +140,9 @@ async fn set(server: &Server<UidClient>, args: &SetArgs) -> anyhow::Result<ExitC
 /// The UID that a text names.
 async fn uid(server: &Server<UidClient>, target: &Target) -> anyhow::Result<Uid> {
     let Target { kind, text } = target;
-    let found = server.client.lookup_uids(&[(*kind, text)]).await;
-    let found = found.map_err(|error| server.error("uid meta", &error))?.pop();
-    match found.context("the service returned no result")? {
+    let uids = server.client.lookup_uids(&[(*kind, text)]).await;
+    let uid = uids.map_err(|error| server.error("uid meta", &error))?.pop();
+    match uid.context("the service returned no result")? {
         Ok(uid) => Ok(uid),
         Err(rejection) => match Uid::parse(text) {
             Ok(uid) => Ok(uid),

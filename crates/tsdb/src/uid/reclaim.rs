@@ -115,7 +115,7 @@ pub(super) async fn run(server: &Server<UidClient>, args: &ReclaimArgs) -> anyho
 
 async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> anyhow::Result<ExitCode> {
     let failed = |error| server.error("uid reclaim plan", &error);
-    let found = search(server, args).await?;
+    let references = search(server, args).await?;
     // A UID with two names is damage, which the check of UIDs repairs.
     let mut seen = PerKind::<UidSet>::default();
     let mut twice = PerKind::<UidSet>::default();
@@ -131,7 +131,7 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
     }
     let output = File::create_new(file).with_context(|| file.display().to_string())?;
     let mut output = BufWriter::new(output);
-    let time = jiff::Timestamp::try_from(found.search_time)?;
+    let time = jiff::Timestamp::try_from(references.search_time)?;
     writeln!(output, "{}", json!({ "search_time": time.to_string() }))?;
     let mut count = 0_u64;
     let mut export = client.export_uids(&[]);
@@ -140,7 +140,7 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
             let (kind, number) = (mapping.kind, mapping.uid.number());
             // UIDs that were assigned during the search are not in `seen`.
             let candidate = seen.get(kind).contains(number) && !twice.get(kind).contains(number);
-            if candidate && !found.of(kind).contains(number) {
+            if candidate && !references.of(kind).contains(number) {
                 let (kind, uid) = (kind.as_str(), mapping.uid.to_string());
                 writeln!(
                     output,
@@ -154,7 +154,7 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
     output.into_inner()?.sync_all()?;
     print(&format!(
         "{count} mappings without a reference in {} rows\n",
-        found.rows
+        references.rows
     ))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -179,7 +179,7 @@ async fn release(
         print("no UID has been in quarantine long enough\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let found = search(server, args).await?;
+    let references = search(server, args).await?;
     // A mapping that another program has put is a reference as well.
     let mut mapped = PerKind::<UidSet>::default();
     let mut export = client.export_uids(&[]);
@@ -190,7 +190,7 @@ async fn release(
     }
     let is_referenced = |uid: &ReclaimedUid| {
         let (kind, number) = (uid.mapping.kind, uid.mapping.uid.number());
-        found.of(kind).contains(number) || mapped.get(kind).contains(number)
+        references.of(kind).contains(number) || mapped.get(kind).contains(number)
     };
     let (restore, release): (Vec<_>, Vec<_>) = records.into_iter().partition(|uid| {
         uid.state == ReclaimState::Restoring || (uid.state == ReclaimState::Quarantined && is_referenced(uid))
@@ -199,7 +199,7 @@ async fn release(
     let (restore, release) = (mappings(restore), mappings(release));
     let restored = client.restore_uids(&restore).await.map_err(failed)?;
     let released = client
-        .release_uids(&release, found.search_time, other_caches_dropped)
+        .release_uids(&release, references.search_time, other_caches_dropped)
         .await;
     let released = released.map_err(failed)?;
     let restored = report("restored, as they are referenced", &restore, restored)?;
@@ -217,15 +217,15 @@ async fn search(server: &Server<UidClient>, args: &SearchArgs) -> anyhow::Result
     let layout = server.client.get_uid_layout().await;
     let layout = layout.map_err(|error| server.error("uid reclaim", &error))?;
     let client = data.client.without_deadline();
-    let found = client.list_referenced_uids(&layout, &args.table, |_| {}).await;
-    let found = found.map_err(|error| data.error("uid reclaim", &error))?;
-    if found.unknown > 0 && !args.ignore_unknown_rows {
+    let references = client.list_referenced_uids(&layout, &args.table, |_| {}).await;
+    let references = references.map_err(|error| data.error("uid reclaim", &error))?;
+    if references.unknown > 0 && !args.ignore_unknown_rows {
         bail!(
             "{} rows or cells of unknown form may reference UIDs; repair them, or pass --ignore-unknown-rows",
-            found.unknown
+            references.unknown
         );
     }
-    Ok(found)
+    Ok(references)
 }
 
 async fn status(server: &Server<UidClient>) -> anyhow::Result<ExitCode> {

@@ -97,21 +97,21 @@ pub(super) async fn run(server: &Server<UidClient>, args: &RecoverArgs) -> anyho
     let usage = server.client.get_uid_usage().await.map_err(failed)?;
     let data: Server<DataClient> = args.target.data()?;
     let search = data.client.without_deadline();
-    let found = search.list_referenced_uids(&layout, &[], |_| {}).await;
-    let found = found.map_err(|error| data.error("uid recover", &error))?;
-    if found.unknown > 0 {
+    let references = search.list_referenced_uids(&layout, &[], |_| {}).await;
+    let references = references.map_err(|error| data.error("uid recover", &error))?;
+    if references.unknown > 0 {
         eprintln!(
             "{} rows or cells of unknown form may use further UIDs",
-            found.unknown
+            references.unknown
         );
     }
     let is_random = |kind| layout.kind(kind).is_some_and(|layout| layout.random);
     for kind in UidKind::ALL.into_iter().filter(|kind| !is_random(*kind)) {
-        raise(server, kind, &found, &usage, args.dry_run).await?;
+        raise(server, kind, &references, &usage, args.dry_run).await?;
     }
     let mut has_failed = false;
     for kind in UidKind::ALL {
-        let used: Vec<Uid> = uids(found.of(kind), kind, &layout)?;
+        let used: Vec<Uid> = uids(references.of(kind), kind, &layout)?;
         let nameless = nameless(server, kind, &used).await?;
         let names = names(server, kind, nameless, &given).await?;
         let named = match args.dry_run {
@@ -132,14 +132,14 @@ pub(super) async fn run(server: &Server<UidClient>, args: &RecoverArgs) -> anyho
 async fn raise(
     server: &Server<UidClient>,
     kind: UidKind,
-    found: &ReferencedUids,
+    references: &ReferencedUids,
     usage: &UidUsage,
     dry_run: bool,
 ) -> anyhow::Result<()> {
     let of_kind = usage.kinds.iter().find(|usage| usage.kind == kind);
     // Series that have no points any more, and series of other data services.
     let reported = of_kind.map_or(0, |usage| usage.highest_in_use);
-    let minimum = found.of(kind).iter().last().unwrap_or(0).max(reported);
+    let minimum = references.of(kind).iter().last().unwrap_or(0).max(reported);
     let counter = of_kind.map_or(0, |usage| usage.used);
     if minimum <= counter {
         let text = format!("{kind}: the counter is {counter}, in use are UIDs up to {minimum}\n");

@@ -68,11 +68,11 @@ fn limits_a_scan() {
         .collect();
     server.run_with(&["import", "-"], &lines).ok();
     for (limit, rows) in [("0", 10), ("3", 3), ("10", 10), ("100", 10)] {
-        let found = server.run(&["scan", "--raw", "--limit", limit, "m"]).ok();
+        let output = server.run(&["scan", "--raw", "--limit", limit, "m"]).ok();
         assert_eq!(
-            found.lines().filter(|line| !line.starts_with(' ')).count(),
+            output.lines().filter(|line| !line.starts_with(' ')).count(),
             rows,
-            "{found}"
+            "{output}"
         );
     }
 }
@@ -320,11 +320,11 @@ fn finds_and_counts_series() {
     assert_eq!(server.run(&["search", "*", "--use-data-table"]).ok(), all);
     let first = server.run(&["search", "--limit", "1", "m", "dc="]).ok();
     assert_eq!(first.lines().count(), 1, "{first}");
-    let found = server
+    let output = server
         .run(&["search", "--format", "csv", "host=a|b", "dc=x"])
         .ok();
     assert_eq!(
-        found,
+        output,
         "tsuid,metric,tags\n000001000001000001000002000002,m,host=a dc=x\n\
          000001000001000003000002000002,m,host=b dc=x\n"
     );

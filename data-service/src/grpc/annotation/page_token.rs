@@ -84,7 +84,7 @@ mod tests {
                 query: u64::MAX,
                 range_ms: (0, i64::MAX),
                 position: Position {
-                    hour: BaseTime::of_seconds(1_356_998_400),
+                    hour: BaseTime::from_seconds(1_356_998_400),
                     cell,
                 },
             };

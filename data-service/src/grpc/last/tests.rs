@@ -165,7 +165,7 @@ async fn finds_newer_points_in_other_cells() {
     // An integer of 8 bytes that fits into one, of hosts with points and of one without.
     for (tagv, ago_ms) in [(1, 2 * HOUR_MS), (2, 40_000), (3, 2 * HOUR_MS)] {
         let seconds = u32::try_from((now_ms - ago_ms) / 1000).unwrap();
-        let base = BaseTime::of_seconds(seconds);
+        let base = BaseTime::from_seconds(seconds);
         let mut key = Vec::new();
         let layout = *stack.service.uids.layout();
         write_row_key(&layout, &[0, 0, 1, 0, 0, 1, 0, 0, tagv], base, &mut key);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oxtsdb_point_store::logical_table::check_damage;
+use oxtsdb_point_store::view::check_damage;
 use oxtsdb_point_store::{
     Columns, PointStore, PointStoreError, SeriesNumber, SeriesReader, TimeRange, ValueKind,
 };

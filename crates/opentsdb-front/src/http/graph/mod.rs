@@ -147,13 +147,7 @@ impl Graph {
     async fn points(mut self, request: &ApiRequest<'_>) -> Result<ReplyBody, HttpError> {
         self.spec.annotations = AnnotationSelection::default();
         let result = self.result(request).await?;
-        let compute = &request.parts.engine.resources().compute;
-        let rendered = compute
-            .of_client(request.context.client)
-            .run(move || ascii::render(&result))
-            .await;
-        let rendered = rendered.map_err(QueryError::from).flatten();
-        rendered.map_err(|error| failure::of_query(&error))
+        compute(request, move || ascii::render(&result)).await
     }
 
     async fn picture(self, request: &ApiRequest<'_>, form: Form) -> Result<Reply, HttpError> {
@@ -173,13 +167,7 @@ impl Graph {
             zone: self.zone,
             result,
         };
-        let compute = &parts.engine.resources().compute;
-        let drawn = compute
-            .of_client(request.context.client)
-            .run(move || drawing.draw(form == Form::Svg))
-            .await;
-        let drawn = drawn.map_err(QueryError::from).flatten();
-        let picture = drawn.map_err(|error| failure::of_query(&error))?;
+        let picture = compute(request, move || drawing.draw(form == Form::Svg)).await?;
         parts.pictures.insert(key, &picture, self.began_ms);
         Ok(reply(form, picture, max_age))
     }
@@ -223,6 +211,17 @@ impl Graph {
         body.push(b'}');
         Ok(Reply::page_json(StatusCode::OK, body))
     }
+}
+
+/// Runs a job on the computation threads, as the client of the request.
+async fn compute<T: Send + 'static>(
+    request: &ApiRequest<'_>,
+    job: impl FnOnce() -> Result<T, QueryError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let pool = &request.parts.engine.resources().compute;
+    let ran = pool.of_client(request.context.client).run(job).await;
+    let computed = ran.map_err(QueryError::from).flatten();
+    computed.map_err(|error| failure::of_query(&error))
 }
 
 fn reply(form: Form, picture: Bytes, max_age: MaxAge) -> Reply {

@@ -294,7 +294,7 @@ proptest! {
             prop_assert_eq!((stats.duplicates, stats.out_of_order), (0, 0));
             // Nothing that a reader could take for something else.
             let kind = if points.len() == 1 { CellKind::Point } else { CellKind::Compacted };
-            prop_assert_eq!(CellKind::of(cells[0].qualifier), kind);
+            prop_assert_eq!(CellKind::from_qualifier(cells[0].qualifier), kind);
             read.extend(points.iter().map(|(offset_ms, value)| ((place, offset_ms), value)));
         }
         prop_assert_eq!(&read, &expected);

@@ -16,7 +16,7 @@ pub(in crate::exec) const T: u32 = 1_356_998_400;
 /// A row of series `series` of metric 1 with these points; all are in the hour of the first.
 pub(in crate::exec) fn row(series: u8, points: &[(u32, Value)]) -> Row {
     let mut key = Vec::new();
-    let base = BaseTime::of_seconds(T + points[0].0);
+    let base = BaseTime::from_seconds(T + points[0].0);
     let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, series];
     write_row_key(&RowKeyLayout::default(), &tsuid, base, &mut key);
     let mut row = RowBuilder::new(&key, Arc::from(["t".to_owned()]));

@@ -23,7 +23,7 @@ async fn row(cells: &[(&[u8], &[u8])]) -> Row {
     write_row_key(
         &RowKeyLayout::default(),
         &tsuid,
-        BaseTime::of_seconds(HOUR),
+        BaseTime::from_seconds(HOUR),
         &mut key,
     );
     let mut batch = WriteBatch::new(table.clone());

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use oxtsdb_point_store::logical_table::check_damage;
+use oxtsdb_point_store::view::check_damage;
 use oxtsdb_point_store::{
     BlockSummary, Columns, PointStore, PointStoreError, ReadEstimate, SeriesNumber, SeriesReader, TimeRange,
 };

@@ -138,7 +138,7 @@ impl Iterator for Slices {
             self.rest.stop_seconds = 0;
         } else {
             let start = u32::try_from(stop_seconds).unwrap_or(u32::MAX);
-            self.rest.start = BaseTime::of_seconds(start);
+            self.rest.start = BaseTime::from_seconds(start);
         }
         Some(slice)
     }
@@ -152,7 +152,7 @@ mod tests {
 
     fn hours(count: u32) -> Hours {
         Hours {
-            start: BaseTime::of_seconds(10 * HOUR),
+            start: BaseTime::from_seconds(10 * HOUR),
             stop_seconds: u64::from((10 + count) * HOUR),
         }
     }

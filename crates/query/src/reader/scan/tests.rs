@@ -1,57 +1,22 @@
-use std::time::Instant;
-
-use async_trait::async_trait;
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
-use oxtsdb_schema::{BaseTime, RowKeyLayout, SaltLayout, Uid, UidKind, UidWidth};
+use oxtsdb_schema::{BaseTime, RowKeyLayout, SaltLayout};
 
 use super::*;
 use crate::context::limits::Limits;
 use crate::context::query_context::QueryContext;
-use crate::error::NameError;
 use crate::language::parse_metric_query;
-use crate::names::NameDirectory;
 use crate::plan::query_plan::Plan;
 use crate::plan::selection::matches::MatchCache;
 use crate::quirks::Quirks;
 use crate::reader::rows::RowReader;
 use crate::spec::QuerySpec;
 use crate::storage::Storage;
+use crate::testing::NumberedNames;
 
 const HOUR: u32 = 3600;
-
-/// Each name is its own number.
-#[derive(Debug)]
-struct Numbers;
-
-#[async_trait]
-impl NameDirectory for Numbers {
-    async fn uids(
-        &self,
-        names: &[(UidKind, &str)],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, NameError> {
-        let uid = |(_, name): &(UidKind, &str)| {
-            let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-            Uid::from_number(number.parse().ok()?, UidWidth::DEFAULT).ok()
-        };
-        Ok(names.iter().map(uid).collect())
-    }
-
-    async fn names(
-        &self,
-        _: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        Ok(uids
-            .iter()
-            .map(|uid| Some(Arc::from(format!("v{}", uid.number()))))
-            .collect())
-    }
-}
 
 fn salted() -> RowKeyLayout {
     RowKeyLayout {
@@ -74,7 +39,7 @@ async fn plan(layout: RowKeyLayout, query_text: &str) -> Plan {
         for series in 1..=5 {
             let mut key = Vec::new();
             let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, series];
-            write_row_key(&layout, &tsuid, BaseTime::of_seconds(hour * HOUR), &mut key);
+            write_row_key(&layout, &tsuid, BaseTime::from_seconds(hour * HOUR), &mut key);
             batch.row(&key).put(family, &[0, 0], &[1]);
         }
     }
@@ -96,7 +61,7 @@ async fn plan(layout: RowKeyLayout, query_text: &str) -> Plan {
         meta_table: table.clone(),
         table,
         layout,
-        directory: Arc::new(Numbers),
+        directory: Arc::new(NumberedNames::default()),
         matches: MatchCache::default(),
         index: None,
         rollups: None,
@@ -155,7 +120,7 @@ async fn reads_only_keys_of_later_hours() {
         let plan = plan(layout, "sum:m1{host1=v2|v3}").await;
         let seen: Arc<parking_lot::Mutex<Vec<i64>>> = Arc::default();
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
-        let from = BaseTime::of_seconds(50 * HOUR);
+        let from = BaseTime::from_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
         let budget = Budget::of_limits(Limits::NONE);
         let note = move |key: &[u8]| noted.lock().push(hour_of(&layout, key));

@@ -309,7 +309,7 @@ impl<'a> RowPoints<'a> {
         let mut candidates = Vec::new();
         for (index, points) in &self.cells {
             let Some(cell) = cells.get(*index) else { continue };
-            let kind = CellKind::of(cell.qualifier);
+            let kind = CellKind::from_qualifier(cell.qualifier);
             let of_cell = points.parts.iter().enumerate().map(|(position, part)| Candidate {
                 offset_ms: part.qualifier.offset_ms(),
                 timestamp_ms: cell.timestamp_ms,
@@ -412,7 +412,7 @@ impl CellPoints<'_> {
     /// Duplicates in a compacted cell that are left alone.
     fn encode(&self, cell: &CellRef<'_>) -> Result<Option<Encoded>, CompactError> {
         let kept = self.parts.iter().filter(|part| part.is_kept);
-        if CellKind::of(cell.qualifier) == CellKind::Appended {
+        if CellKind::from_qualifier(cell.qualifier) == CellKind::Appended {
             let mut value = Vec::new();
             kept.for_each(|part| append_point(part.qualifier, &part.value, &mut value));
             return Ok((!value.is_empty()).then(|| (cell.qualifier.to_vec(), value)));

@@ -341,7 +341,7 @@ proptest! {
                 // Cells without points are still there.
                 let others = |row: &[Cell]| -> Vec<Cell> {
                     let has_points = |cell: &Cell| {
-                        matches!(CellKind::of(&cell.0), CellKind::Point | CellKind::Compacted)
+                        matches!(CellKind::from_qualifier(&cell.0), CellKind::Point | CellKind::Compacted)
                     };
                     row.iter().filter(|cell| !has_points(cell)).cloned().collect()
                 };

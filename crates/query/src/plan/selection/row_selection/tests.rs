@@ -1,10 +1,9 @@
-use async_trait::async_trait;
 use oxtsdb_row_store::RowBuilder;
 use oxtsdb_schema::UidWidth;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::NameError;
+use crate::testing::NumberedNames;
 
 const METRIC_AND_TIME: [u8; 7] = [0, 0, 1, 0x50, 0xe2, 0x27, 0x00];
 
@@ -184,30 +183,6 @@ proptest! {
     }
 }
 
-/// Every UID has the name `no`.
-#[derive(Debug)]
-struct AllNamed;
-
-#[async_trait]
-impl NameDirectory for AllNamed {
-    async fn uids(
-        &self,
-        names: &[(UidKind, &str)],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, NameError> {
-        Ok(vec![None; names.len()])
-    }
-
-    async fn names(
-        &self,
-        _: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        Ok(vec![Some(Arc::from("no")); uids.len()])
-    }
-}
-
 #[tokio::test]
 async fn drops_rows_read_before_their_value_was_resolved() {
     let tests = vec![TagTest {
@@ -223,7 +198,10 @@ async fn drops_rows_read_before_their_value_was_resolved() {
     // Both batches came from the store before one of them was looked at.
     let (mut first, mut second) = (vec![row()], vec![row()]);
     for rows in [&mut first, &mut second] {
-        selection.resolve_and_filter(rows, &AllNamed, None).await.unwrap();
+        selection
+            .resolve_and_filter(rows, &NumberedNames::default(), None)
+            .await
+            .unwrap();
         assert!(rows.is_empty());
     }
 }

@@ -1,37 +1,13 @@
-use async_trait::async_trait;
 use oxtsdb_point_store::memory::MemoryPoints;
-use oxtsdb_schema::{RowKeyLayout, Uid, UidKind};
-use parking_lot::Mutex;
+use oxtsdb_schema::RowKeyLayout;
 
 use super::*;
-use crate::error::NameError;
 use crate::filter::TagMatcher;
 use crate::names::NameGeneration;
 use crate::plan::selection::matches::MatchCache;
 use crate::plan::selection::tag_test::TagTest;
 use crate::quirks::Quirks;
-
-/// Resolves a value to a name that ends with its number, and records the requested values.
-#[derive(Debug, Default)]
-struct Asked(Mutex<Vec<u64>>);
-
-#[async_trait]
-impl NameDirectory for Asked {
-    async fn uids(&self, _: &[(UidKind, &str)], _: Option<Instant>) -> Result<Vec<Option<Uid>>, NameError> {
-        Ok(Vec::new())
-    }
-
-    async fn names(
-        &self,
-        _: UidKind,
-        uids: &[Uid],
-        _: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
-        self.0.lock().extend(uids.iter().map(|uid| uid.number()));
-        let name = |uid: &Uid| Some(Arc::from(format!("host{}", uid.number())));
-        Ok(uids.iter().map(name).collect())
-    }
-}
+use crate::testing::NumberedNames;
 
 fn tagk() -> TagkUid {
     TagkUid::from_bytes(&[0, 0, 1]).unwrap()
@@ -51,7 +27,7 @@ fn key(host: u8) -> Vec<u8> {
 
 struct Fixture {
     store: Arc<dyn PointStore>,
-    directory: Asked,
+    directory: NumberedNames,
     compute: ComputePool,
     cache: MatchCache,
     layout: RowKeyLayout,
@@ -62,7 +38,7 @@ impl Fixture {
         let layout = RowKeyLayout::default();
         Self {
             store: Arc::new(MemoryPoints::new(layout.widths)),
-            directory: Asked::default(),
+            directory: NumberedNames::default(),
             compute: ComputePool::new(1).unwrap(),
             cache: MatchCache::default(),
             layout,
@@ -99,35 +75,36 @@ impl Fixture {
         let selection = Selection::of_tags(&self.layout, tests, None);
         let metric = MetricUid::from_bytes(&[0, 0, 1]).unwrap();
         let series = catalogue.of_metric(metric, &selection).await.unwrap();
-        let mut found = Vec::new();
+        let mut key = Vec::new();
         let host = |series: SeriesNumber| {
-            self.store.key(series, &mut found);
-            found[8]
+            self.store.key(series, &mut key);
+            key[8]
         };
         let hosts = series.into_iter().map(host).collect();
-        let mut asked = std::mem::take(&mut *self.directory.0.lock());
-        asked.sort_unstable();
-        (hosts, asked)
+        let requested = self.directory.take_requested().into_iter().flatten();
+        let mut requested: Vec<u64> = requested.map(|uid| uid.number()).collect();
+        requested.sort_unstable();
+        (hosts, requested)
     }
 }
 
 #[tokio::test]
-async fn a_name_is_asked_for_by_one_query_and_again_after_a_change() {
+async fn a_name_is_requested_by_one_query_and_again_after_a_change() {
     let fixture = Fixture::new();
     fixture.add(1..=20);
     let select = |generation, pattern| fixture.select(generation, pattern, Vec::new());
     let of_ten = vec![1, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19];
-    assert_eq!(select(0, "host1*").await, (of_ten.clone(), (1..=20).collect()));
-    assert_eq!(select(0, "host1*").await, (of_ten.clone(), vec![]));
+    assert_eq!(select(0, "v1*").await, (of_ten.clone(), (1..=20).collect()));
+    assert_eq!(select(0, "v1*").await, (of_ten.clone(), vec![]));
     // Most match: the others are excluded.
-    assert_eq!(select(0, "h*").await.0, (1..=20).collect::<Vec<_>>());
+    assert_eq!(select(0, "v*").await.0, (1..=20).collect::<Vec<_>>());
     fixture.add(21..=21);
     fixture.add(100..=100);
     let with_new = [of_ten, vec![100]].concat();
-    assert_eq!(select(0, "host1*").await, (with_new.clone(), vec![21, 100]));
-    assert_eq!(select(0, "h*").await.0.len(), 22);
-    let (hosts, asked) = select(1, "host1*").await;
-    assert_eq!((hosts, asked.len()), (with_new, 22));
+    assert_eq!(select(0, "v1*").await, (with_new.clone(), vec![21, 100]));
+    assert_eq!(select(0, "v*").await.0.len(), 22);
+    let (hosts, requested) = select(1, "v1*").await;
+    assert_eq!((hosts, requested.len()), (with_new, 22));
 }
 
 #[tokio::test]
@@ -141,10 +118,10 @@ async fn literal_values_come_first() {
             test: ValueTest::In([one].into_iter().collect()),
         }]
     };
-    let (hosts, asked) = fixture.select(0, "host1*", of_one()).await;
+    let (hosts, requested) = fixture.select(0, "v1*", of_one()).await;
     assert_eq!(hosts, [10, 12, 14, 16, 18]);
-    assert_eq!(asked, (1..=10).map(|half| half * 2).collect::<Vec<_>>());
-    assert_eq!(fixture.select(0, "host1*", of_one()).await, (hosts, vec![]));
+    assert_eq!(requested, (1..=10).map(|half| half * 2).collect::<Vec<_>>());
+    assert_eq!(fixture.select(0, "v1*", of_one()).await, (hosts, vec![]));
     // All others are needed now.
-    assert_eq!(fixture.select(0, "host1*", Vec::new()).await.1.len(), 10);
+    assert_eq!(fixture.select(0, "v1*", Vec::new()).await.1.len(), 10);
 }

@@ -12,7 +12,7 @@ const T: u32 = 1_356_998_400;
 
 fn hours(count: u32) -> Hours {
     Hours {
-        start: BaseTime::of_seconds(T),
+        start: BaseTime::from_seconds(T),
         stop_seconds: u64::from(T + count * 3600),
     }
 }

@@ -4,7 +4,7 @@ use oxtsdb_row_store::{CellAddress, StoreError, TableName};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef, Tsuid};
 
-use super::LogicalTable;
+use super::TableView;
 use crate::{PointBatch, PointStore, TimeRange};
 
 /// Seconds of an hour.
@@ -19,7 +19,7 @@ pub(super) struct SeriesHour {
 
 impl SeriesHour {
     /// The hour of a row key; `None` for keys that no writer of points produces.
-    pub(super) fn of(key: &[u8], layout: &RowKeyLayout) -> Option<Self> {
+    pub(super) fn from_key(key: &[u8], layout: &RowKeyLayout) -> Option<Self> {
         let key = RowKeyRef::decode(key, layout).ok()?;
         let tsuid = key.tsuid().ok().filter(|_| key.has_valid_salt(layout))?;
         Some(Self {
@@ -42,22 +42,14 @@ pub(super) fn is_point_family(family: &str) -> bool {
     family.as_bytes() == FAMILY
 }
 
-impl LogicalTable {
-    /// Whether an address may be a point's.
-    pub(super) fn may_be_point(&self, table: &TableName, cell: &CellAddress) -> bool {
-        self.has_points(table)
-            && is_point_family(&cell.family)
-            && self.form.names_points(&cell.qualifier)
-            && SeriesHour::of(&cell.row, &self.layout).is_some()
-    }
-
+impl TableView {
     /// Gives a durable number to the series of a row that will have a cell of the row store.
     ///
     /// # Errors
     ///
     /// Errors of the point store.
     pub(super) async fn number_series(&self, table: &TableName, key: &[u8]) -> Result<(), StoreError> {
-        let Some(row) = SeriesHour::of(key, &self.layout).filter(|_| self.has_points(table)) else {
+        let Some(row) = SeriesHour::from_key(key, &self.layout).filter(|_| self.has_points(table)) else {
             return Ok(());
         };
         let tsuid = row.tsuid.as_bytes();
@@ -69,17 +61,20 @@ impl LogicalTable {
         Ok(())
     }
 
-    /// Rejects an operation that points do not support.
-    pub(super) fn reject_point(
-        &self,
-        table: &TableName,
-        cell: &CellAddress,
-        operation: &str,
-    ) -> Result<(), StoreError> {
-        if !self.may_be_point(table, cell) {
+    /// Rejects a write to a row that may have points.
+    pub(super) fn reject_series(&self, table: &TableName, row: &[u8], write: &str) -> Result<(), StoreError> {
+        if !self.has_points(table) || SeriesHour::from_key(row, &self.layout).is_none() {
             return Ok(());
         }
-        Err(rejected(table, &cell.row, &cell.qualifier, operation))
+        Err(rejected(table, row, write))
+    }
+
+    /// Rejects a conditional put of a column that may have a point.
+    pub(super) fn reject_point(&self, table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
+        if !is_point_family(&cell.family) || !self.form.names_points(&cell.qualifier) {
+            return Ok(());
+        }
+        self.reject_series(table, &cell.row, "conditional puts of points")
     }
 }
 
@@ -88,12 +83,11 @@ pub(super) fn is_durable(points: &dyn PointStore, tsuid: &[u8]) -> bool {
     points.find(tsuid).is_some_and(|series| points.is_durable(series))
 }
 
-/// The error of an operation that points do not support.
-pub(super) fn rejected(table: &TableName, row: &[u8], qualifier: &[u8], operation: &str) -> StoreError {
+/// The error of a write that a view of points does not have.
+pub(super) fn rejected(table: &TableName, row: &[u8], write: &str) -> StoreError {
     StoreError::Invalid {
         detail: format!(
-            "column `t:{}` of row `{}` of table `{table}` holds points, which cannot be {operation}",
-            hex(qualifier),
+            "table `{table}` is a view of points and rejects {write}, of row `{}`",
             hex(row)
         ),
     }

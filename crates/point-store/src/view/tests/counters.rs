@@ -11,8 +11,8 @@ use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 
 use super::fixture::{scan_of, tsuid};
 use crate::PointStore;
-use crate::logical_table::LogicalTable;
 use crate::memory::MemoryPoints;
+use crate::view::TableView;
 
 struct Meta {
     rows: MemoryStore,
@@ -38,9 +38,9 @@ impl Meta {
         meta
     }
 
-    async fn open(&self) -> LogicalTable {
+    async fn open(&self) -> TableView {
         let points: Arc<dyn PointStore> = Arc::<MemoryPoints>::clone(&self.points);
-        let table = LogicalTable::new(
+        let table = TableView::new(
             Arc::new(self.rows.clone()),
             points,
             RowKeyLayout::default(),
@@ -49,7 +49,7 @@ impl Meta {
         table.with_counters(self.table.clone()).await.unwrap()
     }
 
-    async fn count(&self, logical: &LogicalTable, series: &[(u8, u16)]) {
+    async fn count(&self, view: &TableView, series: &[(u8, u16)]) {
         let mut batch = WriteBatch::new(self.table.clone());
         let family = batch.family(META_FAMILY);
         for (metric, tagv) in series {
@@ -57,16 +57,16 @@ impl Meta {
                 .row(tsuid(*metric, *tagv).as_ref())
                 .put(family, COUNTER_QUALIFIER, &1_i64.to_be_bytes());
         }
-        logical.write(batch).await.unwrap();
+        view.write(batch).await.unwrap();
     }
 
-    async fn put(&self, logical: &LogicalTable, series: (u8, u16), qualifier: &[u8], value: &[u8]) {
+    async fn put(&self, view: &TableView, series: (u8, u16), qualifier: &[u8], value: &[u8]) {
         let mut batch = WriteBatch::new(self.table.clone());
         let family = batch.family(META_FAMILY);
         batch
             .row(tsuid(series.0, series.1).as_ref())
             .put_at(family, qualifier, 7, value);
-        logical.write(batch).await.unwrap();
+        view.write(batch).await.unwrap();
     }
 
     async fn stored_cells(&self) -> usize {
@@ -76,8 +76,8 @@ impl Meta {
         rows.iter().map(Row::len).sum()
     }
 
-    async fn scan(&self, logical: &LogicalTable, scan: Scan) -> Vec<(Vec<u8>, usize)> {
-        let rows = scan_of(logical, &self.table, scan).await.unwrap();
+    async fn scan(&self, view: &TableView, scan: Scan) -> Vec<(Vec<u8>, usize)> {
+        let rows = scan_of(view, &self.table, scan).await.unwrap();
         rows.iter().map(|row| (row.key().to_vec(), row.len())).collect()
     }
 }
@@ -89,18 +89,18 @@ fn row(metric: u8, tagv: u16, cells: usize) -> (Vec<u8>, usize) {
 #[tokio::test]
 async fn counters_are_rows_and_not_stored_as_cells() {
     let meta = Meta::new().await;
-    let logical = meta.open().await;
-    meta.count(&logical, &[(2, 1), (1, 9), (1, 3)]).await;
-    meta.count(&logical, &[(1, 3), (1, 5)]).await;
+    let view = meta.open().await;
+    meta.count(&view, &[(2, 1), (1, 9), (1, 3)]).await;
+    meta.count(&view, &[(1, 3), (1, 5)]).await;
     assert_eq!(meta.stored_cells().await, 0);
-    meta.put(&logical, (1, 5), b"ts_meta", b"{}").await;
+    meta.put(&view, (1, 5), b"ts_meta", b"{}").await;
     // Without a counter.
-    meta.put(&logical, (2, 0), b"ts_meta", b"{}").await;
-    meta.put(&logical, (2, 9), COUNTER_QUALIFIER, &9_i64.to_be_bytes())
+    meta.put(&view, (2, 0), b"ts_meta", b"{}").await;
+    meta.put(&view, (2, 9), COUNTER_QUALIFIER, &9_i64.to_be_bytes())
         .await;
 
     // As it is, and after a restart.
-    for logical in [logical, meta.open().await] {
+    for view in [view, meta.open().await] {
         let all = [
             row(1, 3, 1),
             row(1, 5, 2),
@@ -112,24 +112,24 @@ async fn counters_are_rows_and_not_stored_as_cells() {
         for batch_rows in [1, 2, 128] {
             let mut scan = Scan::range([], []);
             scan.batch_rows = batch_rows;
-            assert_eq!(meta.scan(&logical, scan.clone()).await, all);
+            assert_eq!(meta.scan(&view, scan.clone()).await, all);
             scan.limit = Some(3);
-            assert_eq!(meta.scan(&logical, scan.clone()).await, all[..3]);
+            assert_eq!(meta.scan(&view, scan.clone()).await, all[..3]);
             scan.reverse = true;
             let reversed: Vec<_> = all.iter().rev().take(3).cloned().collect();
-            assert_eq!(meta.scan(&logical, scan).await, reversed);
+            assert_eq!(meta.scan(&view, scan).await, reversed);
         }
         let after = Scan::range([], tsuid(2, 1).as_bytes()).resume_after(tsuid(1, 5).as_ref());
-        assert_eq!(meta.scan(&logical, after).await, all[2..4]);
+        assert_eq!(meta.scan(&view, after).await, all[2..4]);
         let mut filtered = Scan::prefix(&[0, 0, 1]);
         filtered.filter = Some(RowFilter::new(|key| !key.ends_with(&[5])));
-        assert_eq!(meta.scan(&logical, filtered).await, [row(1, 3, 1), row(1, 9, 1)]);
+        assert_eq!(meta.scan(&view, filtered).await, [row(1, 3, 1), row(1, 9, 1)]);
         let mut documents = Scan::range([], []);
         documents.columns = ColumnSelection::Columns(vec![(META_FAMILY.to_owned(), b"ts_meta".to_vec())]);
-        assert_eq!(meta.scan(&logical, documents).await, [row(1, 5, 1), row(2, 0, 1)]);
+        assert_eq!(meta.scan(&view, documents).await, [row(1, 5, 1), row(2, 0, 1)]);
 
         let keys: Vec<_> = all.iter().map(|(key, _)| key.clone()).chain([vec![9]]).collect();
-        let rows = logical
+        let rows = view
             .get_rows(&meta.table, &keys, &ColumnSelection::All, None)
             .await
             .unwrap();
@@ -149,10 +149,10 @@ async fn counters_are_rows_and_not_stored_as_cells() {
 #[tokio::test]
 async fn blocks_replace_batches() {
     let meta = Meta::new().await;
-    let logical = meta.open().await;
+    let view = meta.open().await;
     let written: TableName = "tsdb-meta-written".parse().unwrap();
     for _ in 0..4095 {
-        meta.count(&logical, &[(1, 9)]).await;
+        meta.count(&view, &[(1, 9)]).await;
     }
     let stored = async || {
         scan_of(&meta.rows, &written, Scan::range([], []))
@@ -162,13 +162,13 @@ async fn blocks_replace_batches() {
     };
     assert_eq!(stored().await, 4095);
     // The batches of the process before count.
-    let logical = meta.open().await;
-    meta.count(&logical, &[(2, 1)]).await;
+    let view = meta.open().await;
+    meta.count(&view, &[(2, 1)]).await;
     assert_eq!(stored().await, 1, "a block");
-    meta.count(&logical, &[(1, 3)]).await;
+    meta.count(&view, &[(1, 3)]).await;
     assert_eq!(stored().await, 2);
-    let logical = meta.open().await;
-    let rows = meta.scan(&logical, Scan::range([], [])).await;
+    let view = meta.open().await;
+    let rows = meta.scan(&view, Scan::range([], [])).await;
     assert_eq!(rows, [row(1, 3, 1), row(1, 9, 1), row(2, 1, 1)]);
 }
 
@@ -200,9 +200,8 @@ async fn cells_that_cannot_be_decoded_are_skipped() {
 #[tokio::test]
 async fn mutated_counters_are_cells() {
     let meta = Meta::new().await;
-    let logical = meta.open().await;
-    meta.count(&logical, &[(1, 3), (1, 5), (1, 9), (2, 0), (2, 1)])
-        .await;
+    let view = meta.open().await;
+    meta.count(&view, &[(1, 3), (1, 5), (1, 9), (2, 0), (2, 1)]).await;
     let mut batch = WriteBatch::new(meta.table.clone());
     let family = batch.family(META_FAMILY);
     batch.row(tsuid(1, 3).as_ref()).delete_row();
@@ -212,18 +211,18 @@ async fn mutated_counters_are_cells() {
     batch
         .row(tsuid(1, 9).as_ref())
         .delete_column_up_to(family, COUNTER_QUALIFIER, 7);
-    logical.write(batch).await.unwrap();
+    view.write(batch).await.unwrap();
     let cell = CellAddress::new(tsuid(2, 0).as_bytes(), META_FAMILY, COUNTER_QUALIFIER);
-    assert_eq!(logical.increment(&meta.table, &cell, 4).await.unwrap(), 5);
+    assert_eq!(view.increment(&meta.table, &cell, 4).await.unwrap(), 5);
     let cell = CellAddress::new(tsuid(2, 1).as_bytes(), META_FAMILY, COUNTER_QUALIFIER);
     let absent = Condition { cell, expected: None };
-    assert!(!logical.check_and_put(&meta.table, &absent, b"x").await.unwrap());
+    assert!(!view.check_and_put(&meta.table, &absent, b"x").await.unwrap());
     let left = [row(1, 9, 1), row(2, 0, 1), row(2, 1, 1)];
-    for logical in [logical, meta.open().await] {
-        assert_eq!(meta.scan(&logical, Scan::range([], [])).await, left);
+    for view in [view, meta.open().await] {
+        assert_eq!(meta.scan(&view, Scan::range([], [])).await, left);
     }
-    let logical = meta.open().await;
-    meta.count(&logical, &[(1, 5)]).await;
+    let view = meta.open().await;
+    meta.count(&view, &[(1, 5)]).await;
     assert_eq!(
         meta.scan(&meta.open().await, Scan::prefix(&[0, 0, 1])).await,
         [row(1, 5, 1), row(1, 9, 1)]

@@ -1,4 +1,4 @@
-//! A logical table over stores in memory, and a table of cells to compare it with.
+//! A view over stores in memory, and a table of cells to compare it with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use oxtsdb_row_store::{ColumnSelection, Row, RowStore, Scan, StoreError, TableDe
 use oxtsdb_schema::{BaseTime, Qualifier, RowKey, RowKeyLayout, TagkUid, TagvUid, Timestamp, Tsuid, Value};
 use parking_lot::Mutex;
 
-use crate::logical_table::LogicalTable;
 use crate::memory::MemoryPoints;
+use crate::view::TableView;
 use crate::{
     ColumnStream, DamagedPart, Point, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
     SeriesNumber, SeriesReader, TagTest, TimeRange,
@@ -26,7 +26,7 @@ pub(super) struct Fixture {
     pub(super) table: TableName,
     pub(super) rows: MemoryStore,
     pub(super) points: Arc<Observed>,
-    pub(super) logical: LogicalTable,
+    pub(super) view: TableView,
 }
 
 impl Fixture {
@@ -51,13 +51,13 @@ impl Fixture {
             acknowledge: Arc::default(),
         });
         let store: Arc<dyn PointStore> = Arc::<Observed>::clone(&points);
-        let logical = LogicalTable::new(Arc::new(rows.clone()), store, layout, table.clone());
+        let view = TableView::new(Arc::new(rows.clone()), store, layout, table.clone());
         Self {
             layout,
             table,
             rows,
             points,
-            logical,
+            view,
         }
     }
 
@@ -76,7 +76,7 @@ impl Fixture {
     pub(super) async fn put(&self, key: &[u8], qualifier: &[u8], value: &[u8]) {
         let (mut batch, t) = self.batch();
         batch.row(key).put(t, qualifier, value);
-        self.logical.write(batch).await.unwrap();
+        self.view.write(batch).await.unwrap();
     }
 
     /// Appends integers to the point store: one a minute for some series and hours.
@@ -101,12 +101,12 @@ impl Fixture {
     }
 
     pub(super) async fn scan(&self, scan: Scan) -> Vec<Row> {
-        scan_of(&self.logical, &self.table, scan).await.unwrap()
+        scan_of(&self.view, &self.table, scan).await.unwrap()
     }
 
     pub(super) async fn get(&self, key: &[u8]) -> Option<Row> {
         let all = ColumnSelection::All;
-        self.logical.get(&self.table, key, &all).await.unwrap()
+        self.view.get(&self.table, key, &all).await.unwrap()
     }
 
     /// Qualifiers and values of a row.
@@ -155,7 +155,7 @@ pub(super) fn tsuid(metric: u8, tagv: u16) -> Tsuid {
 }
 
 pub(super) fn key(layout: &RowKeyLayout, metric: u8, tagv: u16, hour: u32) -> Vec<u8> {
-    let base = BaseTime::of_seconds((FIRST_HOUR + hour) * 3600);
+    let base = BaseTime::from_seconds((FIRST_HOUR + hour) * 3600);
     RowKey::new(layout, &tsuid(metric, tagv), base)
         .as_bytes()
         .to_vec()

@@ -4,17 +4,13 @@ use oxtsdb_row_store::{FamilyId, MutationRef, StoreError, WriteBatch};
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
 use super::form::{CellForm, PointColumn};
-use super::place::{SeriesHour, is_durable, is_point_family};
-use crate::{Point, PointBatch, PointStore, SeriesNumber, TimeRange};
+use super::place::{SeriesHour, is_durable, is_point_family, rejected};
+use crate::{Point, PointBatch, PointStore, SeriesNumber};
 
 /// An operation on points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PointOperation {
     Append(PointBatch),
-    DeleteRange {
-        series: Vec<SeriesNumber>,
-        range: TimeRange,
-    },
     /// Deletes the points of these instants if their cells have these columns.
     DeleteCells {
         series: SeriesNumber,
@@ -31,7 +27,7 @@ pub(super) struct Split<'f> {
     form: &'f CellForm,
     /// In order of effect.
     pub(super) operations: Vec<PointOperation>,
-    /// The mutations of other cells; deletes of points are among them, since any column may hold such a cell.
+    /// The mutations of other cells; deletes of values of rollups are among them, since their columns may hold such cells.
     pub(super) stored: WriteBatch,
     /// The columns of points that were put, alone or compacted. A cell of the row store in such a column is replaced.
     pub(super) put: Vec<Column>,
@@ -50,7 +46,7 @@ struct SplitRow<'a> {
     tsuid: &'a [u8],
     /// Whether the series had a durable number before this row.
     is_known: bool,
-    /// Puts of points since the hour was last deleted, with the timestamps of their cells.
+    /// Puts of points with the timestamps of their cells.
     puts: Vec<(i64, Point)>,
     /// Deletes of columns that these puts replace: a delete costs the store more than a put.
     replaced: Vec<(i64, PointColumn)>,
@@ -61,7 +57,8 @@ impl<'f> Split<'f> {
     ///
     /// # Errors
     ///
-    /// If the point store gives no series number.
+    /// [`StoreError::Invalid`] for mutations that a view of points does not have; if the point store gives no series
+    /// number.
     pub(super) fn of(
         batch: &WriteBatch,
         points: &dyn PointStore,
@@ -87,7 +84,7 @@ impl<'f> Split<'f> {
             split.stored.family(name);
         }
         for mutations in batch.iter() {
-            let hour = SeriesHour::of(mutations.key, layout);
+            let hour = SeriesHour::from_key(mutations.key, layout);
             let mut row = hour.as_ref().map(|hour| SplitRow {
                 key: mutations.key,
                 base: hour.base,
@@ -173,18 +170,24 @@ impl<'f> Split<'f> {
                 qualifier,
                 up_to_ms,
             } if concerns(family) && self.form.names_points(qualifier) => {
-                // Newer points stay.
-                let up_to_ms = up_to_ms.unwrap_or(i64::MAX);
-                let mut named = self.form.instants(row.base, qualifier);
-                named.retain(|(time_ms, _)| self.form.timestamp_ms(*time_ms) <= up_to_ms);
+                if up_to_ms.is_some() || !self.form.deletes_columns() {
+                    return Err(self.rejected(row, "deletes of points"));
+                }
+                let named = self.form.instants(row.base, qualifier);
                 self.delete_cells(row, named, points);
             }
-            MutationRef::DeleteFamily { family } if concerns(family) => self.delete_hour(row, points)?,
-            MutationRef::DeleteRow => self.delete_hour(row, points)?,
+            MutationRef::DeleteFamily { family } if concerns(family) => {
+                return Err(self.rejected(row, "deletes of families"));
+            }
+            MutationRef::DeleteRow => return Err(self.rejected(row, "deletes of rows")),
             MutationRef::Put { .. } | MutationRef::DeleteColumn { .. } | MutationRef::DeleteFamily { .. } => {
             }
         }
         Ok(true)
+    }
+
+    fn rejected(&self, row: &SplitRow<'_>, write: &str) -> StoreError {
+        rejected(self.stored.table(), row.key, write)
     }
 
     /// Appends the puts of a row. Of two with one instant the later one wins, or that with the newer timestamp.
@@ -204,26 +207,6 @@ impl<'f> Split<'f> {
         if let (Some(PointOperation::Append(batch)), [series]) = (self.operations.last_mut(), &numbers[..]) {
             for (_, point) in row.puts.drain(..) {
                 batch.push(*series, point);
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes the points of a row.
-    fn delete_hour(&mut self, row: &mut SplitRow<'_>, points: &dyn PointStore) -> Result<(), StoreError> {
-        self.append(row, points)?;
-        let Some(number) = points.find(row.tsuid) else {
-            return Ok(());
-        };
-        for of_row in self.form.row_ranges(row.base) {
-            match self.operations.last_mut() {
-                Some(PointOperation::DeleteRange { series, range }) if *range == of_row => {
-                    series.push(number)
-                }
-                _ => self.operations.push(PointOperation::DeleteRange {
-                    series: vec![number],
-                    range: of_row,
-                }),
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowBuilder, RowStream, S
 use oxtsdb_schema::BaseTime;
 use oxtsdb_schema::data_table::FAMILY;
 
-use super::LogicalTable;
+use super::TableView;
 use super::columns::{PointColumns, push_cells};
 use super::damage::check_damage;
 use super::merge::{Merged, merge_rows};
@@ -17,7 +17,7 @@ use super::place::SeriesHour;
 use super::walk::PointRows;
 use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
 
-impl LogicalTable {
+impl TableView {
     /// Scans the table of points.
     pub(super) async fn scan_merged(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
         let Some(columns) = PointColumns::of(&scan.columns, &self.form) else {
@@ -103,7 +103,7 @@ impl LogicalTable {
 
     /// Hour and series of a row key; `None` if it has no points.
     fn place(&self, key: &[u8]) -> Option<(BaseTime, SeriesNumber)> {
-        let hour = SeriesHour::of(key, &self.layout)?;
+        let hour = SeriesHour::from_key(key, &self.layout)?;
         Some((hour.base, self.points.find(hour.tsuid.as_bytes())?))
     }
 

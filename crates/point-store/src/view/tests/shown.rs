@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::fixture::{FIRST_HOUR, Fixture};
-use crate::logical_table::shown::{ShownCell, shown_cells};
+use crate::view::shown::{ShownCell, shown_cells};
 
 /// The cells of a row: timestamp and value by qualifier.
 type Cells = BTreeMap<Vec<u8>, (i64, Vec<u8>)>;
@@ -18,7 +18,7 @@ type Cells = BTreeMap<Vec<u8>, (i64, Vec<u8>)>;
 type Cell = (Vec<u8>, i64, Vec<u8>);
 
 fn points() -> impl Strategy<Value = (Timestamp, Value)> {
-    let base = BaseTime::of_seconds(FIRST_HOUR * 3600);
+    let base = BaseTime::from_seconds(FIRST_HOUR * 3600);
     let values = prop_oneof![
         select(vec![0, -1, 127, 128, 70_000, i64::MIN]).prop_map(Value::Int),
         select(vec![0.5, -0.0]).prop_map(Value::Float),
@@ -89,7 +89,7 @@ async fn check(layout: RowKeyLayout, cells: &Cells) {
         row.push(0, qualifier, *timestamp_ms, value);
     }
     let row = row.finish().unwrap();
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     let shown = fixture.scan(Scan::prefix(b"")).await;
     let shown = shown.iter().flat_map(|row| row.cells()).map(|cell| ShownCell {
         family: cell.family.to_owned(),

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::fixture::{FIRST_HOUR, Fixture, key, scan_of};
-use crate::logical_table::cells::{instants, points_of};
-use crate::logical_table::window::WindowSize;
+use crate::view::cells::{instants, points_of};
+use crate::view::window::WindowSize;
 
 /// A change of one row.
 #[derive(Clone, Debug)]
@@ -24,9 +24,7 @@ enum Change {
     /// A small integer in 8 bytes.
     PutOdd(Offset, i8),
     Annotate(u8),
-    DeleteRow,
-    DeleteFamily,
-    DeleteColumn(Offset, Value, Option<i64>),
+    DeleteAnnotation(u8),
 }
 
 /// An instant of an hour: seconds or milliseconds.
@@ -60,11 +58,7 @@ fn changes() -> impl Strategy<Value = Change> {
         2 => vec((offsets(), values()), 2..5).prop_map(Change::PutCompacted),
         1 => (offsets(), any::<i8>()).prop_map(|(offset, value)| Change::PutOdd(offset, value)),
         2 => any::<u8>().prop_map(Change::Annotate),
-        1 => Just(Change::DeleteRow),
-        1 => Just(Change::DeleteFamily),
-        2 => (offsets(), values(), any::<Option<bool>>()).prop_map(|(offset, value, up_to)| {
-            Change::DeleteColumn(offset, value, up_to.map(i64::from))
-        }),
+        1 => any::<u8>().prop_map(Change::DeleteAnnotation),
     ]
 }
 
@@ -167,7 +161,7 @@ struct Cells {
 }
 
 fn base(hour: u32) -> BaseTime {
-    BaseTime::of_seconds((FIRST_HOUR + hour) * 3600)
+    BaseTime::from_seconds((FIRST_HOUR + hour) * 3600)
 }
 
 fn timestamp(hour: u32, (is_ms, offset_ms): Offset) -> Timestamp {
@@ -249,19 +243,8 @@ fn add(batch: &mut WriteBatch, family: FamilyId, hour: u32, change: &Change) {
         Change::Annotate(number) => {
             batch.put_at(family, &[1, 0, *number % 3], 5_000, &[*number]);
         }
-        Change::DeleteRow => _ = batch.delete_row(),
-        Change::DeleteFamily => _ = batch.delete_family(family),
-        Change::DeleteColumn(offset, value, up_to) => {
-            let timestamp = timestamp(hour, *offset);
-            let qualifier = Qualifier::new(timestamp, value);
-            match up_to {
-                None => batch.delete_column(family, qualifier.as_bytes()),
-                // One is older than the point.
-                Some(later) => {
-                    let up_to_ms = timestamp.as_millis() - 1 + later;
-                    batch.delete_column_up_to(family, qualifier.as_bytes(), up_to_ms)
-                }
-            };
+        Change::DeleteAnnotation(number) => {
+            batch.delete_column(family, &[1, 0, *number % 3]);
         }
     }
 }
@@ -279,7 +262,7 @@ async fn check(
     plans: &[ScanPlan],
 ) {
     let mut fixture = Fixture::with_layout(layout).await;
-    fixture.logical.window = window;
+    fixture.view.window = window;
     let cells = Cells {
         store: MemoryStore::new(),
         def: TableDef::new(fixture.table.clone(), &["t"]),
@@ -296,7 +279,7 @@ async fn check(
             cells.apply(&key, *hour, change).await;
             keys.insert(key);
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
     }
     let all = Scan::prefix(b"");
     let expected = scan_of(&cells.store, &fixture.table, all.clone()).await.unwrap();
@@ -313,7 +296,7 @@ async fn check(
         let keys: Vec<_> = keys.iter().cloned().collect();
         let columns = plan.scan(&layout).columns;
         let found = fixture
-            .logical
+            .view
             .get_rows(&fixture.table, &keys, &columns, None)
             .await
             .unwrap();

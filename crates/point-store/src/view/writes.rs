@@ -6,12 +6,12 @@ use oxtsdb_row_store::{ColumnSelection, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
 use tokio::sync::MutexGuard;
 
-use super::LogicalTable;
+use super::TableView;
 use super::form::PointColumn;
 use super::split::{Column, PointOperation, Split};
 use crate::{PointBatch, TimeRange};
 
-impl LogicalTable {
+impl TableView {
     /// Applies a batch: first the cells of the row store, then the points in order.
     pub(super) async fn write_split(
         &self,
@@ -92,9 +92,6 @@ impl LogicalTable {
     async fn apply(&self, operation: PointOperation) -> Result<(), StoreError> {
         match operation {
             PointOperation::Append(batch) => self.points.append(batch).await.map_err(StoreError::from),
-            PointOperation::DeleteRange { series, range } => {
-                self.points.delete(&series, range).await.map_err(StoreError::from)
-            }
             PointOperation::DeleteCells { series, cells } => {
                 let times = || cells.iter().map(|(time_ms, _)| *time_ms);
                 let (Some(first_ms), Some(last_ms)) = (times().min(), times().max()) else {

@@ -10,7 +10,7 @@ use oxtsdb_row_store::{
 };
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 
-use super::LogicalTable;
+use super::TableView;
 use super::counters::Counters;
 use super::merge::{Merged, merge_rows};
 use crate::{PointStore, SeriesNumber};
@@ -36,7 +36,7 @@ impl Shown {
     }
 }
 
-impl LogicalTable {
+impl TableView {
     /// The counters of a table.
     pub(super) fn counters_of(&self, table: &TableName) -> Option<&Arc<Counters>> {
         self.counters

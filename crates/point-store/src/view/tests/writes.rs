@@ -26,7 +26,7 @@ async fn points_go_to_the_point_store_and_other_cells_to_the_row_store() {
         .put_at(t, &first.0, 7, &first.1);
     // The row of global annotations.
     batch.row(&[0, 0, 0, 0, 0, 0, 0]).put(t, ANNOTATION, b"{}");
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     let annotation = (ANNOTATION.to_vec(), b"{}".to_vec());
     assert_eq!(
         fixture.stored_cells(&key).await,
@@ -56,33 +56,6 @@ async fn compacted_points_become_cells_of_their_own() {
     fixture.put(&key, &qualifier, &value).await;
     assert_eq!(fixture.cells(&key).await, points);
     assert!(fixture.stored_cells(&key).await.is_empty());
-    // The column names its points.
-    let (mut batch, t) = fixture.batch();
-    batch.row(&key).delete_column(t, &qualifier[..4]);
-    fixture.logical.write(batch).await.unwrap();
-    assert_eq!(fixture.cells(&key).await, points[2..]);
-}
-
-#[tokio::test]
-async fn mutations_of_a_row_apply_in_order() {
-    let fixture = Fixture::new().await;
-    let [before, after] = [fixture.key(1, 1, 0), fixture.key(1, 2, 0)];
-    let (old, new) = (int(1, 5), int(2, 6));
-    let (mut batch, t) = fixture.batch();
-    batch
-        .row(&before)
-        .put(t, &old.0, &old.1)
-        .delete_row()
-        .put(t, &new.0, &new.1);
-    batch
-        .row(&after)
-        .delete_family(t)
-        .put(t, &old.0, &old.1)
-        .put(t, &new.0, &new.1);
-    batch.delete_column(t, &old.0).put(t, &int(1, 9).0, &int(1, 9).1);
-    fixture.logical.write(batch).await.unwrap();
-    assert_eq!(fixture.cells(&before).await, std::slice::from_ref(&new));
-    assert_eq!(fixture.cells(&after).await, [int(1, 9), new]);
 }
 
 #[tokio::test]
@@ -95,7 +68,7 @@ async fn newest_cell_of_an_instant_wins_within_a_batch() {
         .row(&key)
         .put_at(t, &float.0, 2_000, &float.1)
         .put_at(t, &int.0, 1_000, &int.1);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert_eq!(fixture.cells(&key).await, [float]);
     fixture.put(&key, &int.0, &int.1).await;
     assert_eq!(fixture.cells(&key).await, [int], "a later batch");
@@ -120,50 +93,27 @@ async fn a_column_has_either_a_point_or_an_odd_encoding() {
         for (qualifier, value) in cells {
             batch.put(t, qualifier, value);
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         assert_eq!(fixture.cells(&key).await, [cells[1].clone()]);
     }
 }
 
 #[tokio::test]
-async fn deletes_what_they_name() {
+async fn deletes_of_other_columns_leave_points() {
     let fixture = Fixture::new().await;
     let key = fixture.key(1, 1, 0);
-    let (one, two) = (int(1, 5), int(2, 6));
-    let delete = async |up_to: Option<i64>, qualifier: &[u8]| {
-        let (mut batch, t) = fixture.batch();
-        match up_to {
-            Some(up_to) => batch.row(&key).delete_column_up_to(t, qualifier, up_to),
-            None => batch.row(&key).delete_column(t, qualifier),
-        };
-        fixture.logical.write(batch).await.unwrap();
-    };
-    for cell in [&one, &two] {
-        fixture.put(&key, &cell.0, &cell.1).await;
-    }
-    fixture.put(&fixture.key(1, 1, 1), &one.0, &one.1).await;
-    delete(None, &int(1, 300).0).await;
-    delete(None, &int(3, 1).0).await;
-    delete(None, ANNOTATION).await;
-    let time_ms = i64::from(FIRST_HOUR) * 3_600_000 + 1000;
-    delete(Some(time_ms - 1), &one.0).await;
-    assert_eq!(
-        fixture.cells(&key).await,
-        [one.clone(), two.clone()],
-        "other columns, older cells"
-    );
-    delete(Some(time_ms), &one.0).await;
-    assert_eq!(fixture.cells(&key).await, [two]);
-    let (mut batch, _) = fixture.batch();
-    batch.row(&key).delete_row();
-    batch.row(&fixture.key(9, 9, 0)).delete_row();
-    fixture.logical.write(batch).await.unwrap();
-    assert!(fixture.cells(&key).await.is_empty());
-    assert_eq!(
-        fixture.scan(Scan::prefix(b"")).await.len(),
-        1,
-        "the hour behind it"
-    );
+    let point = int(1, 5);
+    fixture.put(&key, &point.0, &point.1).await;
+    fixture.put(&key, ANNOTATION, b"{}").await;
+    let (mut batch, t) = fixture.batch();
+    batch.row(&key).delete_column_up_to(t, ANNOTATION, 1);
+    fixture.view.write(batch).await.unwrap();
+    assert_eq!(fixture.cells(&key).await.len(), 2, "the annotation is newer");
+    let (mut batch, t) = fixture.batch();
+    batch.row(&key).delete_column(t, ANNOTATION);
+    batch.row(&fixture.key(9, 9, 0)).delete_column(t, ANNOTATION);
+    fixture.view.write(batch).await.unwrap();
+    assert_eq!(fixture.cells(&key).await, [point]);
     assert_eq!(
         fixture.points.metrics().len(),
         1,
@@ -172,20 +122,21 @@ async fn deletes_what_they_name() {
 }
 
 #[tokio::test]
-async fn concurrent_puts_are_submitted_together_and_deletes_wait_for_them() {
+async fn concurrent_puts_are_submitted_together_and_odd_encodings_wait_for_them() {
     let fixture = Fixture::new().await;
     let key = fixture.key(1, 1, 0);
+    let large = |second| int(second, i64::MAX);
     let put = |second| {
         let (mut batch, t) = fixture.batch();
-        let (qualifier, value) = int(second, 1);
+        let (qualifier, value) = large(second);
         batch.row(&key).put(t, &qualifier, &value);
-        fixture.logical.write(batch)
+        fixture.view.write(batch)
     };
-    let (mut delete, t) = fixture.batch();
-    delete
-        .row(&key)
-        .delete_column(t, &int(1, 1).0)
-        .delete_column(t, &int(2, 1).0);
+    // A small integer in 8 bytes has the column of the point that it replaces.
+    let (mut odd, t) = fixture.batch();
+    odd.row(&key)
+        .put(t, &large(1).0, &1_i64.to_be_bytes())
+        .put(t, &large(2).0, &2_i64.to_be_bytes());
     let acknowledge = Arc::clone(&fixture.points.acknowledge);
     let held = acknowledge.write().await;
     let submitted = |count: &AtomicUsize| count.load(Ordering::Relaxed);
@@ -197,85 +148,101 @@ async fn concurrent_puts_are_submitted_together_and_deletes_wait_for_them() {
             tokio::task::yield_now().await;
         }
         assert_eq!(submitted(&fixture.points.deletes), 0);
-        // The next put waits for the delete.
+        // The next put waits for the odd encodings, and so for the deletes of the points that they replace.
         assert_eq!(submitted(&fixture.points.appends), 2);
         drop(held);
     };
-    let writes = async { futures::join!(put(1), put(2), fixture.logical.write(delete), put(3)) };
+    let writes = async { futures::join!(put(1), put(2), fixture.view.write(odd), put(3)) };
     let all = async { futures::join!(writes, observe).0 };
-    let (one, two, deleted, three) = tokio::time::timeout(Duration::from_secs(10), all).await.unwrap();
-    assert!([one, two, deleted, three].iter().all(Result::is_ok));
-    assert_eq!(fixture.cells(&key).await, [int(3, 1)]);
+    let (one, two, odd, three) = tokio::time::timeout(Duration::from_secs(10), all).await.unwrap();
+    assert!([one, two, odd, three].iter().all(Result::is_ok));
+    let odd = |second, value: i64| (large(second).0, value.to_be_bytes().to_vec());
+    assert_eq!(fixture.cells(&key).await, [odd(1, 1), odd(2, 2), large(3)]);
     assert_eq!(submitted(&fixture.points.deletes), 2);
 }
 
 #[tokio::test]
-async fn rejects_counters_conditions_and_commits_of_points() {
+async fn rejects_writes_that_points_do_not_have() {
     let fixture = Fixture::new().await;
-    let logical = &fixture.logical;
+    let (view, table) = (&fixture.view, &fixture.table);
     let key = fixture.key(1, 1, 0);
     let (qualifier, value) = int(1, 5);
-    let on_point = CellAddress::new(&key[..], "t", &qualifier[..]);
-    let condition = |cell: &CellAddress| Condition {
-        cell: cell.clone(),
+    fixture.put(&key, &qualifier, &value).await;
+    let address = |qualifier: &[u8]| CellAddress::new(&key[..], "t", qualifier);
+    let absent = |qualifier: &[u8]| Condition {
+        cell: address(qualifier),
         expected: None,
     };
-    let atomic = logical.atomic().unwrap();
-    let commit = async |change: &dyn Fn(&mut WriteBatch)| {
+    let write = async |change: &dyn Fn(&mut WriteBatch)| {
         let (mut batch, _) = fixture.batch();
         batch.row(&key);
         change(&mut batch);
-        atomic.commit_if(&[], batch).await.err()
+        view.write(batch).await.err()
     };
     let (mut annotation, t) = fixture.batch();
     annotation.row(&key).put(t, ANNOTATION, b"{}");
-    let errors = [
-        logical.increment(&fixture.table, &on_point, 1).await.err(),
-        logical.append(&fixture.table, &on_point, b"v").await.err(),
-        logical
-            .check_and_put(&fixture.table, &condition(&on_point), b"v")
-            .await
-            .err(),
-        atomic
-            .commit_if(&[condition(&on_point)], annotation.clone())
-            .await
-            .err(),
-        commit(&|batch| _ = batch.put(t, &qualifier, &value)).await,
-        commit(&|batch| _ = batch.delete_column(t, &qualifier)).await,
-        commit(&|batch| _ = batch.delete_family(t)).await,
-        commit(&|batch| _ = batch.delete_row()).await,
+    let (mut elsewhere, _) = fixture.batch();
+    elsewhere.row(b"row of no series").put(t, ANNOTATION, b"{}");
+    let atomic = view.atomic().unwrap();
+    let rejected = [
+        ("deletes of rows", write(&|batch| _ = batch.delete_row()).await),
+        (
+            "deletes of families",
+            write(&|batch| _ = batch.delete_family(t)).await,
+        ),
+        (
+            "deletes of points",
+            write(&|batch| _ = batch.delete_column(t, &qualifier)).await,
+        ),
+        (
+            "deletes of points",
+            write(&|batch| _ = batch.delete_column(t, &qualifier.repeat(2))).await,
+        ),
+        (
+            "conditional puts of points",
+            view.check_and_put(table, &absent(&qualifier), b"v").await.err(),
+        ),
+        (
+            "increments",
+            view.increment(table, &address(ANNOTATION), 1).await.err(),
+        ),
+        (
+            "appends",
+            view.append(table, &address(&[5, 0, 0]), b"v").await.err(),
+        ),
+        ("atomic commits", atomic.commit_if(&[], annotation).await.err()),
+        (
+            "atomic commits",
+            atomic
+                .commit_if(&[absent(ANNOTATION)], elsewhere.clone())
+                .await
+                .err(),
+        ),
     ];
-    for error in errors {
-        let error = error.expect("it is rejected");
+    for (write, error) in rejected {
+        let error = error.expect(write);
         assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
-        assert!(
-            error.to_string().contains("of table `tsdb` holds points"),
-            "{error}"
-        );
+        let expected = format!("table `tsdb` is a view of points and rejects {write}, of row `000001");
+        assert!(error.to_string().starts_with(&expected), "{error}");
         assert_eq!(error.retry(), Retry::Never);
     }
-    assert!(fixture.scan(Scan::prefix(b"")).await.is_empty());
-    // Other cells of the same row.
-    let beside = CellAddress::new(&key[..], "t", ANNOTATION);
-    assert!(
-        logical
-            .check_and_put(&fixture.table, &condition(&beside), b"{}")
+    assert_eq!(
+        fixture.cells(&key).await,
+        [(qualifier, value)],
+        "nothing was written"
+    );
+    // Annotations of the same row, and rows of no series.
+    let put = async || {
+        view.check_and_put(table, &absent(ANNOTATION), b"{}")
             .await
             .unwrap()
-    );
-    assert!(
-        !atomic
-            .commit_if(&[condition(&beside)], annotation.clone())
-            .await
-            .unwrap()
-    );
-    assert!(atomic.commit_if(&[], annotation).await.unwrap());
-    let appended = CellAddress::new(&key[..], "t", [5, 0, 0]);
-    logical
-        .append(&fixture.table, &appended, &[0, 0x10, 1])
-        .await
-        .unwrap();
-    assert_eq!(fixture.stored_cells(&key).await.len(), 2);
+    };
+    assert!(put().await && !put().await);
+    assert!(atomic.commit_if(&[], elsewhere).await.unwrap());
+    let (mut batch, _) = fixture.batch();
+    batch.row(b"row of no series").delete_row();
+    view.write(batch).await.unwrap();
+    assert_eq!(fixture.scan(Scan::prefix(b"")).await.len(), 1);
 }
 
 #[tokio::test]
@@ -285,28 +252,28 @@ async fn unknown_tables_and_families_are_errors_of_batches_of_points() {
     let mut batch = WriteBatch::new(fixture.table.clone());
     let other = batch.family("other");
     batch.row(&fixture.key(1, 1, 0)).put(other, &qualifier, &value);
-    let error = fixture.logical.write(batch).await.unwrap_err();
+    let error = fixture.view.write(batch).await.unwrap_err();
     assert!(matches!(error, StoreError::NoSuchFamily { .. }), "{error}");
     // The same rows of another table are cells.
     let table = "copy".parse().unwrap();
     let def = TableDef::new(table, &["t"]);
-    fixture.logical.create_table(&def).await.unwrap();
+    fixture.view.create_table(&def).await.unwrap();
     let mut batch = WriteBatch::new(def.name.clone());
     let t = batch.family("t");
     batch.row(&fixture.key(1, 1, 0)).put(t, &qualifier, &value);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     assert!(fixture.points.metrics().is_empty());
 }
 
 #[tokio::test]
 async fn closes_both_stores() {
     let fixture = Fixture::new().await;
-    fixture.logical.check_health().await.unwrap();
-    fixture.logical.close().await.unwrap();
+    fixture.view.check_health().await.unwrap();
+    fixture.view.close().await.unwrap();
     for error in [
         fixture.points.check_health().await.is_err(),
         fixture.rows.check_health().await.is_err(),
-        fixture.logical.check_health().await.is_err(),
+        fixture.view.check_health().await.is_err(),
     ] {
         assert!(error);
     }
@@ -317,40 +284,35 @@ async fn series_of_other_cells_have_numbers() {
     let fixture = Fixture::new().await;
     let key = |tagv| fixture.key(1, tagv, 0);
     let cell = |tagv| CellAddress::new(key(tagv), "t", ANNOTATION);
-    let (logical, table) = (&fixture.logical, &fixture.table);
+    let (view, table) = (&fixture.view, &fixture.table);
     fixture.put(&key(1), ANNOTATION, b"{}").await;
     let condition = Condition {
         cell: cell(2),
         expected: None,
     };
-    logical.check_and_put(table, &condition, b"{}").await.unwrap();
-    let (mut batch, t) = fixture.batch();
-    batch.row(&key(3)).put(t, ANNOTATION, b"{}");
-    logical.atomic().unwrap().commit_if(&[], batch).await.unwrap();
-    let appended = CellAddress::new(key(4), "t", [5, 0, 0]);
-    logical.append(table, &appended, &[0, 0x10, 1]).await.unwrap();
+    view.check_and_put(table, &condition, b"{}").await.unwrap();
     // A delete is of nothing, and the row of a global annotation is of no series.
     let (mut batch, t) = fixture.batch();
     batch.row(&key(5)).delete_column(t, ANNOTATION);
     batch.row(&key(6)[..7]).put(t, ANNOTATION, b"{}");
-    logical.write(batch).await.unwrap();
+    view.write(batch).await.unwrap();
     let listed = fixture.points.metric_series(&[0, 0, 1]);
     let tagv = |series: crate::SeriesNumber| {
         let mut key = Vec::new();
         assert!(fixture.points.key(series, &mut key));
         key.last().copied().unwrap()
     };
-    assert_eq!(listed.into_iter().map(tagv).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(listed.into_iter().map(tagv).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(
         fixture.points.appends.load(Ordering::Relaxed),
-        4,
+        2,
         "they are durable"
     );
 }
 
 #[tokio::test]
 async fn other_cells_wait_for_numbers_that_are_not_durable_yet() {
-    for tagv in 0..3 {
+    for tagv in 0..2 {
         let fixture = Fixture::new().await;
         let key = fixture.key(1, tagv, 0);
         // A request with points has got the number, and has not appended them.
@@ -365,16 +327,10 @@ async fn other_cells_wait_for_numbers_that_are_not_durable_yet() {
         };
         match tagv {
             0 => {
-                let put = fixture.logical.check_and_put(&fixture.table, &condition, b"{}");
+                let put = fixture.view.check_and_put(&fixture.table, &condition, b"{}");
                 assert!(put.await.unwrap());
             }
-            1 => fixture.put(&key, ANNOTATION, b"{}").await,
-            _ => {
-                let (mut batch, t) = fixture.batch();
-                batch.row(&key).put(t, ANNOTATION, b"{}");
-                let commit = fixture.logical.atomic().unwrap();
-                assert!(commit.commit_if(&[condition], batch).await.unwrap());
-            }
+            _ => fixture.put(&key, ANNOTATION, b"{}").await,
         }
         assert_eq!(fixture.points.appends.load(Ordering::Relaxed), 1, "{tagv}");
         fixture.put(&key, &[1, 0, 1], b"{}").await;

@@ -97,9 +97,14 @@ impl CellForm {
     /// Whether a column names one point.
     pub(super) fn names_one_point(&self, qualifier: &[u8]) -> bool {
         match self {
-            Self::Points => CellKind::of(qualifier) == CellKind::Point,
+            Self::Points => CellKind::from_qualifier(qualifier) == CellKind::Point,
             Self::Rollups(_) => self.names_points(qualifier),
         }
+    }
+
+    /// Whether columns of points can be deleted: a build of rollups deletes the other forms of the values that it puts.
+    pub(super) const fn deletes_columns(&self) -> bool {
+        matches!(self, Self::Rollups(_))
     }
 
     /// The points of a cell, in order of time; `None` unless all of them are plain points: the cells of the points

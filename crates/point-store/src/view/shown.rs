@@ -1,4 +1,4 @@
-//! A row of OpenTSDB's as a [`LogicalTable`](super::LogicalTable) shows it after it was put.
+//! A row of OpenTSDB's as a [`TableView`](super::TableView) shows it after it was put.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct ShownCell {
     pub value: Vec<u8>,
 }
 
-/// The cells of a row of table `tsdb` after the row was put into a `LogicalTable`, ordered by family and qualifier.
+/// The cells of a row of table `tsdb` after the row was put into a `TableView`, ordered by family and qualifier.
 ///
 /// Each point is a cell of its own; an instant has one point, from the newest cell. Other cells are unchanged. Two rows
 /// with equal results have the same points, whatever their form: single cells or compacted ones. Appended points are
@@ -36,7 +36,7 @@ pub fn shown_rollups(row: &Row, layout: &RowKeyLayout) -> Vec<ShownCell> {
 }
 
 fn shown(row: &Row, layout: &RowKeyLayout, form: &CellForm) -> Vec<ShownCell> {
-    let hour = SeriesHour::of(row.key(), layout);
+    let hour = SeriesHour::from_key(row.key(), layout);
     let mut puts: Vec<(i64, Point)> = Vec::new();
     let mut shown = BTreeMap::new();
     for cell in row.cells() {

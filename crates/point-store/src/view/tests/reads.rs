@@ -44,7 +44,7 @@ async fn scans_more_than_a_window_in_order() {
 #[tokio::test]
 async fn row_larger_than_a_window_is_one_row() {
     let mut fixture = Fixture::new().await;
-    fixture.logical.window.bytes = 5_000;
+    fixture.view.window.bytes = 5_000;
     fixture.fill(1, 3, 0..2, 3_600).await;
     for reverse in [false, true] {
         let mut scan = Scan::prefix(b"");
@@ -117,7 +117,7 @@ async fn columns_of_other_cells_need_no_points() {
     fixture.put(&key, &[1, 0, 0], b"{}").await;
     counts(&fixture);
     let columns = ColumnSelection::Columns(vec![("t".to_owned(), vec![1, 0, 0])]);
-    let row = fixture.logical.get(&fixture.table, &key, &columns).await.unwrap();
+    let row = fixture.view.get(&fixture.table, &key, &columns).await.unwrap();
     assert_eq!(row.unwrap().len(), 1);
     let mut scan = Scan::prefix(b"");
     scan.columns = columns;
@@ -131,7 +131,7 @@ async fn dropped_scan_reads_no_further() {
     let fixture = Fixture::new().await;
     fixture.fill(1, 100, 0..20, 10).await;
     let mut rows = fixture
-        .logical
+        .view
         .scan(&fixture.table, Scan::prefix(b""))
         .await
         .unwrap();
@@ -145,7 +145,7 @@ async fn dropped_scan_reads_no_further() {
 #[tokio::test]
 async fn measures_other_tables_only() {
     let fixture = Fixture::new().await;
-    let measure = fixture.logical.measure(&fixture.table, &[], &[], 10);
+    let measure = fixture.view.measure(&fixture.table, &[], &[], 10);
     assert_eq!(measure.await.unwrap(), None);
 }
 
@@ -162,9 +162,9 @@ async fn damaged_hours_are_errors_or_are_recorded() {
         },
         detail: "checksum".to_owned(),
     }];
-    let listed = fixture.logical.damage();
+    let listed = fixture.view.damage();
     assert_eq!((listed.len(), &listed[0].file[..]), (1, "set-aside/7.part"));
-    let scan = async |scan: Scan| scan_of(&fixture.logical, &fixture.table, scan).await;
+    let scan = async |scan: Scan| scan_of(&fixture.view, &fixture.table, scan).await;
     let is_damage = |error: StoreError| matches!(error, StoreError::Corrupt { .. });
     assert!(is_damage(scan(Scan::prefix(b"")).await.unwrap_err()));
     let before = Scan::range([], &fixture.key(1, 0, 50)[..7]);
@@ -180,13 +180,13 @@ async fn damaged_hours_are_errors_or_are_recorded() {
     let keys = [fixture.key(1, 1, 49), fixture.key(1, 1, 50)];
     let read = async |keys: &[Vec<u8>]| {
         let all = ColumnSelection::All;
-        fixture.logical.get_rows(&fixture.table, keys, &all, None).await
+        fixture.view.get_rows(&fixture.table, keys, &all, None).await
     };
     assert!(read(&keys[..1]).await.unwrap()[0].is_some());
     assert!(is_damage(read(&keys).await.unwrap_err()));
     let log = DamageLog::default();
     let all = ColumnSelection::All;
-    let rows = fixture.logical.get_rows(&fixture.table, &keys, &all, Some(&log));
+    let rows = fixture.view.get_rows(&fixture.table, &keys, &all, Some(&log));
     assert!(rows.await.unwrap().iter().all(Option::is_some) && !log.is_empty());
     // Writes are accepted.
     fixture.put(&keys[1], &int(1, 1).0, &int(1, 1).1).await;

@@ -1,19 +1,33 @@
-//! Table `tsdb` of a store with points in columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells. The
-//! counters of table `tsdb-meta` are shown likewise (see [`LogicalTable::with_counters`]).
+//! Table `tsdb` of an embedded store: a view of its points and of its other cells as OpenTSDB's rows.
 //!
 //! ```text
-//!                        other tables ─────────────────────────────► row store
-//!   LogicalTable ─┬─ table of points: annotations, histograms, … ──► row store ─┐
-//!                 └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
+//!                     other tables ─────────────────────────────► row store
+//!   TableView ─┬─ table of points: annotations, histograms, … ──► row store ─┐
+//!              └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
 //! ```
+//!
+//! Queries, writers, deletes and fsck use the two stores directly. The view is for the callers that need rows: exports,
+//! scans and comparisons read it; the cells that are no points are read and written through it.
 //!
 //! A plain point is a cell as a writer of single cells stores it: a qualifier of 2 or 4 bytes, the value in the fewest
 //! bytes, in the row of its series and hour. Each is shown as that cell; its timestamp is the instant of the point. All
 //! other cells, and rows with keys that no writer produces, are in the row store. A series with puts of such cells only
 //! has a number too, so that the point store lists every series with a row.
 //!
-//! The values of a rollup table are shown likewise ([`LogicalTable::of_rollups`]): a plain one has a qualifier of 3 bytes and
-//! its value in the fewest bytes; its timestamp is the start of its row.
+//! The values of a rollup table are shown likewise ([`TableView::from_rollups`]): a plain one has a qualifier of 3 bytes and
+//! its value in the fewest bytes; its timestamp is the start of its row. The counters of table `tsdb-meta` are shown as
+//! cells, too ([`TableView::with_counters`]).
+//!
+//! Writes to the table of points:
+//!
+//! | Write | Caller |
+//! |---|---|
+//! | puts of any cells | `tsdb import --into`; histograms, rollups and pre-aggregates; builds of rollups |
+//! | conditional puts and deletes of columns that hold no points | annotations |
+//! | deletes of columns with values of rollups | builds of rollups, which delete other forms of a value |
+//!
+//! All other writes to rows of series are rejected with [`StoreError::Invalid`]: deletes of rows, families and columns of
+//! points, which [`PointStore::delete`] is for; increments, appends and atomic commits.
 //!
 //! Differences from a table of cells:
 //!
@@ -22,7 +36,6 @@
 //! - The points of a compacted cell become cells of their own.
 //! - A mutation of points and a mutation of other cells in the same row are two writes: after a crash, one of them may
 //!   be missing, and a reader may see one without the other.
-//! - Increments, appends, conditional writes and atomic commits of points are rejected.
 
 mod atomic;
 pub(crate) mod cells;
@@ -60,7 +73,7 @@ use crate::{PointStore, PointStoreError};
 
 /// A [`RowStore`] that keeps its table of points in a [`PointStore`]; see the module's documentation.
 #[derive(Debug)]
-pub struct LogicalTable {
+pub struct TableView {
     rows: Arc<dyn RowStore>,
     points: Arc<dyn PointStore>,
     layout: RowKeyLayout,
@@ -77,7 +90,7 @@ pub struct LogicalTable {
     counters: Option<Arc<Counters>>,
 }
 
-impl LogicalTable {
+impl TableView {
     /// Shows the points of `points` as rows of `table`. All other tables, and all other cells of this one, are in
     /// `rows`.
     pub fn new(
@@ -105,7 +118,7 @@ impl LogicalTable {
     /// # Errors
     ///
     /// If the point store is closed.
-    pub fn of_rollups(
+    pub fn from_rollups(
         rows: Arc<dyn RowStore>,
         points: Arc<dyn PointStore>,
         layout: RowKeyLayout,
@@ -155,7 +168,7 @@ impl LogicalTable {
 }
 
 #[async_trait]
-impl RowStore for LogicalTable {
+impl RowStore for TableView {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
         self.rows.create_table(table).await
     }
@@ -234,8 +247,7 @@ impl RowStore for LogicalTable {
     }
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
-        self.reject_point(table, cell, "incremented")?;
-        self.number_series(table, &cell.row).await?;
+        self.reject_series(table, &cell.row, "increments")?;
         self.store_counter(table, cell).await?;
         self.rows.increment(table, cell, amount).await
     }
@@ -246,7 +258,7 @@ impl RowStore for LogicalTable {
         condition: &Condition,
         value: &[u8],
     ) -> Result<bool, StoreError> {
-        self.reject_point(table, &condition.cell, "put on a condition")?;
+        self.reject_point(table, &condition.cell)?;
         self.number_series(table, &condition.cell.row).await?;
         self.store_counter(table, &condition.cell).await?;
         self.rows.check_and_put(table, condition, value).await
@@ -258,8 +270,7 @@ impl RowStore for LogicalTable {
         cell: &CellAddress,
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        self.reject_point(table, cell, "appended to")?;
-        self.number_series(table, &cell.row).await?;
+        self.reject_series(table, &cell.row, "appends")?;
         self.store_counter(table, cell).await?;
         self.rows.append(table, cell, value).await
     }
@@ -274,7 +285,7 @@ impl RowStore for LogicalTable {
 }
 
 #[async_trait]
-impl StoreControl for LogicalTable {
+impl StoreControl for TableView {
     async fn check_health(&self) -> Result<(), StoreError> {
         self.points.check_health().await.map_err(StoreError::from)?;
         self.rows.check_health().await

@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::fixture::{FIRST_HOUR, Fixture, cells, scan_of};
-use crate::logical_table::LogicalTable;
-use crate::logical_table::form::Aggregates;
-use crate::logical_table::shown::shown_rollups;
-use crate::logical_table::window::WindowSize;
 use crate::rollups::RollupColumns;
+use crate::view::TableView;
+use crate::view::form::Aggregates;
+use crate::view::shown::shown_rollups;
+use crate::view::window::WindowSize;
 use crate::{PointStore, TimeRange};
 
 /// A change of one row.
@@ -26,7 +26,6 @@ enum Change {
     PutOdd(u8, u16, i8),
     /// By the name of the aggregator.
     PutNamed(u16, i8),
-    DeleteRow,
     DeleteColumn(u8, u16, Value),
 }
 
@@ -59,7 +58,6 @@ fn changes() -> impl Strategy<Value = Change> {
         12 => (ids(), offsets(), values()).prop_map(|(id, offset, value)| Change::Put(id, offset, value)),
         2 => (ids(), offsets(), any::<i8>()).prop_map(|(id, offset, value)| Change::PutOdd(id, offset, value)),
         1 => (offsets(), any::<i8>()).prop_map(|(offset, value)| Change::PutNamed(offset, value)),
-        1 => Just(Change::DeleteRow),
         3 => (ids(), offsets(), values()).prop_map(|(id, offset, value)| Change::DeleteColumn(id, offset, value)),
     ]
 }
@@ -91,7 +89,6 @@ fn add(batch: &mut WriteBatch, change: &Change) {
             let (qualifier, value) = named(*offset, *value);
             batch.put(family, &qualifier, &value);
         }
-        Change::DeleteRow => _ = batch.delete_row(),
         Change::DeleteColumn(id, offset, value) => {
             batch.delete_column(family, &qualifier(*id, *offset, value));
         }
@@ -116,7 +113,6 @@ fn apply(cells: &mut Cells, change: &Change) {
             let (qualifier, value) = named(*offset, *value);
             cells.insert(qualifier, value.to_vec());
         }
-        Change::DeleteRow => cells.clear(),
         Change::DeleteColumn(id, offset, value) => {
             cells.remove(&qualifier(*id, *offset, value)[..]);
         }
@@ -133,13 +129,13 @@ async fn table(layout: RowKeyLayout) -> Fixture {
     let mut fixture = Fixture::with_layout(layout).await;
     let points: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
     let rows = Arc::new(fixture.rows.clone());
-    fixture.logical = LogicalTable::of_rollups(rows, points, layout, fixture.table.clone()).unwrap();
+    fixture.view = TableView::from_rollups(rows, points, layout, fixture.table.clone()).unwrap();
     fixture
 }
 
 async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, Change)>]) {
     let mut fixture = table(layout).await;
-    fixture.logical.window = window;
+    fixture.view.window = window;
     let mut expected = Rows::new();
     for changes in writes {
         let (mut batch, _) = fixture.batch();
@@ -149,7 +145,7 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
             add(&mut batch, change);
             apply(expected.entry(key).or_default(), change);
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
     }
     let keys: Vec<_> = expected.keys().cloned().collect();
     expected.retain(|_, cells| !cells.is_empty());
@@ -172,13 +168,13 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
     backwards.reverse();
     assert_eq!(backwards, scanned);
     let found = fixture
-        .logical
+        .view
         .get_rows(&fixture.table, &keys, &ColumnSelection::All, None);
     let found: Vec<Row> = found.await.unwrap().into_iter().flatten().collect();
     assert_eq!(found, scanned);
     if let [_, second, .., last] = &keys[..] {
         let part = Scan::range(second.clone(), last.clone());
-        let part = scan_of(&fixture.logical, &fixture.table, part).await.unwrap();
+        let part = scan_of(&fixture.view, &fixture.table, part).await.unwrap();
         let within = |row: &&Row| (&second[..]..&last[..]).contains(&row.key());
         assert_eq!(part, scanned.iter().filter(within).cloned().collect::<Vec<_>>());
     }
@@ -221,13 +217,13 @@ async fn values_of_other_types_replace_each_other_in_columns() {
         batch
             .row(&key)
             .put(t, &qualifier(2, 7, &first), first.encoded().as_bytes());
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         let (mut batch, t) = fixture.batch();
         batch
             .row(&key)
             .put(t, &qualifier(2, 7, &second), second.encoded().as_bytes());
         batch.delete_column(t, &qualifier(2, 7, &first));
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         let expected = (
             qualifier(2, 7, &second).to_vec(),
             second.encoded().as_bytes().to_vec(),
@@ -264,7 +260,7 @@ async fn an_aggregate_is_read_by_the_instants_of_its_intervals() {
                 batch.put(t, &qualifier(id, offset, &value), value.encoded().as_bytes());
             }
         }
-        fixture.logical.write(batch).await.unwrap();
+        fixture.view.write(batch).await.unwrap();
         let store: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
         let columns = RollupColumns::new(store, interval.clone(), 1);
         let series = columns.metric_series(&[0, 0, 1]);
@@ -320,12 +316,12 @@ async fn rows_of_another_span_are_errors() {
     batch.row(&key).put(t, &qualifier(0, 1, &Value::Int(1)), &[1]);
     let day = fixture.key(1, 2, 0);
     batch.row(&day).put(t, &qualifier(0, 24, &Value::Int(1)), &[1]);
-    fixture.logical.write(batch).await.unwrap();
+    fixture.view.write(batch).await.unwrap();
     let store: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
     let columns = RollupColumns::new(store, interval("1d"), 0);
     let mut reader = columns.reader(TimeRange::ALL).unwrap();
     let mut points = crate::Columns::default();
-    let base = BaseTime::of_seconds((FIRST_HOUR + 5) * 3600).seconds();
+    let base = BaseTime::from_seconds((FIRST_HOUR + 5) * 3600).seconds();
     for (series, expected) in columns.metric_series(&[0, 0, 1]).into_iter().zip([
         format!("base time {base} and offset 1: no row begins then"),
         "offset 24: its offset is beyond the row span".to_owned(),

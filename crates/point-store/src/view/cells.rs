@@ -26,7 +26,10 @@ pub(super) fn value_of(point: &Point) -> Value {
 
 /// Whether a qualifier names points.
 pub(super) fn names_points(qualifier: &[u8]) -> bool {
-    matches!(CellKind::of(qualifier), CellKind::Point | CellKind::Compacted)
+    matches!(
+        CellKind::from_qualifier(qualifier),
+        CellKind::Point | CellKind::Compacted
+    )
 }
 
 /// The points of a cell in an hour, in order of time; `None` unless all of them are plain points: the cells of the
@@ -97,7 +100,7 @@ fn instant(base: BaseTime, qualifier: Qualifier) -> Option<i64> {
 mod tests {
     use super::*;
 
-    const BASE: BaseTime = BaseTime::of_seconds(1_356_998_400);
+    const BASE: BaseTime = BaseTime::from_seconds(1_356_998_400);
 
     fn plain(qualifier: &[u8], value: &[u8]) -> Option<Vec<i64>> {
         let points = points_of(BASE, qualifier, value)?;
