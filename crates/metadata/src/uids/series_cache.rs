@@ -8,6 +8,9 @@
 //! reading an old entry moves it to the young one. When memory is full, an eighth of the old generation is dropped. So series
 //! that fit are all cached, also if each is read once before the first is read again.
 //!
+//! Series that no longer get points give their memory back: their entries expire, are not renewed, and are dropped
+//! [`UNUSED`] steps later, a shard at each step.
+//!
 //! Entries are removed when an operator renames or deletes one of their names; see [`super::watch`]. They expire also,
 //! because other programs rename and delete names: a set time after they were added, however often they
 //! are read. Look-ups read no clock: time advances in steps ([`LIFE`] of them in the time to live) by
@@ -34,6 +37,10 @@ const ENTRY_BYTES: usize = 96;
 
 /// Steps of the clock in the time to live. Entries expire after three quarters of them to all of them.
 const LIFE: u32 = 16;
+
+/// Steps after which an expired entry is dropped: 53 minutes by default. A series with a point after that time is
+/// tracked again anyway, in its next hour, so nothing is lost with its entry.
+const UNUSED: u32 = 16 * LIFE;
 
 /// The state of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,10 +144,23 @@ impl SeriesCache {
     pub fn advance_clock(&self) {
         let Some(step) = self.step else { return };
         let steps = self.began.elapsed().as_nanos() / step.as_nanos();
-        let now = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.advance_to(u32::try_from(steps).unwrap_or(u32::MAX));
+    }
+
+    /// Sets the clock, and drops entries that were not used for long, of a shard for each step.
+    fn advance_to(&self, now: u32) {
+        let before = self.now.load(Ordering::Relaxed);
         // All readers share its cache line, so it is written only if it changes.
-        if self.now.load(Ordering::Relaxed) != now {
-            self.now.store(now, Ordering::Relaxed);
+        let advances = before < now
+            && self
+                .now
+                .compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if !advances {
+            return;
+        }
+        for step in (before..now).take(SHARDS) {
+            self.shards[step as usize % SHARDS].write().drop_unused(now);
         }
     }
 
@@ -320,9 +340,26 @@ impl Shard {
     }
 
     fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
-        self.young.retain(|entry| keep(entry));
-        self.old.retain(|entry| keep(entry));
-        self.bytes = self.young.iter().chain(&self.old).map(Entry::byte_len).sum();
+        let Self { young, old, bytes } = self;
+        for table in [young, old] {
+            table.retain(|entry| {
+                let keeps = keep(entry);
+                if !keeps {
+                    *bytes = bytes.saturating_sub(entry.byte_len());
+                }
+                keeps
+            });
+        }
+    }
+
+    /// Drops entries that expired [`UNUSED`] steps ago, and the memory of their slots.
+    fn drop_unused(&mut self, now: u32) {
+        self.retain(|entry| now < entry.expires_at.saturating_add(UNUSED));
+        for table in [&mut self.young, &mut self.old] {
+            if table.capacity() / 4 > table.len() {
+                table.shrink_to(table.len() * 2, |entry| entry.hash.for_table());
+            }
+        }
     }
 
     /// Drops an eighth of the old generation.
@@ -500,6 +537,45 @@ mod tests {
         );
         at(u32::MAX - 1);
         assert!(cache.get(key(7)).is_none());
+    }
+
+    #[test]
+    fn entries_that_are_not_renewed_give_their_memory_back() {
+        let cache = SeriesCache::new(16 << 20, Some(Duration::from_secs(3600)));
+        let keys: Vec<_> = (0..20_000_u32)
+            .map(|number| key(SeriesRef::Tsuid(&number.to_be_bytes())))
+            .collect();
+        let (used, unused) = keys.split_at(200);
+        for key in &keys {
+            cache.insert(*key, &series(1));
+        }
+        let slots = || {
+            let shards = cache.shards.iter().map(|shard| shard.read());
+            shards
+                .map(|shard| shard.young.capacity() + shard.old.capacity())
+                .sum::<usize>()
+        };
+        let (before, slots_before) = (cache.figures(), slots());
+        for step in 1..=2 * UNUSED {
+            cache.advance_to(step);
+            for key in used {
+                if cache.get(*key).is_none() {
+                    cache.insert(*key, &series(1));
+                }
+            }
+            if step == UNUSED {
+                assert_eq!(
+                    cache.figures().entries,
+                    before.entries,
+                    "none expired that long ago"
+                );
+            }
+        }
+        let after = cache.figures();
+        assert_eq!(after.entries, used.len() as u64);
+        assert_eq!(after.bytes, before.bytes / keys.len() as u64 * after.entries);
+        assert!(slots() < slots_before / 8, "{} of {slots_before}", slots());
+        assert!(unused.iter().all(|key| cache.get(*key).is_none()));
     }
 
     #[test]
