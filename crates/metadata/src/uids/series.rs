@@ -11,9 +11,13 @@ use oxtsdb_schema::{RowKeyLayout, Tsuid, UidKind};
 use super::changes::ChangedUids;
 
 /// A series, ready to be written to.
+///
+/// The cache has a million of them and more, so the TSUID and the cache's key are one allocation.
 #[derive(Debug)]
 pub struct Series {
-    tsuid: Box<[u8]>,
+    /// The TSUID, and behind it the key in the cache; no key if the series is in no cache.
+    bytes: Box<[u8]>,
+    tsuid_len: u32,
     /// The hour of the clock in which its row of table `tsdb-meta` was stored last, in hours since the
     /// epoch; 0: not yet by this process.
     tracked_hour: AtomicU32,
@@ -24,21 +28,54 @@ pub struct Series {
 impl Series {
     /// Creates a series that is not tracked yet, without its number.
     pub fn new(tsuid: &Tsuid) -> Self {
+        let bytes: Box<[u8]> = tsuid.as_bytes().into();
         Self {
-            tsuid: tsuid.as_bytes().into(),
+            // A TSUID has at most 64 tags, of 16 bytes each.
+            tsuid_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            bytes,
             tracked_hour: AtomicU32::new(0),
             number: AtomicU32::new(u32::MAX),
         }
     }
 
+    /// The same series with its key in a cache.
+    pub(super) fn with_key(&self, key: SeriesKey<'_>) -> Self {
+        let mut bytes = Vec::with_capacity(self.tsuid().len() + key.byte_len());
+        bytes.extend_from_slice(self.tsuid());
+        key.append_to(&mut bytes);
+        Self {
+            bytes: bytes.into(),
+            tsuid_len: self.tsuid_len,
+            tracked_hour: AtomicU32::new(self.tracked_hour()),
+            number: AtomicU32::new(self.number.load(Ordering::Relaxed)),
+        }
+    }
+
     /// The TSUID.
     pub fn tsuid(&self) -> &[u8] {
-        &self.tsuid
+        &self.bytes[..self.tsuid_len as usize]
+    }
+
+    /// The key in the cache.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.bytes[self.tsuid_len as usize..]
+    }
+
+    /// Bytes of the TSUID and the key.
+    pub(super) const fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Reads the memory of the series, not of its bytes, so that it is in the processor's cache.
+    #[inline]
+    pub(super) const fn touch(&self) -> u32 {
+        self.tsuid_len
     }
 
     /// Whether one of its UIDs is in the set.
     pub fn uses(&self, layout: &RowKeyLayout, uids: &ChangedUids) -> bool {
-        let Ok(tsuid) = Tsuid::from_bytes(&self.tsuid, &layout.widths) else {
+        let Ok(tsuid) = Tsuid::from_bytes(self.tsuid(), &layout.widths) else {
             return false;
         };
         let contains = |kind, uid| uids.contains(&(kind, uid));
@@ -209,14 +246,23 @@ impl SeriesKey<'_> {
         }
     }
 
-    pub(crate) fn to_bytes(self) -> Box<[u8]> {
+    /// The number of its bytes.
+    pub(crate) const fn byte_len(&self) -> usize {
         match self {
-            Self::Bytes(bytes) => bytes.into(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Text(text) => 2 + text.metric.len() + text.tags.len(),
+        }
+    }
+
+    /// Appends its bytes.
+    pub(crate) fn append_to(&self, buffer: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(bytes) => buffer.extend_from_slice(bytes),
             Self::Text(SeriesText { syntax, metric, tags }) => {
-                let first = [syntax.first_byte()];
-                [&first, metric.as_bytes(), &[0xff], tags.as_bytes()]
-                    .concat()
-                    .into()
+                buffer.push(syntax.first_byte());
+                buffer.extend_from_slice(metric.as_bytes());
+                buffer.push(0xff);
+                buffer.extend_from_slice(tags.as_bytes());
             }
         }
     }
@@ -236,11 +282,13 @@ impl Syntax {
 mod tests {
     use super::*;
 
-    fn key(series: SeriesRef<'_>) -> Box<[u8]> {
-        let mut buffer = Vec::new();
+    fn key(series: SeriesRef<'_>) -> Vec<u8> {
+        let (mut buffer, mut bytes) = (Vec::new(), Vec::new());
         let key = series.key(&mut buffer);
-        assert!(key.is(&key.to_bytes()));
-        key.to_bytes()
+        key.append_to(&mut bytes);
+        assert!(key.is(&bytes));
+        assert_eq!(key.byte_len(), bytes.len());
+        bytes
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! reading an old entry moves it to the young one. When memory is full, an eighth of the old generation is dropped. So series
 //! that fit are all cached, also if each is read once before the first is read again.
 //!
+//! Series that no longer get points give their memory back: their entries expire, are not renewed, and are dropped
+//! [`UNUSED`] steps later, a shard at each step.
+//!
 //! Entries are removed when an operator renames or deletes one of their names; see [`super::watch`]. They expire also,
 //! because other programs rename and delete names: a set time after they were added, however often they
 //! are read. Look-ups read no clock: time advances in steps ([`LIFE`] of them in the time to live) by
@@ -30,10 +33,14 @@ const SHARDS: usize = 16;
 
 /// Size of an entry without its key and its TSUID, in bytes; an estimate: its slot of a table that is half full, the
 /// series, and what the allocator rounds up.
-const ENTRY_BYTES: usize = 128;
+const ENTRY_BYTES: usize = 96;
 
 /// Steps of the clock in the time to live. Entries expire after three quarters of them to all of them.
 const LIFE: u32 = 16;
+
+/// Steps after which an expired entry is dropped: 53 minutes by default. A series with a point after that time is
+/// tracked again anyway, in its next hour, so nothing is lost with its entry.
+const UNUSED: u32 = 16 * LIFE;
 
 /// The state of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +82,7 @@ struct Shard {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    key: Box<[u8]>,
+    /// With its key.
     series: Arc<Series>,
     hash: SlotHash,
     /// The first step at which it is expired.
@@ -137,10 +144,23 @@ impl SeriesCache {
     pub fn advance_clock(&self) {
         let Some(step) = self.step else { return };
         let steps = self.began.elapsed().as_nanos() / step.as_nanos();
-        let now = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.advance_to(u32::try_from(steps).unwrap_or(u32::MAX));
+    }
+
+    /// Sets the clock, and drops entries that were not used for long, of a shard for each step.
+    fn advance_to(&self, now: u32) {
+        let before = self.now.load(Ordering::Relaxed);
         // All readers share its cache line, so it is written only if it changes.
-        if self.now.load(Ordering::Relaxed) != now {
-            self.now.store(now, Ordering::Relaxed);
+        let advances = before < now
+            && self
+                .now
+                .compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if !advances {
+            return;
+        }
+        for step in (before..now).take(SHARDS) {
+            self.shards[step as usize % SHARDS].write().drop_unused(now);
         }
     }
 
@@ -178,7 +198,7 @@ impl SeriesCache {
                 continue;
             }
             let entries = shard.read();
-            // In steps over all keys: waits for the memory of one entry, key or series overlap with those for others.
+            // In steps over all keys: waits for the memory of one entry, series or key overlap with those for others.
             let mut candidates = Vec::with_capacity(keys.len() / SHARDS * 2);
             let mut index = first;
             while index != END {
@@ -187,9 +207,12 @@ impl SeriesCache {
                 candidates.push((index, candidate));
                 index = next[index];
             }
+            let series_of = |candidate: &Option<&Entry>| candidate.map_or(0, |entry| entry.series.touch());
+            let touched = candidates.iter().map(|(_, candidate)| series_of(candidate));
+            std::hint::black_box(touched.fold(0, |sum, touched| sum ^ touched));
             for (index, candidate) in &mut candidates {
                 let (key, _) = keys[*index];
-                *candidate = candidate.filter(|entry| key.is(&entry.key) && now < entry.expires_at);
+                *candidate = candidate.filter(|entry| key.is(entry.series.key()) && now < entry.expires_at);
             }
             for (index, candidate) in candidates {
                 let (key, hash) = keys[index];
@@ -219,24 +242,27 @@ impl SeriesCache {
         let hash = key.hash(&self.hasher);
         let mut shard = self.shards[shard_of(hash)].write();
         let slot = SlotHash::from_hash(hash);
-        if let Some(entry) = shard.young.find_mut(slot.for_table(), |entry| key.is(&entry.key)) {
+        if let Some(entry) = shard
+            .young
+            .find_mut(slot.for_table(), |entry| key.is(entry.series.key()))
+        {
             let is_same = entry.series.tsuid() == series.tsuid();
             if !is_same {
-                entry.series = Arc::clone(series);
+                entry.series = Arc::new(series.with_key(key));
             }
             if !is_same || entry.expires_at <= now {
                 entry.expires_at = self.expires_at(now, hash);
             }
             return Arc::clone(&entry.series);
         }
+        let series = Arc::new(series.with_key(key));
         let entry = Entry {
-            key: key.to_bytes(),
-            series: Arc::clone(series),
+            series: Arc::clone(&series),
             hash: slot,
             expires_at: self.expires_at(now, hash),
         };
         shard.insert(entry, self.shard_bytes);
-        Arc::clone(series)
+        series
     }
 
     /// Removes the series that use one of these UIDs.
@@ -277,20 +303,20 @@ enum Found<'s> {
 
 impl Entry {
     fn byte_len(&self) -> usize {
-        ENTRY_BYTES + self.key.len() + self.series.tsuid().len()
+        ENTRY_BYTES + self.series.byte_len()
     }
 }
 
 impl Shard {
     fn find(&self, hash: u64, key: SeriesKey<'_>, now: u32) -> Found<'_> {
         let hash = SlotHash::from_hash(hash).for_table();
-        if let Some(entry) = self.young.find(hash, |entry| key.is(&entry.key)) {
+        if let Some(entry) = self.young.find(hash, |entry| key.is(entry.series.key())) {
             return match now < entry.expires_at {
                 true => Found::Young(entry),
                 false => Found::Nothing,
             };
         }
-        let old = self.old.find(hash, |entry| key.is(&entry.key));
+        let old = self.old.find(hash, |entry| key.is(entry.series.key()));
         match old.is_some_and(|entry| now < entry.expires_at) {
             true => Found::Old,
             false => Found::Nothing,
@@ -300,10 +326,10 @@ impl Shard {
     /// Moves an entry of the old generation to the young one, unless another thread has done so.
     fn renew(&mut self, hash: u64, key: SeriesKey<'_>, shard_bytes: usize) -> Option<Arc<Series>> {
         let hash = SlotHash::from_hash(hash).for_table();
-        let entry = match self.old.find_entry(hash, |entry| key.is(&entry.key)) {
+        let entry = match self.old.find_entry(hash, |entry| key.is(entry.series.key())) {
             Ok(entry) => entry.remove().0,
             Err(_) => {
-                let moved = self.young.find(hash, |entry| key.is(&entry.key));
+                let moved = self.young.find(hash, |entry| key.is(entry.series.key()));
                 return moved.map(|entry| Arc::clone(&entry.series));
             }
         };
@@ -314,9 +340,26 @@ impl Shard {
     }
 
     fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
-        self.young.retain(|entry| keep(entry));
-        self.old.retain(|entry| keep(entry));
-        self.bytes = self.young.iter().chain(&self.old).map(Entry::byte_len).sum();
+        let Self { young, old, bytes } = self;
+        for table in [young, old] {
+            table.retain(|entry| {
+                let keeps = keep(entry);
+                if !keeps {
+                    *bytes = bytes.saturating_sub(entry.byte_len());
+                }
+                keeps
+            });
+        }
+    }
+
+    /// Drops entries that expired [`UNUSED`] steps ago, and the memory of their slots.
+    fn drop_unused(&mut self, now: u32) {
+        self.retain(|entry| now < entry.expires_at.saturating_add(UNUSED));
+        for table in [&mut self.young, &mut self.old] {
+            if table.capacity() / 4 > table.len() {
+                table.shrink_to(table.len() * 2, |entry| entry.hash.for_table());
+            }
+        }
     }
 
     /// Drops an eighth of the old generation.
@@ -359,7 +402,9 @@ mod tests {
     }
 
     fn key(series: SeriesRef<'_>) -> SeriesKey<'static> {
-        SeriesKey::Bytes(Vec::leak(series.key(&mut Vec::new()).to_bytes().into()))
+        let mut bytes = Vec::new();
+        series.key(&mut Vec::new()).append_to(&mut bytes);
+        SeriesKey::Bytes(Vec::leak(bytes))
     }
 
     #[test]
@@ -420,7 +465,7 @@ mod tests {
 
     #[test]
     fn entries_and_series_are_small() {
-        assert_eq!((size_of::<Entry>(), size_of::<Series>()), (32, 24));
+        assert_eq!((size_of::<Entry>(), size_of::<Series>()), (16, 32));
     }
 
     #[test]
@@ -492,6 +537,45 @@ mod tests {
         );
         at(u32::MAX - 1);
         assert!(cache.get(key(7)).is_none());
+    }
+
+    #[test]
+    fn entries_that_are_not_renewed_give_their_memory_back() {
+        let cache = SeriesCache::new(16 << 20, Some(Duration::from_secs(3600)));
+        let keys: Vec<_> = (0..20_000_u32)
+            .map(|number| key(SeriesRef::Tsuid(&number.to_be_bytes())))
+            .collect();
+        let (used, unused) = keys.split_at(200);
+        for key in &keys {
+            cache.insert(*key, &series(1));
+        }
+        let slots = || {
+            let shards = cache.shards.iter().map(|shard| shard.read());
+            shards
+                .map(|shard| shard.young.capacity() + shard.old.capacity())
+                .sum::<usize>()
+        };
+        let (before, slots_before) = (cache.figures(), slots());
+        for step in 1..=2 * UNUSED {
+            cache.advance_to(step);
+            for key in used {
+                if cache.get(*key).is_none() {
+                    cache.insert(*key, &series(1));
+                }
+            }
+            if step == UNUSED {
+                assert_eq!(
+                    cache.figures().entries,
+                    before.entries,
+                    "none expired that long ago"
+                );
+            }
+        }
+        let after = cache.figures();
+        assert_eq!(after.entries, used.len() as u64);
+        assert_eq!(after.bytes, before.bytes / keys.len() as u64 * after.entries);
+        assert!(slots() < slots_before / 8, "{} of {slots_before}", slots());
+        assert!(unused.iter().all(|key| cache.get(*key).is_none()));
     }
 
     #[test]
