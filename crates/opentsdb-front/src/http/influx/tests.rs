@@ -56,7 +56,7 @@ async fn both_versions_take_gzip_and_precisions() {
         (4, "/api/v2/write?bucket=b", "1700000000000000000"),
     ] {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        write!(encoder, "m{number},host=a v={number}i {timestamp}\n").unwrap();
+        writeln!(encoder, "m{number},host=a v={number}i {timestamp}").unwrap();
         let body = encoder.finish().unwrap();
         let head = format!(
             "POST {target} HTTP/1.1
