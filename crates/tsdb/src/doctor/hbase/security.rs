@@ -120,7 +120,7 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../client/tests/tls/server.pem");
         let client = format!("--hbase-tls-certificate={file}");
         let flags = ["--hbase-tls", "--hbase-tls-ca=ca.pem", &client];
-        let found = findings(&flags, &[peer.clone()]);
+        let found = findings(&flags, std::slice::from_ref(&peer));
         assert_eq!(found.len(), 3);
         assert!(found.iter().all(|(level, _)| *level == Level::Ok), "{found:?}");
         assert!(
