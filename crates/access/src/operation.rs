@@ -262,7 +262,7 @@ pub static HTTP: &[HttpEndpoint] = &[
     http_metrics("/api/v2/write", WRITES, Modes::Writing),
     http_metrics("/write", WRITES, Modes::Writing),
     http("/query", WRITES, Modes::Writing),
-    http_open("/ping"),
+    http("/ping", READS, Modes::All),
     http_metrics("/api/query", QUERIES, Modes::Reading),
     http_metrics("/api/query/last", QUERIES, Modes::Reading),
     http_metrics("/api/query/exp", QUERIES, Modes::Reading),
