@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::NewPoint;
+use oxtsdb_point_store::TimeRange;
 use oxtsdb_query::{Limit, Limits, QueryResources};
 use oxtsdb_row_store::{RowStore, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
@@ -352,26 +353,28 @@ async fn a_catalogue_leaves_out_series_without_rows() {
     let data = of_metric(SeriesSource::DataTable);
     let all = export(engine, &data, &[]).await;
     let layout = *stack.service.uids.layout();
-    let rows = |tsuid: &[u8]| {
-        let tsuid = tsuid.to_vec();
-        [0, 3600].map(|second| {
-            let mut key = Vec::new();
-            let base = BaseTime::from_seconds(1_356_998_400 + second);
-            write_row_key(&layout, &tsuid, base, &mut key);
-            key
-        })
+    let points = engine.storage().reader.columns().unwrap();
+    let series = |place: usize| points.find(&all[place].0).unwrap();
+    let first_hour = TimeRange {
+        first_ms: 1_356_998_400_000,
+        last_ms: 1_356_998_400_000 + 3_599_999,
     };
     // Neither points nor other cells, an annotation only, points in the second hour only.
+    points
+        .delete(&[series(0), series(1)], TimeRange::ALL)
+        .await
+        .unwrap();
+    points.delete(&[series(2)], first_hour).await.unwrap();
+    let mut row = Vec::new();
+    write_row_key(
+        &layout,
+        &all[1].0,
+        BaseTime::from_seconds(1_356_998_400),
+        &mut row,
+    );
     let mut batch = WriteBatch::new("tsdb".parse().unwrap());
     let family = batch.family("t");
-    for key in rows(&all[0].0).iter().chain(&rows(&all[1].0)) {
-        batch.row(key).delete_row();
-    }
-    batch.row(&rows(&all[2].0)[0]).delete_row();
-    store.write(batch).await.unwrap();
-    let mut batch = WriteBatch::new("tsdb".parse().unwrap());
-    batch.family("t");
-    batch.row(&rows(&all[1].0)[0]).put(family, &[1, 0, 0], b"{}");
+    batch.row(&row).put(family, &[1, 0, 0], b"{}");
     store.write(batch).await.unwrap();
     assert_eq!(export(engine, &data, &[]).await, all[1..]);
     // Each has its row of metadata still.
