@@ -12,6 +12,7 @@ use oxtsdb_access::operation::{self, HttpEndpoint};
 
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
+use crate::http::error_form::ErrorForm;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 
@@ -40,17 +41,6 @@ pub(crate) struct Endpoint {
     /// How errors are rendered; `None`: as OpenTSDB does for the path.
     errors: Option<ErrorForm>,
     operations: &'static [Operation],
-}
-
-/// How an error of another protocol is rendered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorForm {
-    /// InfluxDB 1: `{"error":"…"}`.
-    Influx,
-    /// InfluxDB 2: `{"code":"invalid","message":"…"}`.
-    Influx2,
-    /// Prometheus: plain text.
-    Text,
 }
 
 /// An operation of an endpoint, for some methods.

@@ -40,6 +40,7 @@ mod cors;
 mod dropcaches;
 mod endpoint;
 mod error;
+mod error_form;
 mod filters;
 pub(crate) mod graph;
 mod histogram;
@@ -84,10 +85,11 @@ use crate::http::body::ReplyBody;
 use crate::http::config::Config;
 use crate::http::cors::{Cors, Origin};
 use crate::http::endpoint::{
-    BodyUse, Endpoint, ErrorForm, any, at, at_and_below, delete, delete_with, get, get_or_post, get_query,
-    get_with, handler, post, post_query, put as put_with,
+    BodyUse, Endpoint, any, at, at_and_below, delete, delete_with, get, get_or_post, get_query, get_with,
+    handler, post, post_query, put as put_with,
 };
 use crate::http::error::HttpError;
+use crate::http::error_form::ErrorForm;
 use crate::http::graph::PictureCache;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
@@ -104,6 +106,28 @@ use oxtsdb_query::{Engine, RequestContext};
 
 /// All endpoints; the first that matches a path handles it.
 static ENDPOINTS: &[Endpoint] = &[
+    // Other protocols.
+    at(
+        "/api/write",
+        &[post(BodyUse::Ingest, handler!(prometheus::write))],
+    )
+    .with_errors(ErrorForm::Text),
+    at(
+        "/api/v2/write",
+        &[post(BodyUse::Ingest, handler!(influx::write_2))],
+    )
+    .with_errors(ErrorForm::Influx2),
+    at("/write", &[post(BodyUse::Ingest, handler!(influx::write))]).with_errors(ErrorForm::Influx),
+    at(
+        "/query",
+        &[
+            get(handler!(influx::query)),
+            post(BodyUse::Query, handler!(influx::query)),
+        ],
+    )
+    .with_errors(ErrorForm::Influx),
+    at("/ping", &[any(BodyUse::Ignored, handler!(influx::ping))]).with_errors(ErrorForm::Influx),
+    // OpenTSDB.
     at("/api/put", &[post(BodyUse::Ingest, handler!(put::put))]),
     at(
         "/api/histogram",
@@ -223,27 +247,6 @@ static ENDPOINTS: &[Endpoint] = &[
     .changed_by_get(),
     at_and_below("/api/version", &[get_or_post(handler!(version::version))]),
     at_and_below("/api/stats", &[get_or_post(handler!(stats::stats))]),
-    // Other protocols.
-    at(
-        "/api/write",
-        &[post(BodyUse::Ingest, handler!(prometheus::write))],
-    )
-    .with_errors(ErrorForm::Text),
-    at(
-        "/api/v2/write",
-        &[post(BodyUse::Ingest, handler!(influx::write_2))],
-    )
-    .with_errors(ErrorForm::Influx2),
-    at("/write", &[post(BodyUse::Ingest, handler!(influx::write))]).with_errors(ErrorForm::Influx),
-    at(
-        "/query",
-        &[
-            get(handler!(influx::query)),
-            post(BodyUse::Query, handler!(influx::query)),
-        ],
-    )
-    .with_errors(ErrorForm::Influx),
-    at("/ping", &[any(BodyUse::Ignored, handler!(influx::ping))]).with_errors(ErrorForm::Influx),
     // Outside of the API.
     at("/suggest", &[get_or_post(handler!(pages::suggest))]),
     at("/aggregators", &[get_or_post(handler!(pages::aggregators))]),
@@ -392,7 +395,7 @@ impl HttpApi {
                     );
                 }
                 match errors {
-                    Some(form) => Reply::error_of(form, &error),
+                    Some(form) => Reply::error_in(form, &error),
                     None if is_api => Reply::error(&error, self.0.show_trace),
                     None => pages::error(&error, &parameters),
                 }

@@ -14,9 +14,8 @@ use http::{Response, StatusCode};
 use oxtsdb_resources::ComputePool;
 
 use crate::http::body::{BodyError, ReplyBody, Rest, transformed};
-use crate::http::endpoint::ErrorForm;
 use crate::http::error::HttpError;
-use crate::http::influx::{self, Version};
+use crate::http::error_form::ErrorForm;
 
 /// Size from which bodies are compressed on the compute pool.
 const LARGE_BODY_BYTES: u64 = 64 << 10;
@@ -71,21 +70,21 @@ impl Reply {
     }
 
     /// An error, in the form of another protocol.
-    pub(crate) fn error_of(form: ErrorForm, error: &HttpError) -> Reply {
+    pub(crate) fn error_in(form: ErrorForm, error: &HttpError) -> Reply {
         let text = match &error.details {
             Some(details) => format!("{}: {details}", error.message),
             None => error.message.clone(),
         };
-        let reply = match form {
-            ErrorForm::Influx => Reply::json(influx::error_body(Version::One, error.status, &text)),
-            ErrorForm::Influx2 => Reply::json(influx::error_body(Version::Two, error.status, &text)),
-            ErrorForm::Text => Reply::text(text.into_bytes()),
-        };
         Reply {
-            status: error.status,
             retry_after: error.retry_after,
-            ..reply
+            ..Reply::text_in(form, error.status, &text)
         }
+    }
+
+    /// The text of an error, in the form of another protocol.
+    pub(crate) fn text_in(form: ErrorForm, status: StatusCode, text: &str) -> Reply {
+        let content_type = if form.is_json() { JSON } else { TEXT };
+        Reply::new(status, form.body(status, text), content_type)
     }
 
     fn new(status: StatusCode, body: impl Into<ReplyBody>, content_type: HeaderValue) -> Reply {
@@ -159,12 +158,6 @@ impl Reply {
     /// A page that leads to another one of this server. OpenTSDB sends it with 200 and a page that reloads itself.
     pub(crate) fn redirect(location: HeaderValue) -> Reply {
         Reply::new(StatusCode::FOUND, Vec::new(), HTML).with_header(LOCATION, location)
-    }
-
-    /// The same with another status.
-    #[must_use]
-    pub(crate) fn with_status(self, status: StatusCode) -> Reply {
-        Reply { status, ..self }
     }
 
     /// Adds a header.

@@ -20,14 +20,13 @@ mod tests;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::StatusCode;
 use oxtsdb_ingest::RejectionKind;
 
 use self::line::{FieldValue, Line, LineError, Lines};
 use self::precision::Precision;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
-use crate::http::json;
+use crate::http::error_form::ErrorForm;
 use crate::http::mapped::{self, Chunk, NameMap};
 use crate::http::reply::Reply;
 
@@ -41,23 +40,14 @@ const SHOWN: usize = 200;
 const VERSION: http::HeaderValue = http::HeaderValue::from_static("1.8.10");
 const VERSION_HEADER: http::HeaderName = http::HeaderName::from_static("x-influxdb-version");
 
-/// How a version of the API renders errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// `{"error":"…"}`
-    One,
-    /// `{"code":"invalid","message":"…"}`
-    Two,
-}
-
 /// `/write`.
 pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    store(request, Version::One).await
+    store(request, ErrorForm::Influx).await
 }
 
 /// `/api/v2/write`.
 pub(super) async fn write_2(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    store(request, Version::Two).await
+    store(request, ErrorForm::Influx2).await
 }
 
 /// `/ping`: the server is there.
@@ -88,7 +78,7 @@ pub(super) async fn query(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(HttpError::bad_request(message))
 }
 
-async fn store(request: ApiRequest<'_>, version: Version) -> Result<Reply, HttpError> {
+async fn store(request: ApiRequest<'_>, form: ErrorForm) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
         caller,
@@ -110,7 +100,7 @@ async fn store(request: ApiRequest<'_>, version: Version) -> Result<Reply, HttpE
     let outcome = mapped::write(parts, &caller, body, (0, 0), decode).await?;
     Ok(match mapped::error(&outcome) {
         None => Reply::empty(),
-        Some((status, text)) => Reply::json_with(status, error_body(version, status, &text)),
+        Some((status, text)) => Reply::text_in(form, status, &text),
     })
 }
 
@@ -168,36 +158,5 @@ fn add(chunk: &mut Chunk, map: &NameMap, line: &Line<'_>, number: usize, precisi
         };
         let series = chunk.series(map, metric, tags.clone(), number);
         chunk.point(&series, timestamp_ms, value);
-    }
-}
-
-/// An error in the form of a version.
-pub(super) fn error_body(version: Version, status: StatusCode, text: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + text.len());
-    match version {
-        Version::One => out.extend_from_slice(b"{\"error\":"),
-        Version::Two => {
-            out.extend_from_slice(b"{\"code\":");
-            json::write_string(&mut out, code(status));
-            out.extend_from_slice(b",\"message\":");
-        }
-    }
-    json::write_string(&mut out, text);
-    out.push(b'}');
-    out
-}
-
-/// The name of a status in version 2.
-fn code(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "unauthorized",
-        403 => "forbidden",
-        404 => "not found",
-        405 => "method not allowed",
-        413 => "request too large",
-        429 => "too many requests",
-        503 => "unavailable",
-        400..=499 => "invalid",
-        _ => "internal error",
     }
 }

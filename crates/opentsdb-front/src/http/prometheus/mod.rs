@@ -27,6 +27,7 @@ use self::decode::{Decoded, Decoder, Series};
 use self::fields::Malformed;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
+use crate::http::error_form::ErrorForm;
 use crate::http::mapped::{self, Chunk, NameMap};
 use crate::http::reply::Reply;
 
@@ -64,7 +65,7 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let stored = HeaderValue::from(outcome.success);
     let reply = match mapped::error(&outcome) {
         None => Reply::empty(),
-        Some((status, text)) => Reply::text(text.into_bytes()).with_status(status),
+        Some((status, text)) => Reply::text_in(ErrorForm::Text, status, &text),
     };
     Ok(reply
         .with_header(SAMPLES_WRITTEN, stored)
