@@ -160,7 +160,10 @@ async fn servers_that_are_not_trusted_are_rejected() {
     let ca = trusted.ca().display().to_string();
     let cases = [
         (&foreign, ["UnknownIssuer", &ca, "--hbase-tls-ca"]),
-        (&expired, ["certificate expired", "not valid after", "--hbase-tls"]),
+        (
+            &expired,
+            ["certificate expired", "not valid after", "--hbase-tls"],
+        ),
         (
             &other_host,
             ["not valid for name \"localhost\"", "rs2.test", "--hbase-tls"],
