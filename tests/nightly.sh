@@ -20,6 +20,8 @@ part "kills, faults and corruptions" 2400 env OXTSDB_KILLS=50 OXTSDB_FSCK_CORRUP
   OXTSDB_FAULT_MOMENTS=20 OXTSDB_HISTORY_OPERATIONS=15000 \
   cargo test --workspace --locked --test end_to_end --no-fail-fast -- durability fsck lost_files disk_faults uid_histories
 part "dependencies" 900 .ci/deny.sh
+# A link that leads nowhere is a warning of rustdoc, which nothing else runs.
+part "docs of the crates" 1800 env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 part "clippy of the text search" 1200 cargo clippy --workspace --features tsdb/text-search --all-targets --locked -- -D warnings
 part "text search" 1800 cargo test --workspace --features data-service/text-search --locked search
 part "clippy of Parquet" 1200 cargo clippy --workspace --features tsdb/parquet --all-targets --locked -- -D warnings

@@ -1,7 +1,7 @@
 //! Serving calls over encoded messages.
 //!
 //! tonic reads a request and writes a response by generic code that is compiled for each type of message. A [`Server`]
-//! gives it one type of request, [`Bytes`], and one of response, [`Outgoing`]; what is left of a method is the decoding of its
+//! gives it one type of request, [`Bytes`], and one of response, `Outgoing`; what is left of a method is the decoding of its
 //! request and the call of its handler ([`Call`]). `build/server.rs` generates the [`Methods`] of each service.
 
 use std::convert::Infallible;

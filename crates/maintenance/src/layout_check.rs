@@ -72,7 +72,7 @@ pub(crate) enum LayoutError {
 ///
 /// # Errors
 ///
-/// [`LayoutError`], or the store fails.
+/// `LayoutError`, or the store fails.
 pub async fn check(store: &dyn RowStore, table: &TableName, layout: &RowKeyLayout) -> anyhow::Result<()> {
     let keys = match sample(store, table, layout).await {
         Ok(keys) => keys,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A mapping never changes unless an operator renames or deletes it. The UID service reports that in a watch
-//! ([`watch`]), and what has changed is removed from the caches. Changes by other programs are not reported: cached
+//! (`watch`), and what has changed is removed from the caches. Changes by other programs are not reported: cached
 //! mappings expire a set time after they were loaded. "Not found" expires after a second: another
 //! client may be assigning the name. Concurrent look-ups of one name may each send a request; the UID service
 //! coalesces them.

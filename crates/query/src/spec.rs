@@ -28,7 +28,7 @@ pub struct QuerySpec {
     pub quirks: Quirks,
     /// Skip and report rows with cells that do not decode, instead of failing.
     pub skip_damaged_rows: bool,
-    /// Also return points around the range, as far as the scan reads them: see [`crate::plan::hours`].
+    /// Also return points around the range, as far as the scan reads them: see `plan::hours`.
     pub with_surroundings: bool,
     /// The annotations to return.
     pub annotations: AnnotationSelection,

@@ -10,7 +10,7 @@
 //!                       └── another client with less used time waits: pause ◄── yield_to_others, every 2 ms
 //! ```
 //!
-//! Clients share the threads by time, not by jobs: see [`FairQueue`]. A client with a thousand jobs delays the first job of
+//! Clients share the threads by time, not by jobs: see `FairQueue`. A client with a thousand jobs delays the first job of
 //! another client until one thread is free. So that this takes milliseconds, a job that may be long calls
 //! [`yield_to_others`] now and then. If a client that has used less time waits, the job pauses: its thread sleeps, another
 //! thread continues with the other client's job, and the paused job is the next one of its own client. A job must hold

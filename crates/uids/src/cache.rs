@@ -10,7 +10,7 @@
 //! a [`ReadMark`], and a mapping that was read under an older mark than the last invalidation is not added.
 //!
 //! While this replica does not read the log, it does not know which mappings have changed: after a time limit, which
-//! each read extends, every look-up reads the store ([`crate::coherence`]).
+//! each read extends, every look-up reads the store (`coherence`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

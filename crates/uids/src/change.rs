@@ -5,8 +5,8 @@
 //!                            (pending)                     (done)
 //! ```
 //!
-//! HBase has no transaction over the rows of a mapping. So a change is first appended to a [`log`] that all replicas
-//! share, as pending. A pending entry excludes other changes of its UID and of its names. Then its [`steps`] are taken,
+//! HBase has no transaction over the rows of a mapping. So a change is first appended to a `log` that all replicas
+//! share, as pending. A pending entry excludes other changes of its UID and of its names. Then its `steps` are taken,
 //! each of which can be repeated. If a replica crashes or loses the store between two of them, one takes the entry over
 //! after a minute and completes it: until then a request of a step may still reach the store, and a later change of the
 //! same names must not meet it. If no request can be on its way, the replica itself completes the change within seconds,

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Forward and reverse mappings lie in different orders, so they cannot be merged. Instead, each scan looks up the
-//! mapping in the other direction, in batches ([`scan`]). A UID that is not confirmed becomes a suspect: one bit
-//! ([`suspects`]). If there are suspects, another scan collects all names of their UIDs ([`collect`]); with these,
-//! each suspect is read again and classified ([`evaluate`], [`classify`]). A UID has all of its findings in one
+//! mapping in the other direction, in batches (`scan`). A UID that is not confirmed becomes a suspect: one bit
+//! (`suspects`). If there are suspects, another scan collects all names of their UIDs (`collect`); with these,
+//! each suspect is read again and classified (`evaluate`, `classify`). A UID has all of its findings in one
 //! place, so that two names of one UID are found as such, not as two unrelated mismatches.
 //!
 //! Memory is bounded for a table of any size and any damage: 2 MiB of bits for each kind (16 MiB for UIDs of more

@@ -4,8 +4,8 @@
 //! OpenTSDB does. An etag is a hash of the stored bytes, so a change by any program is a mismatch. Deletes are up to
 //! the version that was read: HBase has no check-and-delete.
 //!
-//! A new UID gets its document with `--enable-realtime-uid`, see [`new_document`]; [`sync`] creates missing ones and
-//! [`purge`] deletes all.
+//! A new UID gets its document with `--enable-realtime-uid`, see `new_document`; `sync` creates missing ones and
+//! `purge` deletes all.
 //!
 //! Source: OpenTSDB 2.4, `UIDMeta`.
 

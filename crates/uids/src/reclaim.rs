@@ -23,7 +23,7 @@
 //! needs a confirmation that this was done.
 //!
 //! A released number waits as long again before it is assigned, because caches of readers hold its old name. It is
-//! assigned when the kind's counter has reached the largest number ([`free`]), with a compare-and-put of the reverse
+//! assigned when the kind's counter has reached the largest number (`free`), with a compare-and-put of the reverse
 //! mapping, as any other.
 //!
 //! Each step that removes or puts a mapping announces it in the log of changes ([`crate::change`]) before its last

@@ -7,7 +7,7 @@
 //!   changes by other programs: a scan ────────┘
 //! ```
 //!
-//! The [`hub`] gives every event to the watches that are open. A watch that is resumed reads what it has missed from the
+//! The `hub` gives every event to the watches that are open. A watch that is resumed reads what it has missed from the
 //! table itself: renames and deletes from the log, assignments from the reverse mappings of the numbers between the
 //! counter then and now. So no events are stored twice, and a replica can resume the watch of another one.
 //!

@@ -4,9 +4,9 @@
 //! and new names get UIDs that differ from those in the row keys of points. At its start the service therefore
 //! samples stored UIDs, with a constant number of reads for tables of any size:
 //!
-//! - the reverse mappings of the first and the last [`NUMBERS`] numbers that each kind's counter has reserved,
+//! - the reverse mappings of the first and the last `NUMBERS` numbers that each kind's counter has reserved,
 //!   in all possible widths: the length of the row key is the width;
-//! - the forward mappings of the first [`NAMES`] names, the only sample of random UIDs.
+//! - the forward mappings of the first `NAMES` names, the only sample of random UIDs.
 //!
 //! If most of a kind's UIDs have another width than the configured one, the start fails. If only some have,
 //! the table was once written with another width: the check logs a warning, and a look-up of such a name fails

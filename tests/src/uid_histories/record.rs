@@ -355,7 +355,7 @@ impl Recorded {
     }
 }
 
-/// Records [`CLIENTS`] clients, evenly spread over the replicas, until they have done all operations and the
+/// Records `CLIENTS` clients, evenly spread over the replicas, until they have done all operations and the
 /// disturbance, which runs beside them, has ended.
 ///
 /// # Errors

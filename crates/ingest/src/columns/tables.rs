@@ -18,7 +18,7 @@ use crate::{Resolved, WriteError, Writer};
 pub struct TablesLimits {
     /// Declared series.
     pub series: usize,
-    /// Bytes of symbols, plus [`SYMBOL_BYTES`] for each.
+    /// Bytes of symbols, plus `SYMBOL_BYTES` for each.
     pub symbol_bytes: usize,
     /// Tags of a series.
     pub tags: usize,
@@ -169,7 +169,7 @@ impl Tables {
     }
 
     /// Resolves newly declared series, and looks up due series again: all series after the time to live,
-    /// unresolved ones after [`RETRY_PAUSE`].
+    /// unresolved ones after `RETRY_PAUSE`.
     ///
     /// A series that cannot be resolved stays declared; its points fail. While the UID service is
     /// unavailable, that holds for new series, until a later call reaches the service again.

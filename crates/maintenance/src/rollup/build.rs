@@ -7,7 +7,7 @@
 //! Sums, counts, minima and maxima of all intervals are computed in one pass over the points, with the numbers of a query
 //! that downsamples points. Only whole intervals are built. The points are read as queries read them: a step, which is
 //! some series of a chunk in columns or an hour of a metric in rows, is admitted like a query, is listed, and can be
-//! cancelled; between two steps the build holds no permit. A build is idempotent ([`cells`]), so it is resumed with the
+//! cancelled; between two steps the build holds no permit. A build is idempotent (`cells`), so it is resumed with the
 //! step after the last one that was reported.
 
 mod cells;

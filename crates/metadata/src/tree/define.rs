@@ -58,7 +58,7 @@ impl Trees {
         Ok(self.stored(id).await?.tree)
     }
 
-    /// Up to `limit` trees after one, by id. A page ends early after [`PAGE_BYTES`].
+    /// Up to `limit` trees after one, by id. A page ends early after `PAGE_BYTES`.
     ///
     /// # Errors
     ///

@@ -11,9 +11,9 @@
 //! |---|---|
 //! | [`rule`], [`evaluate`] | checks rules, applies them to a series |
 //! | [`edit`], [`define`] | definitions and rules: create, change by compare-and-put, delete |
-//! | [`facts`] | resolves the names and custom fields that rules use |
+//! | `facts` | resolves the names and custom fields that rules use |
 //! | [`place`] | stores branches, leaves, collisions and series that did not match |
-//! | [`process`], [`sync`], [`test`] | series as they appear, all series, single series without storing |
+//! | [`process`], [`sync`], [`mod@test`] | series as they appear, all series, single series without storing |
 //! | [`branch`], [`problems`] | reads branches, collisions and series that did not match |
 //! | [`delete`] | deletes what was placed, and the definition |
 //!

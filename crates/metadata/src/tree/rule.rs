@@ -164,7 +164,7 @@ impl Rule {
         })
     }
 
-    /// As [`Rule::compile`]; also rejects rules that can never match, which OpenTSDB accepts.
+    /// As `Rule::compile`; also rejects rules that can never match, which OpenTSDB accepts.
     ///
     /// # Errors
     ///

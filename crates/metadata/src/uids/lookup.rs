@@ -65,7 +65,7 @@ impl Uids {
     }
 
     /// The names of UIDs of one kind, in their order; `None` for each that has none. UIDs that
-    /// are not cached are looked up with one call for [`NAMES`] of them; other tasks run between the calls.
+    /// are not cached are looked up with one call for `NAMES` of them; other tasks run between the calls.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Uids {
         Ok(all)
     }
 
-    /// As [`Uids::names`], for a write: fails at once during an outage of the service; see [`super::outage`].
+    /// As [`Uids::names`], for a write: fails at once during an outage of the service; see `outage`.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Uids {
     ///
     /// # Errors
     ///
-    /// If the service is unavailable, at once during an outage; see [`super::outage`]. If it rejects a name, that
+    /// If the service is unavailable, at once during an outage; see `outage`. If it rejects a name, that
     /// name's result is the rejection.
     pub async fn assign_for<'a>(
         &self,

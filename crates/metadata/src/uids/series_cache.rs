@@ -9,11 +9,11 @@
 //! that fit are all cached, also if each is read once before the first is read again.
 //!
 //! Series that no longer get points give their memory back: their entries expire, are not renewed, and are dropped
-//! [`UNUSED`] steps later, a shard at each step.
+//! `UNUSED` steps later, a shard at each step.
 //!
-//! Entries are removed when an operator renames or deletes one of their names; see [`super::watch`]. They expire also,
+//! Entries are removed when an operator renames or deletes one of their names; see `watch`. They expire also,
 //! because other programs rename and delete names: a set time after they were added, however often they
-//! are read. Look-ups read no clock: time advances in steps ([`LIFE`] of them in the time to live) by
+//! are read. Look-ups read no clock: time advances in steps (`LIFE` of them in the time to live) by
 //! [`SeriesCache::advance_clock`], called once for each batch of points. The time to live varies by up to a quarter,
 //! so that entries added together do not all expire together.
 

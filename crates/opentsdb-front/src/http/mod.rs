@@ -5,7 +5,7 @@
 //!   response ◄─ compression ◄─ JSONP ◄─ OpenTSDB's envelope, if it is an error ◄─────────────────┘
 //! ```
 //!
-//! [`ENDPOINTS`] is the table of endpoints. A handler decodes its request, calls the service, and encodes the
+//! `ENDPOINTS` is the table of endpoints. A handler decodes its request, calls the service, and encodes the
 //! result; it adds nothing to the service.
 //!
 //! Intended differences from OpenTSDB:

@@ -90,7 +90,7 @@ pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<Wr
     }
 }
 
-/// As [`write`], of histograms. All are written again if some failed for a transient reason: writing a histogram twice
+/// As [`write()`], of histograms. All are written again if some failed for a transient reason: writing a histogram twice
 /// stores it once.
 pub(super) async fn write_histograms(
     writer: &Writer,

@@ -109,7 +109,7 @@ pub struct Statistics {
     pub skipped_cells: u64,
     /// Rows that were left out because their cells cannot be decoded, and ranges of rows that were lost.
     pub damaged_rows: u64,
-    /// The first of them, at most [`MAX_DAMAGED_ROWS`].
+    /// The first of them, at most `MAX_DAMAGED_ROWS`.
     pub damaged: Vec<DamagedRow>,
     /// The sub-queries that were served by rollups, ascending; the others read points.
     pub rollups: Vec<RollupUse>,

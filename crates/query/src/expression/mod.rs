@@ -12,7 +12,7 @@
 //!   function, moving_average, highest     functions over lists of series
 //! ```
 //!
-//! Evaluation has no side effects; the engine reads the series. [`super::quirks`] has a switch for each surprising
+//! Evaluation has no side effects; the engine reads the series. `quirks` has a switch for each surprising
 //! behaviour of OpenTSDB.
 
 mod arguments;

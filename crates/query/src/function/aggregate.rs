@@ -7,7 +7,7 @@
 //! Each series holds two points: the *current*, the last one reached, and the *next*. The result at an instant is an
 //! integer if all contributions are. OpenTSDB needs all points held then to be integers, the next ones too: there a
 //! series that will only begin later, or go on in floating point, makes the result floating point
-//! ([`super::Quirks::floats_to_come_count`]).
+//! ([`crate::Quirks::floats_to_come_count`]).
 //!
 //! ```text
 //!            a: 1 ──────── 4 ──────── 9            at the second instant a holds 1 and 4, b holds

@@ -7,7 +7,7 @@
 //! size of its program have limits. A program keeps no memory for matching: [`JavaRegex::memory_bytes`] is all the
 //! memory it takes.
 //!
-//! [`translate`] rewrites Java's syntax into the syntax of the crate `regex`, for one of two alphabets: names are
+//! `translate` rewrites Java's syntax into the syntax of the crate `regex`, for one of two alphabets: names are
 //! ISO-8859-1, a byte for a character; other texts are Unicode. Java's classes (`\d`, `\w`, `\s`, `\p{Lower}`) know
 //! ASCII only. [`JavaRegex`] is an expression over Unicode with its groups, as `java.util.regex.Matcher` and
 //! `String.split` use it.

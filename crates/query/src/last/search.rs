@@ -1,6 +1,4 @@
-//! Searches for last points. A reader chooses how: see [`LastPointReader`].
-//!
-//! [`LastPointReader`]: crate::reader::last::LastPointReader
+//! Searches for last points. A reader chooses how: see `LastPointReader`.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@
 //! has open streams; keepalive pings do not count.
 //!
 //! If all are busy, the address with the most connections gives one up to an address with fewer
-//! ([`fairness`]), so that one peer cannot keep others out; a new connection is rejected only if its own address
+//! (`fairness`), so that one peer cannot keep others out; a new connection is rejected only if its own address
 //! has its share.
 //!
 //! Each listener has a limit, and the descriptors of the process limit all listeners together, see

@@ -48,7 +48,7 @@ impl Fsck {
         self.table.layout()
     }
 
-    /// Starts a check, which runs while its events are read; see [`check`].
+    /// Starts a check, which runs while its events are read; see [`super::check`].
     ///
     /// # Errors
     ///
