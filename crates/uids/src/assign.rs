@@ -14,6 +14,9 @@
 //! batch, so that a thousand writers of one new name cost a few commits, and the UIDs of one request
 //! are consecutive.
 //!
+//! An assigned mapping is not cached here: the caller caches it, and in `tsdb serve` both caches are in one process. The
+//! first look-up of another caller reads the store and caches it.
+//!
 //! Source of the order: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`.
 
 mod atomic;
@@ -29,7 +32,6 @@ use std::time::Duration;
 use oxtsdb_schema::{AssignedUid, PerKind, UidKind};
 use parking_lot::Mutex;
 
-use crate::cache::UidCache;
 use crate::error::UidServiceError;
 use crate::flight::{Flights, Leader};
 use crate::in_use::InUse;
@@ -63,7 +65,6 @@ pub(crate) struct Assigner(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     table: UidTable,
-    cache: UidCache,
     scarcity: Scarcity,
     assignments: Arc<Assignments>,
     free: FreeNumbers,
@@ -85,7 +86,6 @@ struct Queue {
 impl Assigner {
     pub(crate) fn new(
         table: UidTable,
-        cache: UidCache,
         assignments: Arc<Assignments>,
         free: FreeNumbers,
         in_use: InUse,
@@ -93,7 +93,6 @@ impl Assigner {
         let scarcity = Scarcity::new(table.layout().clone());
         Self(Arc::new(Inner {
             table,
-            cache,
             scarcity,
             assignments,
             free,
@@ -201,7 +200,6 @@ impl Inner {
                 return;
             }
             let names: Vec<KindName> = batch.iter().flat_map(Leader::keys).cloned().collect();
-            let mark = self.cache.mark();
             let outcomes = assign_batch(&self.table, &self.free, &self.in_use, &names).await;
             let mut assigned: PerKind<Vec<Mapping>> = PerKind::default();
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
@@ -217,11 +215,6 @@ impl Inner {
                     .assigned(kind, std::mem::take(assigned.get_mut(kind)));
             }
             drop(turn);
-            for ((kind, name), outcome) in names.iter().zip(&outcomes) {
-                if let Ok(AssignedUid { uid, .. }) = outcome {
-                    self.cache.insert(mark, *kind, name, *uid);
-                }
-            }
             let mut outcomes = outcomes.into_iter();
             for leader in batch {
                 let own = outcomes.by_ref().take(leader.keys().len()).collect();

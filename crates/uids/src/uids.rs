@@ -81,18 +81,12 @@ impl Uids {
         let table = UidTable::new(Arc::clone(&store), config.table, config.layout);
         let state = StateTable::new(store, config.state_table);
         let cache = UidCache::new(config.cache);
-        let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
+        let lookup = Arc::new(Lookup::new(table.clone(), cache));
         let free = FreeNumbers::new(&state, config.quarantine);
         let hub = Arc::new(Hub::new(config.max_watches));
         let assignments = Arc::new(Assignments::new(table.clone(), writers, Arc::clone(&hub)));
         let in_use = InUse::default();
-        let assigner = Assigner::new(
-            table.clone(),
-            cache,
-            Arc::clone(&assignments),
-            free,
-            in_use.clone(),
-        );
+        let assigner = Assigner::new(table.clone(), Arc::clone(&assignments), free, in_use.clone());
         let coherence = Arc::new(Coherence::new(
             Arc::clone(&lookup),
             assigner.clone(),

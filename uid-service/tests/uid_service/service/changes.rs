@@ -81,6 +81,8 @@ async fn rejections_have_codes_and_reasons() {
 async fn dropped_caches_read_what_other_programs_have_changed() {
     let service = Service::start(Wrapped::atomic(), &UidSettings::default()).await;
     service.assign(Metric, &["one"]).await;
+    // The second request looks it up, and caches it.
+    assert_eq!(service.assign(Metric, &["one"]).await, ["000001"]);
     service.put(b"one", "id", Metric, &[0, 0, 7]).await;
     assert_eq!(service.assign(Metric, &["one"]).await, ["000001"], "cached");
     service.client.drop_caches().await.unwrap();
