@@ -105,6 +105,11 @@ impl<'a> RowPoints<'a> {
         });
         let is_repaired = rules.repairs(finding);
         match corrected {
+            // With its flags corrected, the integer may be longer than needed.
+            Some(point) if is_repaired && rules.repairs(RowFindingType::LongInteger) => {
+                self.intact(index, point, rules, findings);
+                self.cells.entry(index).or_default().is_changed = true;
+            }
             Some(point) => {
                 let cell = self.cells.entry(index).or_default();
                 cell.is_changed = is_repaired;

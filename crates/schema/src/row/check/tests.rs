@@ -224,6 +224,17 @@ fn the_policy_selects_the_duplicate() {
 }
 
 #[test]
+fn a_corrected_integer_is_shortened_too() {
+    let rules = all_repaired(RowKeyLayout::default());
+    let (types, repaired) = found(&[("0100", "ffffffffff000000")], &rules);
+    assert_eq!(
+        types,
+        [(RowFindingType::WrongFlags, 1), (RowFindingType::LongInteger, 1)]
+    );
+    assert_eq!(repaired, [("0103".to_owned(), "ff000000".to_owned())]);
+}
+
+#[test]
 fn a_corrected_cell_may_take_the_qualifier_of_a_lost_one() {
     let rules = CheckRules {
         keep: KeepDuplicate::Newest,
