@@ -29,8 +29,8 @@
 # OXTSDB_TEST_HBASE_QUORUM=HOST:PORT (ZooKeeper), OXTSDB_TEST_HBASE_MASTERS=HOST:PORT,
 # OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER and, with --tls, OXTSDB_TEST_HBASE_TLS=FOLDER with ca.pem
 # and, if clients need a certificate, client.pem and client.key. All of it listens on 127.0.0.1, on
-# ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=yes says that each
-# OpenTSDB ends within seconds.
+# ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=opentsdb says that each
+# OpenTSDB ends within seconds, all: the other servers within minutes.
 # Needed: Linux, a JDK of 11 or newer, and Maven for the first run; openssl for --tls.
 set -euo pipefail
 RIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
