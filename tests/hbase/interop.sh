@@ -25,7 +25,8 @@ if [ "${1:-}" = run ]; then
   case "${1:-}" in
     "" | --skip) "${cargo[@]}" "${stores[@]}" --no-fail-fast -- --ignored --test-threads=3 hbase || status=$? ;;
   esac
-  # Three at a time on two cores, as each waits for servers; each starts an OpenTSDB or two. `cluster.sh` runs the tests of several region servers.
+  # Three at a time on two cores, as each waits for servers; each starts an OpenTSDB or two. `cluster.sh` runs the tests of
+  # several region servers.
   "${cargo[@]}" "${opentsdb[@]}" -- --test-threads=3 --skip cluster:: "$@" || status=$?
   exit "$status"
 fi
