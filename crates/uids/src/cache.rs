@@ -3,8 +3,8 @@
 //! The cache holds existing mappings only. Absence is not cached, because another replica or an OpenTSDB may
 //! assign the name at any time. An existing mapping changes only if an operator renames or deletes a name.
 //! Changes by this service invalidate it, those of other replicas as soon as this one has read them from the log
-//! ([`crate::change`]). Other programs send no invalidation, so an entry expires a fixed time after it was read or
-//! assigned; hits do not extend it. (OpenTSDB keeps entries until it terminates or its caches are dropped.)
+//! ([`crate::change`]). Other programs send no invalidation, so an entry expires a fixed time after it was
+//! read; hits do not extend it. (OpenTSDB keeps entries until it terminates or its caches are dropped.)
 //!
 //! A read of the store that started before an invalidation may return what it invalidates. So every read begins with
 //! a [`ReadMark`], and a mapping that was read under an older mark than the last invalidation is not added.
@@ -12,7 +12,6 @@
 //! While this replica does not read the log, it does not know which mappings have changed: after a time limit, which
 //! each read extends, every look-up reads the store (`coherence`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,12 +20,9 @@ use oxtsdb_schema::{Name, Uid, UidKind};
 
 use crate::table::{KindName, KindUid};
 
-/// The cache. Clones share its entries.
-#[derive(Clone, Debug)]
-pub struct UidCache(Arc<Inner>);
-
+/// The cache.
 #[derive(Debug)]
-struct Inner {
+pub struct UidCache {
     uids: TimedCache<KindName, Uid>,
     names: TimedCache<KindUid, Name>,
     /// Invalidations so far.
@@ -56,7 +52,7 @@ const ENTRY_BYTES: u64 = 190;
 impl UidCache {
     /// An empty cache.
     pub fn new(limits: CacheLimits) -> Self {
-        Self(Arc::new(Inner {
+        Self {
             uids: TimedCache::new(
                 limits.bytes,
                 limits.ttl,
@@ -76,38 +72,38 @@ impl UidCache {
             invalidations: AtomicU64::new(0),
             began: tokio::time::Instant::now(),
             usable_until: AtomicU64::new(u64::MAX),
-        }))
+        }
     }
 
     /// Entries of both directions.
     pub fn entries(&self) -> u64 {
-        (self.0.uids.len() + self.0.names.len()) as u64
+        (self.uids.len() + self.names.len()) as u64
     }
 
     /// Their bytes.
     pub fn byte_len(&self) -> u64 {
-        self.0.uids.byte_len() + self.0.names.byte_len()
+        self.uids.byte_len() + self.names.byte_len()
     }
 
     /// The UID of a name, if it is cached.
     pub fn uid(&self, name: &KindName) -> Option<Uid> {
-        self.0.uids.get(name)
+        self.uids.get(name)
     }
 
     /// The name of a UID, if it is cached.
     pub fn name(&self, uid: &KindUid) -> Option<Name> {
-        self.0.names.get(uid)
+        self.names.get(uid)
     }
 
     /// Marks the beginning of a read of the store.
     pub fn mark(&self) -> ReadMark {
-        ReadMark(self.0.invalidations.load(Ordering::SeqCst))
+        ReadMark(self.invalidations.load(Ordering::SeqCst))
     }
 
-    /// Adds a complete mapping: one that was assigned, or read from its forward cell, after `mark`.
+    /// Adds a complete mapping: one that was read from its forward cell after `mark`.
     pub fn insert(&self, mark: ReadMark, kind: UidKind, name: &Name, uid: Uid) {
         let key = (kind, name.clone());
-        self.0.uids.insert(key, uid);
+        self.uids.insert(key, uid);
         if !self.is_current(mark) {
             self.invalidate_name(&(kind, name.clone()));
         }
@@ -117,7 +113,7 @@ impl UidCache {
     /// Adds the reverse direction only: a reverse cell alone may be an orphan of an assignment that lost a
     /// race.
     pub fn insert_name(&self, mark: ReadMark, uid: KindUid, name: Name) {
-        self.0.names.insert(uid, name);
+        self.names.insert(uid, name);
         if !self.is_current(mark) {
             self.invalidate_uid(&uid);
         }
@@ -125,46 +121,46 @@ impl UidCache {
 
     /// Removes a name that is no longer in the table.
     pub fn invalidate_name(&self, name: &KindName) {
-        self.0.uids.remove(name);
+        self.uids.remove(name);
     }
 
     /// Removes a UID that is no longer in the table.
     pub fn invalidate_uid(&self, uid: &KindUid) {
-        self.0.names.remove(uid);
+        self.names.remove(uid);
     }
 
     /// Removes mappings that have changed, also if a read in progress returns them.
     pub fn invalidate<'a>(&self, names: impl IntoIterator<Item = &'a KindName>, uid: &KindUid) {
         // First: a read that adds its mapping after this sees it, one that added it before is undone below.
-        self.0.invalidations.fetch_add(1, Ordering::SeqCst);
+        self.invalidations.fetch_add(1, Ordering::SeqCst);
         names.into_iter().for_each(|name| self.invalidate_name(name));
         self.invalidate_uid(uid);
     }
 
     /// Removes all entries, also those that reads in progress return. Returns their number, about.
     pub fn clear(&self) -> u64 {
-        self.0.invalidations.fetch_add(1, Ordering::SeqCst);
-        let entries = self.0.uids.len() + self.0.names.len();
-        self.0.uids.clear();
-        self.0.names.clear();
+        self.invalidations.fetch_add(1, Ordering::SeqCst);
+        let entries = self.uids.len() + self.names.len();
+        self.uids.clear();
+        self.names.clear();
         entries as u64
     }
 
     /// Sets until when the cache may be used; without a call, always.
     pub fn use_until(&self, until: tokio::time::Instant) {
-        let until = until.duration_since(self.0.began).as_millis();
+        let until = until.duration_since(self.began).as_millis();
         let until = u64::try_from(until).unwrap_or(u64::MAX);
-        self.0.usable_until.store(until, Ordering::Relaxed);
+        self.usable_until.store(until, Ordering::Relaxed);
     }
 
     /// Whether the cache may be used. Look-ups check it once for all their names.
     pub fn is_usable(&self) -> bool {
-        let until = self.0.usable_until.load(Ordering::Relaxed);
-        until == u64::MAX || self.0.began.elapsed() < Duration::from_millis(until)
+        let until = self.usable_until.load(Ordering::Relaxed);
+        until == u64::MAX || self.began.elapsed() < Duration::from_millis(until)
     }
 
     fn is_current(&self, mark: ReadMark) -> bool {
-        self.0.invalidations.load(Ordering::SeqCst) == mark.0
+        self.invalidations.load(Ordering::SeqCst) == mark.0
     }
 }
 
@@ -204,8 +200,8 @@ mod tests {
             cache.insert(cache.mark(), UidKind::Metric, &name, uid);
         }
         for (entries, weight) in [
-            (cache.0.uids.len(), cache.0.uids.byte_len()),
-            (cache.0.names.len(), cache.0.names.byte_len()),
+            (cache.uids.len(), cache.uids.byte_len()),
+            (cache.names.len(), cache.names.byte_len()),
         ] {
             assert!(weight <= 100_000, "{weight} bytes");
             assert!(entries as u64 >= 50_000 / (ENTRY_BYTES + 11), "{entries} entries");
