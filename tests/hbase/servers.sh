@@ -5,13 +5,16 @@
 # HBase's processor time without them, 120 s with them.
 SHORT_LIVED=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
 
-# Sets FLAGS to SHORT_LIVED if OXTSDB_RIG_SHORT_LIVED has one of the values.
-short_lived_if() {
-  FLAGS=()
-  case " $* " in
-    *" ${OXTSDB_RIG_SHORT_LIVED:-none} "*) FLAGS=("${SHORT_LIVED[@]}") ;;
-  esac
-}
+HBASE_FLAGS=() OPENTSDB_FLAGS=()
+case "${OXTSDB_RIG_SHORT_LIVED:-}" in
+  "") ;;
+  opentsdb) OPENTSDB_FLAGS=("${SHORT_LIVED[@]}") ;;
+  all) HBASE_FLAGS=("${SHORT_LIVED[@]}") OPENTSDB_FLAGS=("${SHORT_LIVED[@]}") ;;
+  *)
+    echo "rig: OXTSDB_RIG_SHORT_LIVED=$OXTSDB_RIG_SHORT_LIVED, expected opentsdb or all" >&2
+    exit 2
+    ;;
+esac
 
 # --- HBase: ZooKeeper, master and region server in one process; with region servers of their own a process each
 
@@ -32,8 +35,7 @@ start_hbase() {
       start_region_server "${number##*/}"
     done
   fi
-  short_lived_if all
-  launch_hbase hbase "-Xmx${OXTSDB_RIG_HBASE_HEAP:-3g}" "${FLAGS[@]}" org.apache.hadoop.hbase.master.HMaster start
+  launch_hbase hbase "-Xmx${OXTSDB_RIG_HBASE_HEAP:-3g}" org.apache.hadoop.hbase.master.HMaster start
 }
 
 is_cluster() { [ "$(setting_of_hbase hbase.cluster.distributed)" = true ]; }
@@ -42,7 +44,7 @@ is_cluster() { [ "$(setting_of_hbase hbase.cluster.distributed)" = true ]; }
 launch_hbase() {
   local part="$1"
   shift
-  launch "$part" "$FOLDER/$part:$RIG/hbase:$HBASE_JARS/*" "$@"
+  launch "$part" "$FOLDER/$part:$RIG/hbase:$HBASE_JARS/*" "${HBASE_FLAGS[@]}" "$@"
 }
 
 # On a local disk HBase's log does not survive a loss of power; with the raw file system it survives at least
@@ -170,8 +172,7 @@ start_gateway() {
     echo "$*" >"$folder/flags"
   fi
   read -r -a flags <"$folder/flags"
-  short_lived_if all
-  launch "$part" "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" -Xmx512m "${FLAGS[@]}" \
+  launch "$part" "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" -Xmx512m "${HBASE_FLAGS[@]}" \
     org.apache.hadoop.hbase.thrift.ThriftServer start -b 127.0.0.1 -p "$(sed 's/.*://' "$folder/address")" \
     --infoport -1 "${flags[@]}"
 }
@@ -217,8 +218,7 @@ start_opentsdb() {
       [ "$#" = 0 ] || printf '%s\n' "$@"
     } >"$folder/opentsdb.conf"
   fi
-  short_lived_if opentsdb all
-  launch "$part" "$RIG/opentsdb:$OPENTSDB_JARS/*" -Xmx512m "${FLAGS[@]}" \
+  launch "$part" "$RIG/opentsdb:$OPENTSDB_JARS/*" -Xmx512m "${OPENTSDB_FLAGS[@]}" \
     net.opentsdb.tools.TSDMain "--config=$folder/opentsdb.conf"
 }
 
