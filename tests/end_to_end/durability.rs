@@ -208,7 +208,7 @@ async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a part was merged from others: its name has two numbers, its first and last flush.
+/// Whether a part was merged from others: the sequence numbers of its name, the first and the last, differ.
 fn has_merged_part(tsdb: &Tsdb) -> anyhow::Result<bool> {
     for file in std::fs::read_dir(tsdb.data_dir().join("data/points/2017-07-14"))? {
         let name = file?.file_name().into_string().unwrap_or_default();

@@ -105,15 +105,18 @@ impl<'a> RowPoints<'a> {
         });
         let is_repaired = rules.repairs(finding);
         match corrected {
-            // With its flags corrected, the integer may be longer than needed.
-            Some(point) if is_repaired && rules.repairs(RowFindingType::LongInteger) => {
-                self.intact(index, point, rules, findings);
-                self.cells.entry(index).or_default().is_changed = true;
-            }
             Some(point) => {
-                let cell = self.cells.entry(index).or_default();
-                cell.is_changed = is_repaired;
-                cell.parts.push(Part::from_raw(point));
+                self.cells.entry(index).or_default().is_changed = is_repaired;
+                if is_repaired && rules.repairs(RowFindingType::LongInteger) {
+                    // With its flags corrected, the integer may be longer than needed.
+                    self.intact(index, point, rules, findings);
+                } else {
+                    self.cells
+                        .entry(index)
+                        .or_default()
+                        .parts
+                        .push(Part::from_raw(point));
+                }
             }
             None if is_repaired => self.remove(index),
             None => {}
