@@ -254,7 +254,7 @@ impl Connection {
             .when(move |error: &Error| error.is_unavailable() && budget.failed())
             .adjust(move |error, pause| {
                 let pause = pause?.max(error.retry_delay().unwrap_or_default());
-                let in_time = deadline.is_none_or(|deadline| Instant::now() + pause < deadline);
+                let in_time = deadline.is_none_or(|deadline| now() + pause < deadline);
                 in_time.then_some(pause)
             })
             .instrument(span)
@@ -265,12 +265,17 @@ impl Connection {
         match self.deadline {
             Deadline::Policy => {
                 let timeout = self.options.timeout.or(policy.timeout)?;
-                Some(Instant::now() + timeout)
+                Some(now() + timeout)
             }
             Deadline::At(instant) => Some(instant),
             Deadline::Unlimited => None,
         }
     }
+}
+
+/// The time by the clock of Tokio's timers, which end calls at their deadlines: a test may pause and advance it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// The path of a method.

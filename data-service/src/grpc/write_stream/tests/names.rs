@@ -80,6 +80,7 @@ async fn stores_points_of_declared_series_without_the_uid_service() {
 
     // The same stream goes on when the service is there again.
     gate.release(100);
+    let give_up = std::time::Instant::now() + PATIENCE;
     let mut sequence = 4;
     loop {
         client.frame(sequence, at(1, 2));
@@ -88,6 +89,7 @@ async fn stores_points_of_declared_series_without_the_uid_service() {
             break;
         }
         assert_eq!(ack.failed, 1);
+        assert!(std::time::Instant::now() < give_up, "{:?}", ack.failures);
         sequence += 1;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
