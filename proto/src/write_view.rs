@@ -227,6 +227,7 @@ fn name<'a>(name: &'a [u8], count: &mut usize) -> Option<SeriesKey<'a>> {
 }
 
 /// The next tag.
+#[inline]
 fn tag<'a>(rest: &mut &'a str) -> Option<(&'a str, &'a str)> {
     let mut tag = text(rest, "\u{12}")?;
     let pair = (text(&mut tag, "\u{a}")?, text(&mut tag, "\u{12}")?);
@@ -234,6 +235,7 @@ fn tag<'a>(rest: &mut &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 /// The next field, whose key must be this and whose length must be below 128.
+#[inline]
 fn text<'a>(rest: &mut &'a str, key: &str) -> Option<&'a str> {
     let behind = rest.strip_prefix(key)?;
     let length = behind.as_bytes().first().filter(|length| **length < 0x80)?;

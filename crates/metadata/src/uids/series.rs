@@ -232,6 +232,7 @@ impl SeriesKey<'_> {
     }
 
     /// Whether this is the key with these bytes.
+    #[inline]
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Bytes(own) => *own == bytes,
