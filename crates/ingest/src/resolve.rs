@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{NamePlace, PointErrorReason};
 
 /// A series, or why it was not resolved; shared by all points of it.
-pub type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;
+pub type Resolved = Result<Series, Arc<PointErrorReason>>;
 
 /// The series of a batch.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Resolver {
 
 impl Resolver {
     /// The cached series of these texts, in their order.
-    pub(super) fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
+    pub(super) fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Series>> {
         self.cache.advance_clock();
         self.cache
             .get_all(texts.iter().map(|text| SeriesKey::Text(*text)))
@@ -156,7 +156,7 @@ impl Resolver {
 
     fn series(&self, tsuid: Result<Tsuid, PointErrorReason>) -> Resolved {
         let tsuid = tsuid.map_err(Arc::new)?;
-        Ok(Arc::new(Series::new(&tsuid)))
+        Ok(Series::new(&tsuid))
     }
 
     fn check_names(&self, metric: &str, tags: &[(&str, &str)]) -> Result<(), PointErrorReason> {

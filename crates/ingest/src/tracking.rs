@@ -31,7 +31,6 @@
 //!
 //! Source: OpenTSDB 2.4, `TSDB.storeIntoDB`, `TSMeta.incrementAndGetCounter`, `TSMeta.storeIfNecessary`.
 
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::HashMap;
@@ -94,7 +93,7 @@ pub(crate) struct Untracked {
     hour: u32,
     is_counting: bool,
     /// By their addresses, so that each occurs once; with their points.
-    series: HashMap<usize, (Arc<Series>, i64), FxBuildHasher>,
+    series: HashMap<usize, (Series, i64), FxBuildHasher>,
 }
 
 impl Untracked {
@@ -114,11 +113,10 @@ impl Untracked {
 
     /// Takes a series with a point of it, unless it is tracked.
     #[inline]
-    pub(super) fn observe(&mut self, series: &Arc<Series>) {
+    pub(super) fn observe(&mut self, series: &Series) {
         if self.needs(series.tracked_hour()) && self.hour != 0 {
-            let address = Arc::as_ptr(series).addr();
-            let entry = self.series.entry(address);
-            entry.or_insert_with(|| (Arc::clone(series), 0)).1 += 1;
+            let entry = self.series.entry(series.address());
+            entry.or_insert_with(|| (series.clone(), 0)).1 += 1;
         }
     }
 

@@ -195,7 +195,7 @@ impl Writer {
     }
 
     /// The cached series of these texts, in their order.
-    pub fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
+    pub fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Series>> {
         let mut known = self.0.resolver.known(texts);
         // Series outside the scope are resolved, and fail there.
         if let Some(scope) = &self.1 {
@@ -444,12 +444,12 @@ impl Writer {
 }
 
 /// A resolved series of a batch.
-struct ResolvedSeries<'a>(&'a Arc<Series>);
+struct ResolvedSeries<'a>(&'a Series);
 
 impl BatchSeries for ResolvedSeries<'_> {
     fn place(&self) -> usize {
         // The caller keeps all series alive.
-        Arc::as_ptr(self.0).addr()
+        self.0.address()
     }
 
     fn append_key(&self, key: &mut Vec<u8>) {

@@ -8,7 +8,6 @@ mod options;
 mod received;
 mod resolve;
 
-use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -72,7 +71,7 @@ async fn store(
     service: &DataServiceHandler,
     caller: &Caller,
     received: Received,
-    known: Vec<Option<Arc<Series>>>,
+    known: Vec<Option<Series>>,
     deadline: Option<Instant>,
 ) -> Result<Response<WriteResponse>, Status> {
     let options = WriteOptions::parse("options", received.points().options.as_ref())?;

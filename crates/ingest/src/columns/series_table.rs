@@ -106,7 +106,7 @@ pub(super) struct SeriesAt<'a> {
     place: usize,
     tracked_hour: &'a mut u32,
     number: &'a mut SeriesNumber,
-    series: &'a Arc<Series>,
+    series: &'a Series,
 }
 
 impl SeriesAt<'_> {

@@ -1,22 +1,24 @@
 //! A series as the write path names it, and its TSUID.
 
 use std::hash::{BuildHasher, Hasher as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{RowKeyLayout, Tsuid, UidKind};
+use triomphe::ThinArc;
 
 use super::changes::ChangedUids;
 
-/// A series, ready to be written to.
+/// A series, ready to be written to. Clones share it.
 ///
-/// The cache has a million of them and more, so the TSUID and the cache's key are one allocation.
+/// The cache has a million of them and more, so all of it is one allocation: 16 bytes of the reference count and the length, the
+/// head, the TSUID, and behind it the key in the cache; no key if the series is in no cache.
+#[derive(Clone, Debug)]
+pub struct Series(ThinArc<Head, u8>);
+
 #[derive(Debug)]
-pub struct Series {
-    /// The TSUID, and behind it the key in the cache; no key if the series is in no cache.
-    bytes: Box<[u8]>,
+struct Head {
     tsuid_len: u32,
     /// The hour of the clock in which its row of table `tsdb-meta` was stored last, in hours since the
     /// epoch; 0: not yet by this process.
@@ -28,49 +30,61 @@ pub struct Series {
 impl Series {
     /// Creates a series that is not tracked yet, without its number.
     pub fn new(tsuid: &Tsuid) -> Self {
-        let bytes: Box<[u8]> = tsuid.as_bytes().into();
-        Self {
+        let bytes = tsuid.as_bytes();
+        let head = Head {
             // A TSUID has at most 64 tags, of 16 bytes each.
             tsuid_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            bytes,
             tracked_hour: AtomicU32::new(0),
             number: AtomicU32::new(u32::MAX),
-        }
+        };
+        Self(ThinArc::from_header_and_slice(head, bytes))
     }
 
-    /// The same series with its key in a cache.
+    /// A copy of the series with its key in a cache.
     pub(super) fn with_key(&self, key: SeriesKey<'_>) -> Self {
         let mut bytes = Vec::with_capacity(self.tsuid().len() + key.byte_len());
         bytes.extend_from_slice(self.tsuid());
         key.append_to(&mut bytes);
-        Self {
-            bytes: bytes.into(),
-            tsuid_len: self.tsuid_len,
+        let head = Head {
+            tsuid_len: self.head().tsuid_len,
             tracked_hour: AtomicU32::new(self.tracked_hour()),
-            number: AtomicU32::new(self.number.load(Ordering::Relaxed)),
-        }
+            number: AtomicU32::new(self.head().number.load(Ordering::Relaxed)),
+        };
+        Self(ThinArc::from_header_and_slice(head, &bytes))
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        &self.0.header.header
+    }
+
+    /// Its address, by which clones are known.
+    #[inline]
+    pub fn address(&self) -> usize {
+        self.0.heap_ptr().addr()
     }
 
     /// The TSUID.
+    #[inline]
     pub fn tsuid(&self) -> &[u8] {
-        &self.bytes[..self.tsuid_len as usize]
+        &self.0.slice[..self.head().tsuid_len as usize]
     }
 
     /// The key in the cache.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
-        &self.bytes[self.tsuid_len as usize..]
+        &self.0.slice[self.head().tsuid_len as usize..]
     }
 
     /// Bytes of the TSUID and the key.
-    pub(super) const fn byte_len(&self) -> usize {
-        self.bytes.len()
+    pub(super) fn byte_len(&self) -> usize {
+        self.0.slice.len()
     }
 
-    /// Reads the memory of the series, not of its bytes, so that it is in the processor's cache.
+    /// Reads the memory of the series, so that it is in the processor's cache.
     #[inline]
-    pub(super) const fn touch(&self) -> u32 {
-        self.tsuid_len
+    pub(super) fn touch(&self) -> u32 {
+        self.head().tsuid_len
     }
 
     /// Whether one of its UIDs is in the set.
@@ -92,11 +106,11 @@ impl Series {
     /// As [`PointStore::numbers`].
     #[inline]
     pub fn number(&self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
-        match self.number.load(Ordering::Relaxed) {
+        match self.head().number.load(Ordering::Relaxed) {
             u32::MAX => {
                 let numbers = store.numbers(&[self.tsuid()])?;
                 let number = numbers.first().copied().unwrap_or(SeriesNumber(u32::MAX));
-                self.number.store(number.0, Ordering::Relaxed);
+                self.head().number.store(number.0, Ordering::Relaxed);
                 Ok(number)
             }
             number => Ok(SeriesNumber(number)),
@@ -106,12 +120,12 @@ impl Series {
     /// See [`Series::set_tracked_hour`]; 0: never.
     #[inline]
     pub fn tracked_hour(&self) -> u32 {
-        self.tracked_hour.load(Ordering::Relaxed)
+        self.head().tracked_hour.load(Ordering::Relaxed)
     }
 
     /// Notes that the series' row of table `tsdb-meta` was stored in this hour of the clock.
     pub fn set_tracked_hour(&self, hour: u32) {
-        self.tracked_hour.store(hour, Ordering::Relaxed);
+        self.head().tracked_hour.store(hour, Ordering::Relaxed);
     }
 }
 
@@ -140,7 +154,7 @@ pub enum SeriesRef<'a> {
 #[derive(Debug)]
 pub enum Requested<'a> {
     /// Resolved before.
-    Known(Arc<Series>),
+    Known(Series),
     /// To be looked up in the cache, then by the UID service.
     Series(SeriesRef<'a>),
 }

@@ -10,7 +10,6 @@
 //! with an error, a line that is too long.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use memchr::{memchr, memchr_iter};
 use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
@@ -30,7 +29,7 @@ pub(crate) struct Puts<'a> {
     /// The series of each point.
     series: Vec<SeriesText<'a>>,
     /// The same, if it is cached.
-    known: Vec<Option<Arc<Series>>>,
+    known: Vec<Option<Series>>,
     /// Where the tags of each series that is not cached lie in `tags`.
     missing: Vec<Range<usize>>,
     tags: Vec<(&'a str, &'a str)>,
@@ -42,7 +41,7 @@ pub(crate) fn parse<'a>(
     text: &'a str,
     max_line_bytes: usize,
     max_points: usize,
-    known: impl FnOnce(&[SeriesText<'a>]) -> Vec<Option<Arc<Series>>>,
+    known: impl FnOnce(&[SeriesText<'a>]) -> Vec<Option<Series>>,
 ) -> Puts<'a> {
     // A line with a point has about 64 characters; a wrong guess only costs a copy.
     let guess = (text.len() / 64 + 1).min(max_points);

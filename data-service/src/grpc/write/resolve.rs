@@ -18,7 +18,7 @@ use crate::grpc::status;
 pub(super) async fn resolve(
     writer: &Writer,
     points: &WriteView<'_>,
-    known: Vec<Option<Arc<Series>>>,
+    known: Vec<Option<Series>>,
     deadline: Option<Instant>,
 ) -> Result<Vec<Resolved>, Status> {
     if known.iter().all(Option::is_some) {
@@ -80,7 +80,7 @@ pub(super) async fn resolve(
 }
 
 /// Of each series, what is cached by its text.
-pub(super) fn known(writer: &Writer, points: &WriteView<'_>) -> Vec<Option<Arc<Series>>> {
+pub(super) fn known(writer: &Writer, points: &WriteView<'_>) -> Vec<Option<Series>> {
     let mut texts = Vec::with_capacity(points.keys().len());
     texts.extend(points.keys().filter_map(|key| match key {
         SeriesKey::Encoded { metric, tags } => Some(series_text(metric, tags)),

@@ -14,7 +14,6 @@ mod point;
 mod scan;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -161,7 +160,7 @@ async fn store(
         let mut cached = writer.known(&texts).into_iter();
         let mut good: Vec<GoodPoint<'_>> = Vec::with_capacity(points.len());
         // The series of the good points, if they are known.
-        let mut known: Vec<Option<Arc<Series>>> = Vec::with_capacity(points.len());
+        let mut known: Vec<Option<Series>> = Vec::with_capacity(points.len());
         let mut tags = Tags::new();
         for (index, point) in points.iter().enumerate() {
             let place = chunk * WRITE_POINTS + index;

@@ -16,17 +16,17 @@ type Names = (String, Vec<(String, String)>);
 #[derive(Default)]
 struct Cache {
     names: HashMap<(String, String), Names>,
-    series: Vec<(Arc<Series>, Names)>,
+    series: Vec<(Series, Names)>,
 }
 
 impl Cache {
-    fn known(&mut self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
+    fn known(&mut self, texts: &[SeriesText<'_>]) -> Vec<Option<Series>> {
         let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &UidWidths::default()).unwrap();
         let known = texts.iter().map(|text| {
             let key = (text.metric.to_owned(), text.tags.to_owned());
             let names = self.names.get(&key)?.clone();
-            let series = Arc::new(Series::new(&tsuid));
-            self.series.push((Arc::clone(&series), names));
+            let series = Series::new(&tsuid);
+            self.series.push((series.clone(), names));
             Some(series)
         });
         known.collect()
@@ -50,7 +50,7 @@ fn puts(text: &str, cache: &mut Cache) -> (Vec<(Names, Timestamp, Value)>, usize
             Requested::Known(known) => {
                 let mut series = cache.series.iter();
                 series
-                    .find(|(series, _)| Arc::ptr_eq(series, &known))
+                    .find(|(series, _)| series.address() == known.address())
                     .unwrap()
                     .1
                     .clone()
