@@ -7,14 +7,14 @@ export CI=true CARGO_TERM_COLOR=never
 passed=0
 failed=0
 times=
-# The process groups of the part and of the one beside it, while they run.
+# The process groups of the part and of those beside it, while they run.
 running=
-beside=
+beside=() beside_names=() beside_files=()
 
 # Stops what is still running: each part runs in a process group of its own.
 finish_parts() {
   local group
-  for group in $running $beside; do
+  for group in $running "${beside[@]}"; do
     kill -TERM -- "-$group" 2>/dev/null || true
   done
 }
@@ -41,34 +41,41 @@ processor_time() {
   awk '{ print int(($16 + $17) / 100) }' "/proc/$$/stat"
 }
 
-# part_beside NAME SECONDS COMMAND...: begins a part that runs beside the next ones, with what they leave of the processors, until
-# `join_part`, which prints its output.
+# part_beside NAME SECONDS NICENESS COMMAND...: begins a part that runs beside the next ones until `join_parts`, which prints its output.
+# With a niceness of 10 it has what they leave of the processors, with 3 about a third.
 part_beside() {
-  local limit="$2"
-  beside_name="$1" beside_files=$(mktemp -d)
-  shift 2
-  echo "=== $beside_name: begins, beside the next parts"
-  setsid nice timeout --kill-after=30 "$limit" bash -c '
+  local name="$1" limit="$2" niceness="$3" files
+  shift 3
+  files=$(mktemp -d)
+  echo "=== $name: begins, beside the next parts"
+  setsid nice -n "$niceness" timeout --kill-after=30 "$limit" bash -c '
     # Linux shares the processors among sessions first: `nice` alone orders the processes of this one.
-    { echo 10 >"/proc/$$/autogroup"; } 2>/dev/null || true
+    { nice >"/proc/$$/autogroup"; } 2>/dev/null || true
     began=$SECONDS status=0
     files=$1
     shift
     "$@" || status=$?
     echo $((SECONDS - began)) >"$files/seconds"
-    exit "$status"' - "$beside_files" "$@" >"$beside_files/output" 2>&1 &
-  beside=$!
+    exit "$status"' - "$files" "$@" >"$files/output" 2>&1 &
+  beside+=("$!")
+  beside_names+=("$name")
+  beside_files+=("$files")
 }
 
-join_part() {
-  local status=0
-  wait "$beside" || status=$?
-  kill -KILL -- "-$beside" 2>/dev/null || true
-  beside=
-  echo "=== $beside_name"
-  cat "$beside_files/output"
-  count_part "$beside_name, beside others" "$(cat "$beside_files/seconds" 2>/dev/null || echo 0)" "$status"
-  rm -rf "$beside_files"
+# Waits for the parts that run beside others.
+join_parts() {
+  local index status files
+  for index in "${!beside[@]}"; do
+    status=0
+    files="${beside_files[index]}"
+    wait "${beside[index]}" || status=$?
+    kill -KILL -- "-${beside[index]}" 2>/dev/null || true
+    echo "=== ${beside_names[index]}"
+    cat "$files/output"
+    count_part "${beside_names[index]}, beside others" "$(cat "$files/seconds" 2>/dev/null || echo 0)" "$status"
+    rm -rf "$files"
+  done
+  beside=() beside_names=() beside_files=()
 }
 
 # count_part NAME SECONDS STATUS [MORE]
