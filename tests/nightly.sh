@@ -33,7 +33,7 @@ part "alerts and dashboard" 120 deploy/alerts/check.sh
 part "container image" 120 deploy/container/check.sh
 part "Kubernetes manifests" 600 deploy/kubernetes/check.sh
 part "collectd" 300 tests/real/collectd.sh 120
-part "Prometheus and InfluxDB's clients" 600 tests/real/pipelines.sh
+part "Prometheus, OpenTelemetry and InfluxDB's clients" 600 tests/real/pipelines.sh
 # Every front end, queries and a crash; the figures of such a run mean nothing.
 # `--tests`, for the features of the other parts.
 part "build of the benchmark" 600 cargo build --locked --workspace --tests --bin oxtsdb-bench

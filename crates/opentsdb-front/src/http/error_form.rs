@@ -13,12 +13,18 @@ pub(crate) enum ErrorForm {
     Influx2,
     /// Prometheus: plain text.
     Text,
+    /// OpenTelemetry: the message `google.rpc.Status`.
+    Protobuf,
 }
 
 impl ErrorForm {
-    /// Whether it is JSON.
-    pub(crate) fn is_json(self) -> bool {
-        self != Self::Text
+    /// The type of a body.
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Influx | Self::Influx2 => "application/json; charset=UTF-8",
+            Self::Text => "text/plain; charset=UTF-8",
+            Self::Protobuf => "application/x-protobuf",
+        }
     }
 
     /// The body of a response.
@@ -27,6 +33,11 @@ impl ErrorForm {
         match self {
             Self::Text => {
                 out.extend_from_slice(text.as_bytes());
+                return out;
+            }
+            Self::Protobuf => {
+                prost::encoding::int32::encode(1, &grpc_code(status), &mut out);
+                prost::encoding::string::encode(2, &text.to_owned(), &mut out);
                 return out;
             }
             Self::Influx => out.extend_from_slice(b"{\"error\":"),
@@ -39,6 +50,22 @@ impl ErrorForm {
         json::write_string(&mut out, text);
         out.push(b'}');
         out
+    }
+}
+
+/// The code of gRPC for a status.
+///
+/// Source: `google/rpc/code.proto`.
+const fn grpc_code(status: StatusCode) -> i32 {
+    match status.as_u16() {
+        // UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED, RESOURCE_EXHAUSTED, UNAVAILABLE, INVALID_ARGUMENT, INTERNAL
+        401 => 16,
+        403 => 7,
+        404 | 405 => 12,
+        413 | 429 => 8,
+        503 => 14,
+        400..=499 => 3,
+        _ => 13,
     }
 }
 

@@ -45,6 +45,9 @@ const SOURCE: &str = "source";
 /// A part of [`Chunk::text`].
 type Place = Range<u32>;
 
+/// The places of a key and a value.
+pub(super) type Tag = (Place, Place);
+
 /// Which characters names have.
 #[derive(Debug)]
 pub(super) struct NameMap {
@@ -97,7 +100,7 @@ struct Rejected {
 pub(super) struct Chunk {
     /// All names, one after the other.
     text: String,
-    tags: Vec<(Place, Place)>,
+    tags: Vec<Tag>,
     points: Vec<ChunkPoint>,
     rejected: Vec<Rejected>,
     /// Values that the protocol has and OpenTSDB has not, such as texts.
@@ -110,6 +113,14 @@ pub(super) struct MappedSeries {
     metric: Place,
     tags: Range<u32>,
     number: usize,
+}
+
+impl MappedSeries {
+    /// The same metric with other tags, of another data point.
+    pub(super) fn with(&self, tags: Range<u32>, number: usize) -> Self {
+        let metric = self.metric.clone();
+        Self { metric, tags, number }
+    }
 }
 
 impl Chunk {
@@ -125,7 +136,7 @@ impl Chunk {
             .map(|one| one.reason.capacity() + one.example.capacity())
             .sum();
         self.text.capacity()
-            + self.tags.capacity() * size_of::<(Place, Place)>()
+            + self.tags.capacity() * size_of::<Tag>()
             + self.points.capacity() * size_of::<ChunkPoint>()
             + self.rejected.capacity() * size_of::<Rejected>()
             + rejected
@@ -149,11 +160,26 @@ impl Chunk {
         tags: impl Iterator<Item = (&'t str, &'t str)>,
     ) -> Range<u32> {
         let start = self.tags.len();
-        for (key, value) in tags.filter(|(_, value)| !value.is_empty()) {
-            let key = self.name(map, &[key]);
-            let value = self.name(map, &[value]);
-            self.tags.push((key, value));
+        for (key, value) in tags {
+            let tag = self.tag(map, key, value);
+            self.tags.extend(tag);
         }
+        self.tags_from(map, start)
+    }
+
+    /// Adds the texts of a tag, for [`Chunk::tag_list`]; `None` if its value is empty.
+    pub(super) fn tag(&mut self, map: &NameMap, key: &str, value: &str) -> Option<Tag> {
+        (!value.is_empty()).then(|| (self.name(map, &[key]), self.name(map, &[value])))
+    }
+
+    /// Adds the tags of a series, whose texts are in the chunk.
+    pub(super) fn tag_list<'t>(&mut self, map: &NameMap, tags: impl Iterator<Item = &'t Tag>) -> Range<u32> {
+        let start = self.tags.len();
+        self.tags.extend(tags.cloned());
+        self.tags_from(map, start)
+    }
+
+    fn tags_from(&mut self, map: &NameMap, start: usize) -> Range<u32> {
         if self.tags.len() == start {
             let (key, value) = (self.name(map, &[SOURCE]), self.name(map, &[map.protocol]));
             self.tags.push((key, value));
@@ -215,7 +241,7 @@ impl Chunk {
             .unwrap_or_default()
     }
 
-    fn tags_at(&self, tags: &Range<u32>) -> &[(Place, Place)] {
+    fn tags_at(&self, tags: &Range<u32>) -> &[Tag] {
         self.tags
             .get(tags.start as usize..tags.end as usize)
             .unwrap_or_default()

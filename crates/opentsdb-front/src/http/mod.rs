@@ -49,10 +49,12 @@ mod influx;
 mod json;
 mod json_body;
 mod mapped;
+mod otlp;
 mod page;
 mod pages;
 mod parameters;
 mod prometheus;
+mod protobuf;
 mod put;
 mod query;
 mod reply;
@@ -117,6 +119,7 @@ static ENDPOINTS: &[Endpoint] = &[
         &[post(BodyUse::Ingest, handler!(influx::write_2))],
     )
     .with_errors(ErrorForm::Influx2),
+    at("/v1/metrics", &[post(BodyUse::Ingest, handler!(otlp::write))]).with_errors(ErrorForm::Protobuf),
     at("/write", &[post(BodyUse::Ingest, handler!(influx::write))]).with_errors(ErrorForm::Influx),
     at(
         "/query",

@@ -10,11 +10,11 @@ use prost::encoding::decode_varint;
 /// The bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Malformed(pub(super) &'static str);
+pub(crate) struct Malformed(pub(super) &'static str);
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldValue<'a> {
+pub(crate) enum FieldValue<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -27,7 +27,7 @@ pub(super) enum FieldValue<'a> {
 /// # Errors
 ///
 /// If the bytes are no field.
-pub(super) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue<'a>)>, Malformed> {
+pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue<'a>)>, Malformed> {
     if message.is_empty() {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ pub(super) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue
 /// # Errors
 ///
 /// If it is longer than 10 bytes, or cut off.
-pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     decode_varint(bytes).map_err(|_| CUT)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
 /// # Errors
 ///
 /// If it is not UTF-8.
-pub(super) fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"))
 }
 

@@ -36,6 +36,7 @@ const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
 const PICTURE_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
 const PNG: HeaderValue = HeaderValue::from_static("image/png");
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const SVG: HeaderValue = HeaderValue::from_static("image/svg+xml");
 
 /// A response before compression.
@@ -83,7 +84,7 @@ impl Reply {
 
     /// The text of an error, in the form of another protocol.
     pub(crate) fn text_in(form: ErrorForm, status: StatusCode, text: &str) -> Reply {
-        let content_type = if form.is_json() { JSON } else { TEXT };
+        let content_type = HeaderValue::from_static(form.content_type());
         Reply::new(status, form.body(status, text), content_type)
     }
 
@@ -95,6 +96,11 @@ impl Reply {
             retry_after: None,
             headers: HeaderMap::new(),
         }
+    }
+
+    /// 200 with a message of protobuf.
+    pub(crate) fn protobuf(body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(StatusCode::OK, body, PROTOBUF)
     }
 
     /// 204.

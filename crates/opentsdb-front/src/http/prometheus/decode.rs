@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use super::fields::{FieldValue, Malformed, next, text, varint};
 use crate::http::mapped::{CHUNK_POINTS, MOST_TAGS};
+use crate::http::protobuf::{FieldValue, Malformed, next, text, varint};
 
 /// Labels with the name of the metric.
 const MOST_LABELS: usize = MOST_TAGS + 1;

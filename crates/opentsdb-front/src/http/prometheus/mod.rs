@@ -13,7 +13,6 @@
 //! `prompb/io/prometheus/write/v2/types.proto` of Prometheus 3.
 
 mod decode;
-mod fields;
 #[cfg(test)]
 mod tests;
 
@@ -24,11 +23,11 @@ use oxtsdb_ingest::RejectionKind;
 use oxtsdb_schema::Value;
 
 use self::decode::{Decoded, Decoder, Series};
-use self::fields::Malformed;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
 use crate::http::mapped::{self, Chunk, NameMap};
+use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
 
 /// The label with the metric.

@@ -1,0 +1,381 @@
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::summary_data_point::ValueAtQuantile;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
+    HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary,
+    SummaryDataPoint, number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use oxtsdb_test_stack::service::{HttpResponse, Service};
+use proptest::prelude::*;
+use prost::Message;
+
+use super::decode::Decoder;
+use super::point::DataPoint;
+
+const SECOND: u64 = 1_000_000_000;
+const T: u64 = 1_700_000_000 * SECOND;
+
+fn some(value: any_value::Value) -> Option<AnyValue> {
+    Some(AnyValue { value: Some(value) })
+}
+
+fn attribute(key: &str, value: any_value::Value) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: some(value),
+        ..KeyValue::default()
+    }
+}
+
+fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, any_value::Value::StringValue(value.to_owned()))
+}
+
+fn request(metrics: Vec<Metric>) -> ExportMetricsServiceRequest {
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(Resource {
+                attributes: vec![
+                    text("service.name", "api"),
+                    text("telemetry.sdk.language", "rust"),
+                    text("k8s.pod.name", "api-7"),
+                ],
+                ..Resource::default()
+            }),
+            scope_metrics: vec![ScopeMetrics {
+                metrics,
+                ..ScopeMetrics::default()
+            }],
+            ..ResourceMetrics::default()
+        }],
+    }
+}
+
+fn metric(name: &str, data: Data) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        unit: "s".to_owned(),
+        data: Some(data),
+        ..Metric::default()
+    }
+}
+
+fn number(value: number_data_point::Value, attributes: Vec<KeyValue>) -> NumberDataPoint {
+    NumberDataPoint {
+        attributes,
+        time_unix_nano: T,
+        value: Some(value),
+        ..NumberDataPoint::default()
+    }
+}
+
+fn gauge(name: &str, points: Vec<NumberDataPoint>) -> Metric {
+    metric(name, Data::Gauge(Gauge { data_points: points }))
+}
+
+async fn send(service: &Service, path: &str, body: &[u8]) -> HttpResponse {
+    let head = format!("POST {path} HTTP/1.1\r\nContent-Type: application/x-protobuf\r\n");
+    service.request(head, body).await
+}
+
+/// What is stored of metrics with a prefix, as `metric{tags}: points`.
+async fn stored(service: &Service, metrics: &[&str]) -> BTreeMap<String, String> {
+    let mut stored = BTreeMap::new();
+    for metric in metrics {
+        let results = service
+            .get(&format!("/api/query?start=1&ms&m=none:{metric}{{}}"))
+            .await;
+        for result in results.json().as_array().unwrap() {
+            let series = format!("{metric}{}", result["tags"]);
+            stored.insert(series, result["dps"].to_string());
+        }
+    }
+    stored
+}
+
+fn expected<const N: usize>(series: [(&str, &str); N]) -> BTreeMap<String, String> {
+    let owned = |(series, points): (&str, &str)| (series.to_owned(), points.to_owned());
+    series.into_iter().map(owned).collect()
+}
+
+/// The partial success of a response: points, and the reason.
+fn rejected(response: &HttpResponse) -> Option<(i64, String)> {
+    assert_eq!(response.header("content-type"), Some("application/x-protobuf"));
+    let response = ExportMetricsServiceResponse::decode(&response.body[..]).unwrap();
+    let partial = response.partial_success?;
+    Some((partial.rejected_data_points, partial.error_message))
+}
+
+#[tokio::test]
+async fn numbers_have_the_attributes_of_their_point_and_resource() {
+    let service = Service::start().await;
+    let sum = Sum {
+        data_points: vec![number(
+            number_data_point::Value::AsInt(3),
+            vec![
+                text("route", "/a b"),
+                attribute("status", any_value::Value::IntValue(200)),
+                attribute("cached", any_value::Value::BoolValue(true)),
+                attribute("list", any_value::Value::ArrayValue(ArrayValue::default())),
+            ],
+        )],
+        aggregation_temporality: AggregationTemporality::Cumulative.into(),
+        is_monotonic: true,
+    };
+    let ended = NumberDataPoint {
+        flags: 1,
+        ..number(number_data_point::Value::AsDouble(1.0), vec![])
+    };
+    let own = number(
+        number_data_point::Value::AsDouble(0.5),
+        vec![text("service.name", "own")],
+    );
+    let body = request(vec![
+        metric("http.requests", Data::Sum(sum)),
+        gauge("load", vec![own, ended]),
+    ])
+    .encode_to_vec();
+    for path in ["/v1/metrics", "/v1/metrics?resource=k8s.pod.name"] {
+        let response = send(&service, path, &body).await;
+        assert_eq!((response.status, rejected(&response)), (200, None));
+    }
+    assert_eq!(
+        stored(&service, &["http.requests", "load"]).await,
+        expected([
+            (
+                r#"http.requests{"cached":"true","k8s.pod.name":"api-7","route":"/a_b","status":"200"}"#,
+                r#"{"1700000000000":3}"#
+            ),
+            (
+                r#"http.requests{"cached":"true","route":"/a_b","service.name":"api","status":"200"}"#,
+                r#"{"1700000000000":3}"#
+            ),
+            (
+                r#"load{"k8s.pod.name":"api-7","service.name":"own"}"#,
+                r#"{"1700000000000":0.5}"#
+            ),
+            (r#"load{"service.name":"own"}"#, r#"{"1700000000000":0.5}"#),
+        ])
+    );
+}
+
+#[tokio::test]
+async fn points_have_the_metric_and_the_resource_that_they_are_in() {
+    let service = Service::start().await;
+    let mut all = ExportMetricsServiceRequest::default();
+    for resource in ["a", "b"] {
+        let metrics = ["x", "y"].map(|name| {
+            let points = [1, 2].map(|place| {
+                let value = number_data_point::Value::AsInt(place);
+                number(value, vec![text("place", &place.to_string())])
+            });
+            gauge(name, points.to_vec())
+        });
+        let mut of_one = request(metrics.to_vec()).resource_metrics.remove(0);
+        of_one.resource.as_mut().unwrap().attributes = vec![text("host.name", resource)];
+        all.resource_metrics.push(of_one);
+    }
+    let response = send(&service, "/v1/metrics", &all.encode_to_vec()).await;
+    assert_eq!((response.status, rejected(&response)), (200, None));
+    let mut expected = BTreeMap::new();
+    for metric in ["x", "y"] {
+        for host in ["a", "b"] {
+            for place in [1, 2] {
+                let series = format!(r#"{metric}{{"host.name":"{host}","place":"{place}"}}"#);
+                expected.insert(series, format!(r#"{{"1700000000000":{place}}}"#));
+            }
+        }
+    }
+    assert_eq!(stored(&service, &["x", "y"]).await, expected);
+}
+
+#[tokio::test]
+async fn histograms_are_series_with_bounds() {
+    let service = Service::start().await;
+    let histogram = Histogram {
+        data_points: vec![HistogramDataPoint {
+            time_unix_nano: T,
+            count: 6,
+            sum: Some(1.5),
+            bucket_counts: vec![1, 0, 5],
+            explicit_bounds: vec![0.1, 2.0],
+            exemplars: vec![Exemplar::default()],
+            max: Some(9.0),
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Delta.into(),
+    };
+    let exponential = ExponentialHistogram {
+        data_points: vec![ExponentialHistogramDataPoint {
+            time_unix_nano: T,
+            count: 10,
+            scale: 0,
+            zero_count: 2,
+            // (2, 4] and (4, 8].
+            positive: Some(Buckets {
+                offset: 1,
+                bucket_counts: vec![3, 1],
+            }),
+            // [-1, -0.5) and [-2, -1).
+            negative: Some(Buckets {
+                offset: -1,
+                bucket_counts: vec![1, 3],
+            }),
+            ..ExponentialHistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Cumulative.into(),
+    };
+    let summary = Summary {
+        data_points: vec![SummaryDataPoint {
+            time_unix_nano: T,
+            count: 4,
+            sum: 2.0,
+            quantile_values: vec![ValueAtQuantile {
+                quantile: 0.99,
+                value: 0.7,
+            }],
+            ..SummaryDataPoint::default()
+        }],
+    };
+    let body = request(vec![
+        metric("h", Data::Histogram(histogram)),
+        metric("e", Data::ExponentialHistogram(exponential)),
+        metric("s", Data::Summary(summary)),
+    ]);
+    let response = send(&service, "/v1/metrics?resource=", &body.encode_to_vec()).await;
+    assert_eq!((response.status, rejected(&response)), (200, None));
+    let metrics = [
+        "h_bucket", "h_count", "h_sum", "h_max", "e_bucket", "e_count", "s", "s_count", "s_sum",
+    ];
+    let at = |value: &str| format!(r#"{{"1700000000000":{value}}}"#);
+    let series = |metric: &str, key: &str, of: &str, value: &str| {
+        (format!(r#"{metric}{{"{key}":"{of}"}}"#), at(value))
+    };
+    let all = [
+        series("h_bucket", "le", "0.1", "1"),
+        series("h_bucket", "le", "2", "1"),
+        series("h_bucket", "le", "_Inf", "6"),
+        series("h_count", "source", "otlp", "6"),
+        series("h_sum", "source", "otlp", "1.5"),
+        series("h_max", "source", "otlp", "9.0"),
+        series("e_bucket", "le", "-1", "3"),
+        series("e_bucket", "le", "-0.5", "4"),
+        series("e_bucket", "le", "0", "6"),
+        series("e_bucket", "le", "4", "9"),
+        series("e_bucket", "le", "8", "10"),
+        series("e_bucket", "le", "_Inf", "10"),
+        series("e_count", "source", "otlp", "10"),
+        series("s", "quantile", "0.99", "0.7"),
+        series("s_count", "source", "otlp", "4"),
+        series("s_sum", "source", "otlp", "2.0"),
+    ];
+    assert_eq!(stored(&service, &metrics).await, BTreeMap::from(all));
+}
+
+#[tokio::test]
+async fn good_points_are_stored_and_the_others_counted() {
+    let service = Service::start().await;
+    let value = || number_data_point::Value::AsDouble(1.0);
+    let untimed = NumberDataPoint {
+        time_unix_nano: 0,
+        ..number(value(), vec![])
+    };
+    let many = (0..66).map(|key| text(&format!("k{key}"), "v")).collect();
+    let unspecified = Sum {
+        data_points: vec![number(value(), vec![])],
+        ..Sum::default()
+    };
+    let body = request(vec![
+        gauge("", vec![number(value(), vec![])]),
+        gauge(
+            "g",
+            vec![
+                number(value(), vec![]),
+                untimed,
+                number(number_data_point::Value::AsDouble(f64::NAN), vec![]),
+                number(value(), many),
+            ],
+        ),
+        metric("s", Data::Sum(unspecified)),
+    ]);
+    let response = send(&service, "/v1/metrics", &body.encode_to_vec()).await;
+    assert_eq!(response.status, 200);
+    let (count, reason) = rejected(&response).unwrap();
+    assert_eq!(count, 5);
+    assert!(
+        reason.starts_with("partial write: 1 points stored, dropped=5: 1: the metric has no name, 3: "),
+        "{reason}"
+    );
+    assert_eq!(service.cells().await.len(), 1);
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_request_are_rejected_for_good() {
+    let service = Service::start().await;
+    let valid = request(vec![gauge("g", vec![])]).encode_to_vec();
+    for (body, status, reason) in [
+        (&valid[..valid.len() - 1], 400, "a field is cut off"),
+        (&b"\x0f"[..], 400, "a field has an unknown wire type"),
+        (&b"{\"resourceMetrics\":[]}"[..], 415, "send protobuf"),
+    ] {
+        let response = send(&service, "/v1/metrics", body).await;
+        assert_eq!(response.status, status, "{reason}");
+        assert_eq!(response.header("content-type"), Some("application/x-protobuf"));
+        // google.rpc.Status: 1 code, 2 message.
+        assert_eq!(response.body[..2], [0x08, 3], "INVALID_ARGUMENT");
+        let text = String::from_utf8_lossy(&response.body);
+        assert!(text.contains(reason), "{reason}: {text}");
+    }
+    let response = send(&service, "/v1/metrics", b"").await;
+    assert_eq!((response.status, rejected(&response)), (200, None));
+}
+
+/// All points of a body that can be decoded: metric, and attributes.
+fn decoded(body: &[u8]) -> Option<Vec<(String, usize)>> {
+    let mut decoder = Decoder::new(body, Vec::new());
+    let mut all = Vec::new();
+    while let Some(message) = decoder.next(body).ok()? {
+        let point = DataPoint::decode(decoder.kind(), message).ok()?;
+        all.push((decoder.name().to_owned(), point.attributes.len()));
+    }
+    Some(all)
+}
+
+proptest! {
+    #[test]
+    fn every_point_of_a_request_is_read(
+        resources in prop::collection::vec(
+            prop::collection::vec(("[a-z]{0,3}", prop::collection::vec(0..4_usize, 0..4)), 0..4),
+            0..4,
+        )
+    ) {
+        let attributes = |count: usize| (0..count).map(|key| text(&key.to_string(), "v")).collect();
+        let all: Vec<_> = resources
+            .iter()
+            .flatten()
+            .flat_map(|(name, points)| points.iter().map(|count| (name.clone(), *count)))
+            .collect();
+        let resource_metrics = resources.iter().map(|metrics| {
+            let metrics = metrics.iter().map(|(name, points)| {
+                let points = points.iter().map(|count| number(number_data_point::Value::AsInt(1), attributes(*count)));
+                gauge(name, points.collect())
+            });
+            request(metrics.collect()).resource_metrics.remove(0)
+        });
+        let body = ExportMetricsServiceRequest { resource_metrics: resource_metrics.collect() }.encode_to_vec();
+        prop_assert_eq!(decoded(&body), Some(all));
+    }
+
+    #[test]
+    fn no_body_panics(body in prop::collection::vec(any::<u8>(), 0..80)) {
+        decoded(&body);
+    }
+}
