@@ -88,7 +88,7 @@ async fn lookups_over_many_series_stay_within_the_memory_limit() -> anyhow::Resu
         "/api/search/lookup?m=%7B*=host00001%7D&limit=0",
         "/api/search/lookup?m=many.series&limit=1000",
     ] {
-        at_once(&target, 16, path, None).await?;
+        at_once(&target, if is_full() { 16 } else { 8 }, path, None).await?;
     }
     let rows = r#"{"tags":[{"key":"host","value":"*"}],"useMeta":false,"limit":0}"#;
     at_once(&target, 8, "/api/search/lookup", Some(rows.to_owned())).await?;

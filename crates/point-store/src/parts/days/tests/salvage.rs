@@ -137,7 +137,8 @@ fn a_crash_while_a_part_is_repaired_loses_no_intact_points() {
     let whole = store.disk.kill();
     store.days.check(&Unpaced).unwrap();
     let expected = missing(&before, &store.visible());
-    for count in 0.. {
+    // Every second operation: the kind of crash changes with it, and each moment reads the part four times.
+    for count in (0..).step_by(2) {
         let store = Store::open(whole.kill()).unwrap();
         let start = store.disk.operations();
         store.disk.fail_after(count);
