@@ -21,7 +21,7 @@ mod point;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -54,6 +54,9 @@ const QUANTILE: &str = "quantile";
 
 /// Bytes of a data point that a record repeats.
 const SHOWN: usize = 200;
+
+/// The scales of exponential histograms: SDKs have -10 to 20; beyond, bounds are no numbers or equal.
+const SCALES: RangeInclusive<i32> = -20..=40;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
@@ -195,10 +198,20 @@ fn refusal(decoder: &Decoder, point: &DataPoint<'_>) -> Option<(RejectionKind, S
         let reason = "the metric has no aggregation temporality: neither delta nor cumulative";
         return Some((RejectionKind::Malformed, reason.to_owned()));
     }
-    point.is_too_large.then(|| {
-        let reason = format!("more than {MOST_BUCKETS} buckets or {MOST_TAGS} attributes");
-        (RejectionKind::Malformed, reason)
-    })
+    let (counts, bounds, scale) = (point.counts.len(), point.bounds.len(), point.scale);
+    let reason = if point.is_too_large {
+        format!("more than {MOST_BUCKETS} buckets or {MOST_TAGS} attributes")
+    } else if counts > 0 && counts != bounds + 1 {
+        format!(
+            "{counts} counts of buckets for {bounds} bounds, expected {}",
+            bounds + 1
+        )
+    } else if !SCALES.contains(&scale) {
+        format!("scale {scale} is not from {} to {}", SCALES.start(), SCALES.end())
+    } else {
+        return None;
+    };
+    Some((RejectionKind::Malformed, reason))
 }
 
 /// The start of a data point, for the record of rejected points. Many points may have one long name.

@@ -293,6 +293,22 @@ async fn good_points_are_stored_and_the_others_counted() {
         data_points: vec![number(value(), vec![])],
         ..Sum::default()
     };
+    let uneven = Histogram {
+        data_points: vec![HistogramDataPoint {
+            time_unix_nano: T,
+            bucket_counts: vec![1, 2],
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Delta.into(),
+    };
+    let scaled = ExponentialHistogram {
+        data_points: vec![ExponentialHistogramDataPoint {
+            time_unix_nano: T,
+            scale: i32::MIN,
+            ..ExponentialHistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Delta.into(),
+    };
     let body = request(vec![
         gauge("", vec![number(value(), vec![])]),
         gauge(
@@ -305,13 +321,15 @@ async fn good_points_are_stored_and_the_others_counted() {
             ],
         ),
         metric("s", Data::Sum(unspecified)),
+        metric("h", Data::Histogram(uneven)),
+        metric("e", Data::ExponentialHistogram(scaled)),
     ]);
     let response = send(&service, "/v1/metrics", &body.encode_to_vec()).await;
     assert_eq!(response.status, 200);
     let (count, reason) = rejected(&response).unwrap();
-    assert_eq!(count, 5);
+    assert_eq!(count, 7);
     assert!(
-        reason.starts_with("partial write: 1 points stored, dropped=5: 1: the metric has no name, 3: "),
+        reason.starts_with("partial write: 1 points stored, dropped=7: 1: the metric has no name, 3: "),
         "{reason}"
     );
     assert_eq!(service.cells().await.len(), 1);
