@@ -102,8 +102,7 @@ macro_rules! deadline_methods {
         /// The same client with a deadline for all calls, `timeout` from now.
         #[must_use]
         pub fn with_timeout(&self, timeout: std::time::Duration) -> Self {
-            let deadline = std::time::Instant::now().checked_add(timeout);
-            self.with_connection(self.connection.with_deadline(deadline))
+            self.with_connection(self.connection.with_timeout(timeout))
         }
     };
 }
@@ -118,6 +117,11 @@ impl Connection {
             budget: Arc::new(RetryBudget::new()),
             deadline: Deadline::Policy,
         }
+    }
+
+    /// The same connection with a deadline for all calls, `timeout` from now.
+    pub(crate) fn with_timeout(&self, timeout: Duration) -> Self {
+        self.with_deadline(now().checked_add(timeout))
     }
 
     /// The same connection with a deadline for all calls; `None`: no deadline.

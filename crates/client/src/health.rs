@@ -1,6 +1,6 @@
 //! gRPC's health checks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
@@ -36,7 +36,7 @@ impl HealthClient {
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self {
-            connection: self.connection.with_deadline(Instant::now().checked_add(timeout)),
+            connection: self.connection.with_timeout(timeout),
         }
     }
 
