@@ -38,7 +38,7 @@ def stored(metric):
 
 
 exporter = OTLPMetricExporter(f"{server}/v1/metrics", compression=Compression.Gzip)
-# Nothing is exported but when it is asked for.
+# `force_flush` and the shutdown export, the timer never does.
 reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
 provider = MeterProvider(
     [reader],

@@ -18,15 +18,6 @@ pub(crate) enum ErrorForm {
 }
 
 impl ErrorForm {
-    /// The type of a body.
-    pub(crate) const fn content_type(self) -> &'static str {
-        match self {
-            Self::Influx | Self::Influx2 => "application/json; charset=UTF-8",
-            Self::Text => "text/plain; charset=UTF-8",
-            Self::Protobuf => "application/x-protobuf",
-        }
-    }
-
     /// The body of a response.
     pub(crate) fn body(self, status: StatusCode, text: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + text.len());

@@ -172,7 +172,7 @@ impl Chunk {
         (!value.is_empty()).then(|| (self.name(map, &[key]), self.name(map, &[value])))
     }
 
-    /// Adds the tags of a series, whose texts are in the chunk.
+    /// Adds the tags of a series. The texts of the tags are in the chunk already.
     pub(super) fn tag_list<'t>(&mut self, map: &NameMap, tags: impl Iterator<Item = &'t Tag>) -> Range<u32> {
         let start = self.tags.len();
         self.tags.extend(tags.cloned());

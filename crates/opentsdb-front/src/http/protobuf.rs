@@ -59,6 +59,12 @@ pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     decode_varint(bytes).map_err(|_| CUT)
 }
 
+/// The number of a varint of type `sint32`.
+pub(crate) const fn sint32(varint: u64) -> i32 {
+    let zigzag = (varint & 0xffff_ffff) as u32;
+    (zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed())
+}
+
 /// A text.
 ///
 /// # Errors

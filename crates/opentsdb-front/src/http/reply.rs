@@ -84,7 +84,11 @@ impl Reply {
 
     /// The text of an error, in the form of another protocol.
     pub(crate) fn text_in(form: ErrorForm, status: StatusCode, text: &str) -> Reply {
-        let content_type = HeaderValue::from_static(form.content_type());
+        let content_type = match form {
+            ErrorForm::Influx | ErrorForm::Influx2 => JSON,
+            ErrorForm::Text => TEXT,
+            ErrorForm::Protobuf => PROTOBUF,
+        };
         Reply::new(status, form.body(status, text), content_type)
     }
 

@@ -21,7 +21,8 @@ use crate::http::protobuf::{FieldValue, Malformed, next, text};
 pub(super) struct Decoder {
     /// The keys of the attributes of resources that are kept.
     wanted: Vec<String>,
-    /// What is left of the request, of its current resource, of its scope, and of its metric: places in the body.
+    /// Places in the body: the messages that follow in the request, in its current resource, in the current scope, and in the
+    /// current metric.
     resources: Range<usize>,
     scopes: Range<usize>,
     metrics: Range<usize>,

@@ -21,7 +21,7 @@ use prost::bytes::Buf as _;
 
 use super::decode::Kind;
 use crate::http::mapped::MOST_TAGS;
-use crate::http::protobuf::{FieldValue, Malformed, next, text, varint};
+use crate::http::protobuf::{FieldValue, Malformed, next, sint32, text, varint};
 
 /// Buckets and quantiles of a point at most; SDKs have 160 buckets of each sign by default.
 pub(super) const MOST_BUCKETS: usize = 1000;
@@ -72,6 +72,29 @@ pub(super) struct Buckets {
     pub(super) counts: Vec<u64>,
 }
 
+/// The numbers of fields that all kinds have, each under its own.
+struct FieldNumbers {
+    attributes: u64,
+    flags: u64,
+    exemplars: Option<u64>,
+}
+
+impl FieldNumbers {
+    const fn of(kind: Kind) -> Self {
+        let (attributes, flags, exemplars) = match kind {
+            Kind::Gauge | Kind::Sum => (7, 8, Some(5)),
+            Kind::Histogram => (9, 10, Some(8)),
+            Kind::ExponentialHistogram => (1, 10, Some(11)),
+            Kind::Summary => (7, 8, None),
+        };
+        Self {
+            attributes,
+            flags,
+            exemplars,
+        }
+    }
+}
+
 impl<'a> DataPoint<'a> {
     /// Decodes a point of a metric of a kind.
     ///
@@ -80,12 +103,23 @@ impl<'a> DataPoint<'a> {
     /// If the bytes are no message.
     pub(super) fn decode(kind: Kind, mut message: &'a [u8]) -> Result<Self, Malformed> {
         let mut point = Self::default();
+        let numbers = FieldNumbers::of(kind);
         while let Some((number, value)) = next(&mut message)? {
-            match kind {
-                Kind::Gauge | Kind::Sum => point.number_field(number, value)?,
-                Kind::Histogram => point.histogram_field(number, value)?,
-                Kind::ExponentialHistogram => point.exponential_field(number, value)?,
-                Kind::Summary => point.summary_field(number, value)?,
+            match value {
+                FieldValue::Bytes(attribute) if number == numbers.attributes => point.attribute(attribute)?,
+                FieldValue::Varint(flags) if number == numbers.flags => {
+                    point.has_no_value = flags & NO_RECORDED_VALUE != 0;
+                }
+                FieldValue::Bytes(_) if Some(number) == numbers.exemplars => point.exemplars += 1,
+                FieldValue::Fixed64(nanos) if number == 3 => point.time_unix_nano = nanos,
+                _ if matches!(kind, Kind::Gauge | Kind::Sum) => point.number_field(number, value),
+                FieldValue::Fixed64(count) if number == 4 => point.count = count,
+                FieldValue::Fixed64(bits) if number == 5 => point.sum = Some(f64::from_bits(bits)),
+                _ => match kind {
+                    Kind::Histogram => point.histogram_field(number, value)?,
+                    Kind::ExponentialHistogram => point.exponential_field(number, value)?,
+                    _ => point.summary_field(number, value)?,
+                },
             }
         }
         let buckets = [&point.counts, &point.positive.counts, &point.negative.counts];
@@ -95,76 +129,53 @@ impl<'a> DataPoint<'a> {
         Ok(point)
     }
 
-    fn number_field(&mut self, number: u64, value: FieldValue<'a>) -> Result<(), Malformed> {
+    const fn number_field(&mut self, number: u64, value: FieldValue<'a>) {
         match (number, value) {
             (4, FieldValue::Fixed64(bits)) => self.number = Some(Number::Double(f64::from_bits(bits))),
             (6, FieldValue::Fixed64(bits)) => self.number = Some(Number::Int(bits.cast_signed())),
-            (5, FieldValue::Bytes(_)) => self.exemplars += 1,
-            (7, FieldValue::Bytes(attribute)) => self.attribute(attribute)?,
-            (8, FieldValue::Varint(flags)) => self.has_no_value = flags & NO_RECORDED_VALUE != 0,
-            _ => self.common_field(number, value),
+            _ => {}
         }
-        Ok(())
     }
 
     fn histogram_field(&mut self, number: u64, value: FieldValue<'a>) -> Result<(), Malformed> {
         match (number, value) {
             (6, value) => fixed(value, &mut self.counts, |bits| bits)?,
             (7, value) => fixed(value, &mut self.bounds, f64::from_bits)?,
-            (8, FieldValue::Bytes(_)) => self.exemplars += 1,
-            (9, FieldValue::Bytes(attribute)) => self.attribute(attribute)?,
-            (10, FieldValue::Varint(flags)) => self.has_no_value = flags & NO_RECORDED_VALUE != 0,
             (11, FieldValue::Fixed64(bits)) => self.min = Some(f64::from_bits(bits)),
             (12, FieldValue::Fixed64(bits)) => self.max = Some(f64::from_bits(bits)),
-            _ => self.common_field(number, value),
+            _ => {}
         }
         Ok(())
     }
 
     fn exponential_field(&mut self, number: u64, value: FieldValue<'a>) -> Result<(), Malformed> {
         match (number, value) {
-            (1, FieldValue::Bytes(attribute)) => self.attribute(attribute)?,
-            (6, FieldValue::Varint(zigzag)) => self.scale = unzigzag(zigzag),
+            (6, FieldValue::Varint(varint)) => self.scale = sint32(varint),
             (7, FieldValue::Fixed64(count)) => self.zero_count = count,
             (8, FieldValue::Bytes(buckets)) => self.positive = Buckets::decode(buckets)?,
             (9, FieldValue::Bytes(buckets)) => self.negative = Buckets::decode(buckets)?,
-            (10, FieldValue::Varint(flags)) => self.has_no_value = flags & NO_RECORDED_VALUE != 0,
-            (11, FieldValue::Bytes(_)) => self.exemplars += 1,
             (12, FieldValue::Fixed64(bits)) => self.min = Some(f64::from_bits(bits)),
             (13, FieldValue::Fixed64(bits)) => self.max = Some(f64::from_bits(bits)),
-            _ => self.common_field(number, value),
+            _ => {}
         }
         Ok(())
     }
 
     fn summary_field(&mut self, number: u64, value: FieldValue<'a>) -> Result<(), Malformed> {
-        match (number, value) {
-            (6, FieldValue::Bytes(mut quantile)) if self.quantiles.len() <= MOST_BUCKETS => {
-                let (mut of, mut at) = (0.0, 0.0);
-                while let Some((number, value)) = next(&mut quantile)? {
-                    match (number, value) {
-                        (1, FieldValue::Fixed64(bits)) => of = f64::from_bits(bits),
-                        (2, FieldValue::Fixed64(bits)) => at = f64::from_bits(bits),
-                        _ => {}
-                    }
+        if let (6, FieldValue::Bytes(mut quantile)) = (number, value)
+            && self.quantiles.len() <= MOST_BUCKETS
+        {
+            let (mut of, mut at) = (0.0, 0.0);
+            while let Some((number, value)) = next(&mut quantile)? {
+                match (number, value) {
+                    (1, FieldValue::Fixed64(bits)) => of = f64::from_bits(bits),
+                    (2, FieldValue::Fixed64(bits)) => at = f64::from_bits(bits),
+                    _ => {}
                 }
-                self.quantiles.push((of, at));
             }
-            (7, FieldValue::Bytes(attribute)) => self.attribute(attribute)?,
-            (8, FieldValue::Varint(flags)) => self.has_no_value = flags & NO_RECORDED_VALUE != 0,
-            _ => self.common_field(number, value),
+            self.quantiles.push((of, at));
         }
         Ok(())
-    }
-
-    /// Fields with the same number in all kinds.
-    const fn common_field(&mut self, number: u64, value: FieldValue<'a>) {
-        match (number, value) {
-            (3, FieldValue::Fixed64(nanos)) => self.time_unix_nano = nanos,
-            (4, FieldValue::Fixed64(count)) => self.count = count,
-            (5, FieldValue::Fixed64(bits)) => self.sum = Some(f64::from_bits(bits)),
-            _ => {}
-        }
     }
 
     fn attribute(&mut self, message: &'a [u8]) -> Result<(), Malformed> {
@@ -182,7 +193,7 @@ impl Buckets {
         let mut buckets = Self::default();
         while let Some((number, value)) = next(&mut message)? {
             match (number, value) {
-                (1, FieldValue::Varint(zigzag)) => buckets.offset = unzigzag(zigzag),
+                (1, FieldValue::Varint(varint)) => buckets.offset = sint32(varint),
                 (2, FieldValue::Varint(count)) if buckets.counts.len() <= MOST_BUCKETS => {
                     buckets.counts.push(count);
                 }
@@ -268,10 +279,4 @@ fn fixed<T>(
         _ => {}
     }
     Ok(())
-}
-
-/// A number of type `sint32`.
-const fn unzigzag(zigzag: u64) -> i32 {
-    let zigzag = (zigzag & 0xffff_ffff) as u32;
-    (zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed())
 }

@@ -86,7 +86,7 @@ async fn send(service: &Service, path: &str, body: &[u8]) -> HttpResponse {
     service.request(head, body).await
 }
 
-/// What is stored of metrics with a prefix, as `metric{tags}: points`.
+/// The stored series of some metrics, as `metric{tags}: points`.
 async fn stored(service: &Service, metrics: &[&str]) -> BTreeMap<String, String> {
     let mut stored = BTreeMap::new();
     for metric in metrics {

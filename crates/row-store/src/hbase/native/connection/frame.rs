@@ -171,7 +171,7 @@ pub(super) fn decode(
     Ok((id, Ok(response)))
 }
 
-/// The call of a response whose first bytes are known; `None` if they do not name it.
+/// The number of the call in the first bytes of a response; `None` if these bytes have none.
 pub(super) fn call_of(mut start: Bytes) -> Option<u32> {
     let header = take_message(&mut start)?;
     ResponseHeader::decode(header).ok()?.call_id
