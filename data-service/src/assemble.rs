@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use futures::future::BoxFuture;
 use oxtsdb_client::UidClient;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::{IngestResources, Writer};
@@ -211,7 +212,19 @@ pub fn points_part(
 ///
 /// A setting breaks its rule, the UID service does not respond in time or has unexpected UID widths, the
 /// table of points was written with another salt, or the program drains.
-pub async fn assemble(
+pub fn assemble(
+    store: (Arc<dyn RowStore>, StoreKind),
+    points: Option<PointsPart>,
+    client: UidClient,
+    settings: DataSettings,
+    memory: &MemoryAccount,
+    shutdown: Shutdown,
+) -> BoxFuture<'_, anyhow::Result<DataService>> {
+    Box::pin(assembled(store, points, client, settings, memory, shutdown))
+}
+
+/// The future of [`assemble`]. Behind a pointer: the program that polls it does not compile it once more, with all jobs.
+async fn assembled(
     (store, kind): (Arc<dyn RowStore>, StoreKind),
     points: Option<PointsPart>,
     client: UidClient,

@@ -8,13 +8,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Parser;
 use data_service::{DataSettings, UidAccess, assemble, points_part, store_part};
+use oxtsdb_allocator as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_metadata::uids::UidsError;
 use oxtsdb_server::{AdminListen, GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
-
-/// Simple writes allocate a string for each name; this allocator is faster at that than the system's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Writes and queries points, over gRPC, HTTP and telnet
 ///

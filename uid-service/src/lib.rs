@@ -7,6 +7,7 @@ pub mod settings;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use futures::future::BoxFuture;
 use oxtsdb_proto::uid::v1::uid_admin_service_server::UidAdminServiceServer;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_reclaim_service_server::UidReclaimServiceServer;
@@ -129,7 +130,17 @@ pub async fn check_widths(store: Arc<dyn RowStore>, settings: &UidSettings) -> a
 /// # Errors
 ///
 /// A setting breaks its rule, the table was written with other UID widths, or the store fails.
-pub async fn assemble(
+pub fn assemble(
+    store: Arc<dyn RowStore>,
+    writers: Writers,
+    settings: &UidSettings,
+    shutdown: Shutdown,
+) -> BoxFuture<'_, anyhow::Result<UidService>> {
+    Box::pin(assembled(store, writers, settings, shutdown))
+}
+
+/// The future of [`assemble`]. Behind a pointer: the program that polls it does not compile it once more.
+async fn assembled(
     store: Arc<dyn RowStore>,
     writers: Writers,
     settings: &UidSettings,

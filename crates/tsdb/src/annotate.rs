@@ -1,6 +1,5 @@
 //! `tsdb annotate`: sets, lists and deletes annotations.
 
-mod output;
 mod series;
 
 use std::process::ExitCode;
@@ -13,14 +12,13 @@ use oxtsdb_client::proto::data::v1::put_annotation_request::Precondition;
 use oxtsdb_client::proto::data::v1::{
     Annotation as AnnotationMessage, DeleteAnnotationRequest, ListAnnotationsRequest, PutAnnotationRequest,
 };
-use oxtsdb_client::{Annotation, DataClient, Timestamp};
+use oxtsdb_client::{Annotation, DataClient};
 
 use self::series::SeriesArgs;
-use crate::stdout::print;
-use crate::target::{DataTarget, Server, UidTarget};
-use crate::time_zone::{self, TimeZoneArgs};
-
-pub(crate) use output::{json_object, lines};
+use oxtsdb_command::annotations::{json_object, lines};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server, UidTarget};
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 
 /// Annotations of a page.
 const PAGE_SIZE: i32 = 1000;
@@ -313,9 +311,4 @@ fn pair(text: &str) -> anyhow::Result<(String, String)> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => bail!("--custom `{text}` is not of the form KEY=VALUE"),
     }
-}
-
-/// The instant of an annotation as people read it.
-fn shown(time: Timestamp, zone: &TimeZone) -> String {
-    time_zone::show(time.millis(), zone)
 }

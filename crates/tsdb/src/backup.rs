@@ -8,9 +8,9 @@ use oxtsdb_client::proto::data::v1::create_snapshot_response::Snapshot;
 use oxtsdb_maintenance::store_admin::restore;
 use serde_json::json;
 
-use crate::stdout::print;
-use crate::target::DataTarget;
-use crate::uid::progress;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
 
 /// Make a snapshot of the embedded store, while it is used
 ///

@@ -2,10 +2,11 @@
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use oxtsdb_server::settings;
+use oxtsdb_transfer::{copy, import, query, scan};
 
 use crate::{
-    annotate, backup, compact, copy, delete, doctor, fsck, health, import, queries, query, rollup, scan,
-    search, serve, store, tables, top, tree, uid,
+    annotate, backup, compact, delete, doctor, fsck, health, queries, rollup, search, serve, store, tables,
+    top, tree, uid,
 };
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.

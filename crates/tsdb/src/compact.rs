@@ -11,10 +11,10 @@ use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 use serde_json::{Value, json};
 
-use crate::stdout::print;
-use crate::target::DataTarget;
-use crate::time_zone::{self, TimeZoneArgs};
-use crate::uid::progress;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 
 /// Compact rows of points on HBase: all points of an hour in one cell
 ///

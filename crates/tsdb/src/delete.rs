@@ -8,11 +8,11 @@ use oxtsdb_client::proto::data::v1::delete_points_request::Source;
 use oxtsdb_client::proto::data::v1::scan_rows_request::Source as Selected;
 use oxtsdb_client::proto::data::v1::{DeletePointsRequest, DeletePointsResponse};
 
-use crate::scan::selection::selection;
-use crate::stdout::print;
-use crate::target::DataTarget;
-use crate::time_zone::{self, TimeZoneArgs};
-use crate::uid::progress::progress;
+use oxtsdb_command::progress::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
+use oxtsdb_transfer::scan::selection::selection;
 
 /// Delete the points of some series in a range of time
 ///

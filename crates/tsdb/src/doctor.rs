@@ -27,9 +27,9 @@ use futures::future::join_all;
 use self::finding::{Finding, Findings, Level};
 use self::server::Server;
 use crate::admin::AdminTargets;
-use crate::stdout::print;
-use crate::table_args::TableArgs;
-use crate::target::{DataTarget, UidTarget};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
+use oxtsdb_command::target::{DataTarget, UidTarget};
 
 /// Check a deployment, and say what to change
 ///

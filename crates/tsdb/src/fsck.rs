@@ -16,10 +16,10 @@ use oxtsdb_client::proto::data::v1::{
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
 use crate::repair_plan::{self, PlanWriter};
-use crate::stdout::print;
-use crate::target::{DataTarget, Server};
-use crate::time_zone::{self, TimeZoneArgs};
-use crate::uid::progress;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server};
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 
 /// Check the rows of points, plan repairs, apply and undo them
 ///

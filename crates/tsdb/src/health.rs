@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use oxtsdb_client::Health;
 
-use crate::target::DataTarget;
+use oxtsdb_command::target::DataTarget;
 
 /// Check the health of a server, for container probes
 ///

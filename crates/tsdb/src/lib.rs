@@ -9,26 +9,18 @@ mod annotate;
 mod backup;
 mod cli;
 mod compact;
-mod copy;
 mod delete;
 mod doctor;
 mod fsck;
 mod health;
-mod import;
 mod queries;
-mod query;
 mod repair_plan;
 mod rollup;
-mod scan;
 mod search;
 mod serve;
 mod settings;
-mod stdout;
 mod store;
-mod table_args;
 mod tables;
-mod target;
-mod time_zone;
 mod top;
 mod tree;
 mod uid;
@@ -38,11 +30,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use futures::future::LocalBoxFuture;
+use oxtsdb_command::stdout;
 use oxtsdb_server::program;
 use oxtsdb_server::settings::with_short_help;
 use oxtsdb_server::telemetry::{self, LogFormat};
 
 use cli::{Cli, Command};
+use oxtsdb_transfer::{copy, import, query, scan};
 use settings::opentsdb_conf::Outcome;
 
 /// Runs the command of the process's arguments, and reports its failure.
@@ -83,14 +77,14 @@ fn future_of(
     match command {
         Command::Serve(args) => Box::pin(serve::run(*args, opentsdb_conf, cli::unknown_variables())),
         Command::Tables(args) => Box::pin(tables::run(args)),
-        Command::Import(args) => Box::pin(import::run(*args)),
-        Command::Export(args) => Box::pin(copy::export::run(*args)),
-        Command::Compare(args) => Box::pin(copy::compare::run(*args)),
-        Command::Query(args) => Box::pin(query::run(args)),
+        Command::Import(args) => import::run(*args),
+        Command::Export(args) => copy::export::run(*args),
+        Command::Compare(args) => copy::compare::run(*args),
+        Command::Query(args) => query::run(args),
         Command::Queries(args) => Box::pin(queries::run(args)),
         Command::Top(args) => Box::pin(top::run(args)),
         Command::Rollup(args) => Box::pin(rollup::run(args)),
-        Command::Scan(args) => Box::pin(scan::run(args)),
+        Command::Scan(args) => scan::run(args),
         Command::Delete(args) => Box::pin(delete::run(args)),
         Command::Search(args) => Box::pin(search::run(args)),
         Command::Annotate(args) => Box::pin(annotate::run(*args)),

@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Fewer and larger allocations from the system than the default allocator makes.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use oxtsdb_allocator as _;
 
 fn main() -> ExitCode {
     tsdb_commands::main()

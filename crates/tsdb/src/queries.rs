@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use oxtsdb_client::proto::data::v1::RunningQuery;
 
-use crate::target::DataTarget;
+use oxtsdb_command::target::DataTarget;
 
 /// List the running queries of a data service, or cancel some
 ///

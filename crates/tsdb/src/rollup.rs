@@ -10,9 +10,9 @@ use oxtsdb_client::proto::common::v1::{TimeRange, time_range};
 use oxtsdb_client::proto::data::v1::{BuildRollupsRequest, BuildRollupsResponse};
 use serde_json::json;
 
-use crate::stdout::print;
-use crate::target::DataTarget;
-use crate::time_zone::{self, TimeZoneArgs};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 
 /// Draws per second, at most.
 const DRAWS_PER_SECOND: u8 = 5;

@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use oxtsdb_client::proto::data::v1::{CountSeriesRequest, ExportSeriesRequest, SeriesSource};
 
 use self::output::Writer;
-use crate::stdout::print;
-use crate::target::DataTarget;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
 
 /// List the series that exist, by metric, tag keys and tag values
 ///

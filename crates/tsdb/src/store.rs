@@ -10,10 +10,10 @@ use oxtsdb_client::proto::common::v1::time_range::{End, Start};
 use oxtsdb_client::proto::data::v1::GetStoreStatsResponse;
 use serde_json::{Value, json};
 
-use crate::stdout::print;
-use crate::target::DataTarget;
-use crate::uid::progress;
 use crate::uid::top::{name, table};
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
 
 /// Check the embedded store, print its figures, or accept its losses
 #[derive(Debug, Args)]

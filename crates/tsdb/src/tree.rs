@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::target::DataTarget;
+use oxtsdb_command::target::DataTarget;
 
 /// Define trees of series, print them, and test their rules
 ///

@@ -9,7 +9,6 @@ mod lookup;
 mod meta;
 mod metapurge;
 mod metasync;
-pub(crate) mod progress;
 mod reclaim;
 mod recover;
 mod rename;
@@ -26,7 +25,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 pub(crate) use self::assign::{MkmetricArgs, make_metrics};
-use crate::target::UidTarget;
+use oxtsdb_command::target::UidTarget;
 
 /// Assign, look up, list, rename and delete UIDs
 ///

@@ -6,7 +6,7 @@ use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
 use oxtsdb_query::language::parse_series;
 
-use crate::target::Server;
+use oxtsdb_command::target::Server;
 
 /// One series, or global annotations.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use oxtsdb_server::admin::deployment::WidthFacts;
 use super::agreement::widths;
 use super::finding::{Finding, Level};
 use super::server::Server;
-use crate::target::{DataTarget, UidTarget};
+use oxtsdb_command::target::{DataTarget, UidTarget};
 
 /// The service that a data port has to serve.
 const DATA_SERVICE: &str = "oxtsdb.data.v1.DataService";

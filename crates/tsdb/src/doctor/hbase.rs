@@ -16,7 +16,7 @@ use uid_service::UidSettings;
 use super::agreement::{salt, widths};
 use super::finding::{Finding, Level};
 use super::server::Server;
-use crate::table_args::TableArgs;
+use oxtsdb_command::table_args::TableArgs;
 
 /// Checks each gateway, then through all of them the tables, and whether servers use these.
 pub(super) async fn check(args: &TableArgs, timeout: Duration, servers: &[Server]) -> Vec<Finding> {

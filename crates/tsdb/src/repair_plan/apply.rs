@@ -11,9 +11,9 @@ use super::rejected::has_no_effect;
 use super::repair::{Applied, Repair};
 use super::undo::UndoWriter;
 use super::{plan, undo};
-use crate::stdout::print;
-use crate::target::Server;
-use crate::uid::progress;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Repairs of one request.
 const BATCH: usize = 256;

@@ -9,8 +9,8 @@ use oxtsdb_client::proto::uid_kind;
 use oxtsdb_client::{DataClient, UidKind};
 
 use super::Format;
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Results of a page.
 const PAGE_SIZE: i32 = 1000;

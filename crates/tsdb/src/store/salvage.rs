@@ -25,7 +25,7 @@ use oxtsdb_storage_file::disk::overlay::OverlayDisk;
 use oxtsdb_storage_file::disk::real::RealDisk;
 use uid_service::settings::UidTableSettings;
 
-use crate::stdout::print;
+use oxtsdb_command::stdout::print;
 
 /// The folders of stores in a data folder, and the folder of more stores of points.
 const UID: &str = "uid";

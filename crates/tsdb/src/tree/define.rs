@@ -11,8 +11,8 @@ use oxtsdb_client::proto::data::v1::Tree;
 
 use super::definition_file;
 use super::output::rule_lines;
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// A tree.
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ use clap::Args;
 use oxtsdb_client::DataClient;
 use oxtsdb_client::proto::data::v1::{ListTreeProblemsRequest, TreeProblem};
 
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// A tree and series.
 #[derive(Debug, Args)]

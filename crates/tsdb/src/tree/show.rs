@@ -13,8 +13,8 @@ use oxtsdb_client::proto::data::v1::{GetBranchRequest, TreeBranch, TreeLeaf};
 use oxtsdb_client::{DataClient, Error};
 
 use super::output::{leaf_text, printable};
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Print the branches and leaves of a tree
 ///

@@ -6,8 +6,8 @@ use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
 
 use super::line::line;
-use crate::stdout::print;
-use crate::target::{Server, UidTarget};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{Server, UidTarget};
 
 /// Assign UIDs to names; existing mappings are kept
 ///

@@ -6,8 +6,8 @@ use clap::Args;
 use oxtsdb_client::{Error, UidClient, UidKind};
 
 use super::line::line;
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Delete names with their UIDs and metadata
 ///

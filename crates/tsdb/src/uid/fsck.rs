@@ -11,8 +11,8 @@ use oxtsdb_client::proto::uid::v1::{UidFinding, UidFindingSeverity, UidFindingTy
 use oxtsdb_client::{UidClient, UidKind};
 
 use crate::repair_plan::{self, PlanWriter};
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Check names and UIDs, plan repairs, apply and undo them
 ///

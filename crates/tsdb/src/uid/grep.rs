@@ -9,7 +9,7 @@ use regex::RegexBuilder;
 
 use super::line::{line, print_found};
 use super::words::kinds_and_rest;
-use crate::target::Server;
+use oxtsdb_command::target::Server;
 
 /// List names that match a regular expression anywhere
 ///

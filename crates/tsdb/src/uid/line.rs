@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use oxtsdb_client::{Uid, UidKind};
 
-use crate::stdout::print;
+use oxtsdb_command::stdout::print;
 
 pub(super) fn line(kind: UidKind, name: &str, uid: Uid) -> String {
     format!("{kind} {name}: {uid}\n")

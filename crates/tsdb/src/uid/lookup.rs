@@ -7,8 +7,8 @@ use oxtsdb_client::{Error, ErrorReason, Rejection, Uid, UidClient, UidKind};
 
 use super::line::line;
 use super::words::kinds_and_rest;
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Look up names, or UIDs as hex
 ///

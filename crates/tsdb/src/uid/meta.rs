@@ -7,8 +7,8 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use oxtsdb_client::{Uid, UidClient, UidKind, UidMeta};
 
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Print, change or delete the metadata of a UID
 ///

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use oxtsdb_client::{PurgedMeta, PurgedUidMeta, UidClient};
 
-use super::progress::progress;
-use crate::stdout::print;
-use crate::target::{DataTarget, Server};
+use oxtsdb_command::progress::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server};
 
 /// Delete the metadata of all UIDs and series
 ///

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use oxtsdb_client::SyncedMeta;
 
-use super::progress::progress;
-use crate::stdout::print;
-use crate::target::DataTarget;
+use oxtsdb_command::progress::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
 
 /// Create missing metadata of series and UIDs, and correct times of creation
 ///

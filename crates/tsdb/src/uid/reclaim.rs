@@ -17,8 +17,8 @@ use oxtsdb_client::{
 use oxtsdb_schema::PerKind;
 use serde_json::json;
 
-use crate::stdout::print;
-use crate::target::{DataTarget, Server};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server};
 
 /// Make UIDs that nothing references assignable again
 ///

@@ -15,8 +15,8 @@ use oxtsdb_client::{
 };
 
 use super::line::line;
-use crate::stdout::print;
-use crate::target::{DataTarget, Server};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server};
 
 /// UIDs of a request.
 const BATCH: usize = 4096;

@@ -6,8 +6,8 @@ use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
 
 use super::line::line;
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Give a UID another name; its points move to the new name
 ///

@@ -6,7 +6,7 @@ use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
 
 use super::line::{line, print_found};
-use crate::target::Server;
+use oxtsdb_command::target::Server;
 
 /// List names with a prefix, in byte order
 ///

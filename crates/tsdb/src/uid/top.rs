@@ -9,8 +9,8 @@ use oxtsdb_client::proto::data::v1::{
     CardinalityOrder, CountSeriesRequest, CountSeriesResponse, SeriesSource,
 };
 
-use crate::stdout::print;
-use crate::target::DataTarget;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
 
 /// Print the tag keys with the most values, and the metrics with the most series
 ///

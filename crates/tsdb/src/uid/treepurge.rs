@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::target::DataTarget;
 use crate::tree::delete;
+use oxtsdb_command::target::DataTarget;
 
 /// Delete what was placed in a tree; same as `tree delete`
 ///

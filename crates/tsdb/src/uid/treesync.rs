@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use clap::Args;
 use oxtsdb_client::proto::data::v1::{SyncTreesRequest, SyncTreesResponse};
 
-use crate::stdout::print;
-use crate::target::DataTarget;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::DataTarget;
 
 /// Place all series in the enabled trees
 ///

@@ -7,8 +7,8 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use oxtsdb_client::{KindUsage, QuotaUsage, UidClient, UidKind};
 
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// The figures to print.
 #[derive(Debug, Args)]

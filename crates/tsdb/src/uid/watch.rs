@@ -7,8 +7,8 @@ use oxtsdb_client::{UidClient, UidEvent, UidKind, UidMapping, WatchOptions, Watc
 use tracing::warn;
 
 use super::line::line;
-use crate::stdout::print;
-use crate::target::Server;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 /// Print assignments, renames and deletes as they happen
 ///

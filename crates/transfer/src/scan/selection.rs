@@ -9,17 +9,17 @@ use oxtsdb_query::TagFilter;
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
 use crate::query;
-use crate::time_zone;
+use oxtsdb_command::time_zone;
 
 /// Which rows.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Selection {
+pub struct Selection {
     /// Which series; `None`: the whole table.
-    pub(crate) source: Option<Source>,
+    pub source: Option<Source>,
     /// Which hours: those that overlap.
-    pub(crate) range: TimeRange,
+    pub range: TimeRange,
     /// How many times were given: 0 to 2.
-    pub(crate) times: usize,
+    pub times: usize,
 }
 
 /// Reads `[START [END]] [METRIC [TAGK=FILTER...]]`. Leading words that are times are the range, all
@@ -28,7 +28,7 @@ pub(crate) struct Selection {
 /// # Errors
 ///
 /// Unless exactly one of a metric, TSUIDs and all rows is selected.
-pub(crate) fn selection(
+pub fn selection(
     words: &[String],
     metric: Option<&str>,
     tsuids: &[String],

@@ -6,7 +6,7 @@ use textplots::{Chart, Plot as _, Shape};
 
 use super::output::{heading, notes};
 use super::result::{QueryOutput, Series};
-use crate::time_zone;
+use oxtsdb_command::time_zone;
 
 /// Dots of a chart: two to a column of the terminal, four to a line.
 const WIDTH: u32 = 150;

@@ -10,12 +10,14 @@ use uid_service::settings::UidTableSettings;
 
 /// Names of tables, the layout of their keys, and connections, as for `serve`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct TableArgs {
+pub struct TableArgs {
+    /// Table `tsdb-uid`.
     #[command(flatten)]
-    pub(crate) uid_tables: UidTableSettings,
+    pub uid_tables: UidTableSettings,
 
+    /// The tables of the data service.
     #[command(flatten)]
-    pub(crate) data_tables: TableSettings,
+    pub data_tables: TableSettings,
 
     /// Rollups; their tables are used too: JSON, or the path of a file with it that ends in .json
     /// (tsd.rollups.config)
@@ -27,8 +29,9 @@ pub(crate) struct TableArgs {
     )]
     rollups_config: Option<String>,
 
+    /// Connections with HBase.
     #[command(flatten)]
-    pub(crate) hbase: HbaseSettings,
+    pub hbase: HbaseSettings,
 }
 
 impl TableArgs {
@@ -37,7 +40,7 @@ impl TableArgs {
     /// # Errors
     ///
     /// A setting is out of its range.
-    pub(crate) fn layout(&self) -> anyhow::Result<RowKeyLayout> {
+    pub fn layout(&self) -> anyhow::Result<RowKeyLayout> {
         let uids = &self.uid_tables;
         Ok(RowKeyLayout {
             salt: self.data_tables.salt()?,
@@ -50,7 +53,7 @@ impl TableArgs {
     }
 
     /// The settings of the data service.
-    pub(crate) fn data(&self) -> DataSettings {
+    pub fn data(&self) -> DataSettings {
         let mut data = DataSettings {
             tables: self.data_tables.clone(),
             ..DataSettings::default()

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 const DRAWS_PER_SECOND: u8 = 5;
 
 /// A spinner with the elapsed time and a message.
-pub(crate) fn progress() -> ProgressBar {
+pub fn progress() -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND);
     let bar = ProgressBar::with_draw_target(None, target);
     if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {

@@ -5,8 +5,8 @@ use jiff::tz::TimeZone;
 use oxtsdb_client::{Annotation, Value};
 
 use super::result::{QueryOutput, Series, text};
-use crate::annotate::{json_object, lines};
-use crate::time_zone;
+use oxtsdb_command::annotations::{json_object, lines};
+use oxtsdb_command::time_zone;
 
 /// OpenTSDB's `/api/query` response: a JSON array with one element for each group. Keys of `dps` are
 /// seconds, or milliseconds with `milliseconds`; NaN is the text "NaN".

@@ -15,7 +15,7 @@ use super::hbase_place::{self, HbasePlace};
 use super::manifest::{Header, Manifest, TableHeader};
 use super::roles::DATA;
 use super::rollups::Rollups;
-use crate::table_args::TableArgs;
+use oxtsdb_command::table_args::TableArgs;
 
 /// Memory that the stores of a copy share: caches, and points that are in no file yet.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -60,25 +60,23 @@ impl fmt::Display for Place {
     }
 }
 
-impl TableArgs {
-    /// The rollups.
-    ///
-    /// # Errors
-    ///
-    /// They are not OpenTSDB's configuration of rollups.
-    pub(super) fn rollups(&self) -> anyhow::Result<Rollups> {
-        Rollups::from_settings(&self.data())
-    }
+/// The rollups of these settings.
+///
+/// # Errors
+///
+/// They are not OpenTSDB's configuration of rollups.
+pub(super) fn rollups(tables: &TableArgs) -> anyhow::Result<Rollups> {
+    Rollups::from_settings(&tables.data())
+}
 
-    /// Checks that a store with these settings reads the rows of an export as they were written.
-    ///
-    /// # Errors
-    ///
-    /// The setting that differs.
-    pub(super) fn check(&self, export: &Header) -> anyhow::Result<()> {
-        export.check_layout(&self.layout()?)?;
-        export.check_rollups(self.rollups()?.header.as_ref())
-    }
+/// Checks that a store with these settings reads the rows of an export as they were written.
+///
+/// # Errors
+///
+/// The setting that differs.
+pub(super) fn check(tables: &TableArgs, export: &Header) -> anyhow::Result<()> {
+    export.check_layout(&tables.layout()?)?;
+    export.check_rollups(rollups(tables)?.header.as_ref())
 }
 
 /// A table of an open store.
@@ -157,7 +155,7 @@ impl Place {
         match self {
             Self::Export(folder) => {
                 let manifest = Manifest::complete(folder)?;
-                let fits = args.check(&manifest.header);
+                let fits = check(args, &manifest.header);
                 fits.with_context(|| folder.display().to_string())?;
                 Ok(Opened::Export(Arc::new(manifest)))
             }
@@ -205,7 +203,7 @@ impl Place {
             ..UidSettings::default()
         };
         let mut data = args.data();
-        let rollups = args.rollups()?;
+        let rollups = rollups(args)?;
         // Then its table of its own is created if it is missing.
         data.rollups.rollup_jobs = writes && rollups.header.is_some();
         let limit = MemoryAccount::default_limit_bytes().min(MEMORY_BYTES);

@@ -5,7 +5,7 @@ use oxtsdb_proto::data::v1::{CellType, CellView, StoredCell, StoredPoint, Stored
 use oxtsdb_schema::java::double_to_string;
 
 use super::names::SeriesName;
-use crate::time_zone;
+use oxtsdb_command::time_zone;
 
 /// A row and its cells:
 ///

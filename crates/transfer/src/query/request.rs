@@ -13,7 +13,7 @@ use oxtsdb_query::{
     TagFilter,
 };
 
-use crate::time_zone;
+use oxtsdb_command::time_zone;
 
 /// The request of `START [END] EXPRESSION...`.
 ///

@@ -15,15 +15,16 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
+use futures::future::LocalBoxFuture;
 use jiff::tz::TimeZone;
 use oxtsdb_client::DataClient;
 use oxtsdb_plot::Size;
 use oxtsdb_query::expression::function::NamedFunction;
 use oxtsdb_query::{Aggregator, FilterType};
 
-use crate::stdout::print;
-use crate::target::{DataTarget, Server};
-use crate::time_zone::{self, TimeZoneArgs};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server};
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 pub(crate) use request::filter;
 use result::{QueryOutput, Series};
 
@@ -50,7 +51,7 @@ use result::{QueryOutput, Series};
 /// the query failed, for example because there is no such metric.
 #[derive(Debug, Args)]
 #[command(after_long_help = lists())]
-pub(crate) struct QueryArgs {
+pub struct QueryArgs {
     #[command(flatten)]
     target: DataTarget,
 
@@ -127,7 +128,11 @@ enum Format {
 /// # Errors
 ///
 /// If the arguments are not a query, or the query fails.
-pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: QueryArgs) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+    Box::pin(execute(args))
+}
+
+async fn execute(args: QueryArgs) -> anyhow::Result<ExitCode> {
     let zone = args.time_zone.zone()?;
     if let Some(file) = picture_of(&args) {
         // Before the query.

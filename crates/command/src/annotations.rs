@@ -1,14 +1,14 @@
 //! Annotations as text.
 
 use jiff::tz::TimeZone;
-use oxtsdb_client::Annotation;
+use oxtsdb_client::{Annotation, Timestamp};
 use serde_json::json;
 
-use super::shown;
+use crate::time_zone;
 
 /// A line for each annotation: START, END, DESCRIPTION, NOTES, KEY=VALUE ..., ETAG, with tabs between. Line breaks and
 /// tabs of texts are blanks.
-pub(crate) fn lines(annotations: &[Annotation], zone: &TimeZone) -> String {
+pub fn lines(annotations: &[Annotation], zone: &TimeZone) -> String {
     let line = |annotation: &Annotation| {
         let custom = annotation
             .custom
@@ -29,7 +29,7 @@ pub(crate) fn lines(annotations: &[Annotation], zone: &TimeZone) -> String {
 }
 
 /// An annotation as OpenTSDB's HTTP API has it.
-pub(crate) fn json_object(annotation: &Annotation) -> String {
+pub fn json_object(annotation: &Annotation) -> String {
     let number = |ms: i64| if ms % 1000 == 0 { ms / 1000 } else { ms };
     let mut object = json!({
         "tsuid": hex::encode_upper(&annotation.tsuid),
@@ -44,10 +44,12 @@ pub(crate) fn json_object(annotation: &Annotation) -> String {
     object.to_string()
 }
 
+fn shown(time: Timestamp, zone: &TimeZone) -> String {
+    time_zone::show(time.millis(), zone)
+}
+
 #[cfg(test)]
 mod tests {
-    use oxtsdb_client::Timestamp;
-
     use super::*;
 
     fn annotation() -> Annotation {

@@ -9,7 +9,7 @@ use oxtsdb_client::{ClientBuilder, Code, DataClient, Error, HealthClient, UidCli
 
 /// The data service.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct DataTarget {
+pub struct DataTarget {
     /// URL of the data service
     #[arg(
         long,
@@ -64,7 +64,7 @@ impl DataAccess {
 
 impl DataTarget {
     /// Each of its replicas alone, if there are several URLs.
-    pub(crate) fn replicas(&self) -> impl Iterator<Item = Self> {
+    pub fn replicas(&self) -> impl Iterator<Item = Self> {
         self.target.split(',').map(|url| Self {
             target: url.trim().to_owned(),
             ..self.clone()
@@ -72,7 +72,7 @@ impl DataTarget {
     }
 
     /// The URL.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.target
     }
 
@@ -81,7 +81,7 @@ impl DataTarget {
     /// # Errors
     ///
     /// If the URL is not valid.
-    pub(crate) fn data(&self) -> anyhow::Result<Server<DataClient>> {
+    pub fn data(&self) -> anyhow::Result<Server<DataClient>> {
         Server::new(
             &self.target,
             self.access.client(&self.target)?,
@@ -94,7 +94,7 @@ impl DataTarget {
     /// # Errors
     ///
     /// If the URL is not valid.
-    pub(crate) fn health(&self) -> anyhow::Result<Server<HealthClient>> {
+    pub fn health(&self) -> anyhow::Result<Server<HealthClient>> {
         Server::new(
             &self.target,
             self.access.client(&self.target)?,
@@ -105,7 +105,7 @@ impl DataTarget {
 
 /// The UID service.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct UidTarget {
+pub struct UidTarget {
     /// URL of the UID service; of several replicas, separated by commas
     #[arg(
         long,
@@ -126,7 +126,7 @@ impl UidTarget {
     /// # Errors
     ///
     /// If the URL is not valid.
-    pub(crate) fn uid(&self) -> anyhow::Result<Server<UidClient>> {
+    pub fn uid(&self) -> anyhow::Result<Server<UidClient>> {
         Server::new(
             &self.uid_target,
             self.access.client(&self.uid_target)?,
@@ -135,7 +135,7 @@ impl UidTarget {
     }
 
     /// Each of its replicas alone, if there are several URLs.
-    pub(crate) fn replicas(&self) -> impl Iterator<Item = Self> {
+    pub fn replicas(&self) -> impl Iterator<Item = Self> {
         self.uid_target.split(',').map(|url| Self {
             uid_target: url.trim().to_owned(),
             ..self.clone()
@@ -143,17 +143,17 @@ impl UidTarget {
     }
 
     /// The URL.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.uid_target
     }
 }
 
 /// A server and a client of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Server<C> {
+pub struct Server<C> {
     url: String,
     /// The client; it connects with its first call.
-    pub(crate) client: C,
+    pub client: C,
 }
 
 impl<C> Server<C> {
@@ -173,12 +173,12 @@ impl<C> Server<C> {
     }
 
     /// The error of a call, with a hint if it is typical of a wrong port.
-    pub(crate) fn reason(&self, error: &Error) -> String {
+    pub fn reason(&self, error: &Error) -> String {
         format!("{error}{}", wrong_port(error))
     }
 
     /// The error of a call in one line: the attempt, the server, the error.
-    pub(crate) fn error(&self, attempt: &str, error: &Error) -> anyhow::Error {
+    pub fn error(&self, attempt: &str, error: &Error) -> anyhow::Error {
         anyhow!("{attempt} at {}: {}", self.url, self.reason(error))
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! These commands open stores themselves and call no server. The format is described in `docs/export.md`.
 
-pub(crate) mod compare;
-pub(crate) mod export;
+pub mod compare;
+pub mod export;
 mod hbase_place;
 mod import;
 mod manifest;

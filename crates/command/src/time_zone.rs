@@ -9,7 +9,7 @@ use oxtsdb_query::language::time::parse_time;
 
 /// The time zone of dates.
 #[derive(Debug, Args)]
-pub(crate) struct TimeZoneArgs {
+pub struct TimeZoneArgs {
     /// Parse and print dates in UTC [default: the local time zone]
     #[arg(long, conflicts_with = "timezone")]
     utc: bool,
@@ -25,7 +25,7 @@ impl TimeZoneArgs {
     /// # Errors
     ///
     /// If there is no zone with this name.
-    pub(crate) fn zone(&self) -> anyhow::Result<TimeZone> {
+    pub fn zone(&self) -> anyhow::Result<TimeZone> {
         match &self.timezone {
             _ if self.utc => Ok(TimeZone::UTC),
             None => Ok(TimeZone::system()),
@@ -37,7 +37,7 @@ impl TimeZoneArgs {
 
 /// An instant as people read it: `2012-09-05 12:00:00`, with milliseconds where there are some, and
 /// with the offset from UTC (`Z` for UTC itself).
-pub(crate) fn show(timestamp_ms: i64, zone: &TimeZone) -> String {
+pub fn show(timestamp_ms: i64, zone: &TimeZone) -> String {
     let Ok(instant) = Timestamp::from_millisecond(timestamp_ms) else {
         return format!("{timestamp_ms} ms");
     };
@@ -56,7 +56,7 @@ pub(crate) fn show(timestamp_ms: i64, zone: &TimeZone) -> String {
 /// # Errors
 ///
 /// If it is none of these.
-pub(crate) fn parse(text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<i64> {
+pub fn parse(text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<i64> {
     let time_ms = if is_iso_date(text) {
         parse_iso(text, zone)
     } else {
@@ -111,7 +111,7 @@ fn parse_iso(text: &str, zone: &TimeZone) -> anyhow::Result<i64> {
 /// # Errors
 ///
 /// If the clock is before 1970.
-pub(crate) fn now_ms() -> anyhow::Result<i64> {
+pub fn now_ms() -> anyhow::Result<i64> {
     let now = Timestamp::now().as_millisecond();
     if now <= 0 {
         bail!("the system clock is at {now} ms, before 1970");

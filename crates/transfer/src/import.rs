@@ -20,12 +20,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use futures::future::LocalBoxFuture;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oxtsdb_client::{DataClient, Error, StreamOptions, StreamWriter};
 use tokio::sync::mpsc;
 
 use crate::copy::{IntoArgs, run_import};
-use crate::target::DataTarget;
+use oxtsdb_command::target::DataTarget;
 use points::Batch;
 use progress::Progress;
 use reader::FileReader;
@@ -54,7 +55,7 @@ const BATCHES_AHEAD: usize = 4;
 ///
 /// Exit status: 0 if all lines are stored, 1 if a line was rejected or a file could not be read.
 #[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
+pub struct ImportArgs {
     #[command(flatten)]
     target: DataTarget,
 
@@ -79,7 +80,11 @@ pub(crate) struct ImportArgs {
 /// # Errors
 ///
 /// If the data service fails for good. The numbers of points stored until then are printed before.
-pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: ImportArgs) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+    Box::pin(execute(args))
+}
+
+async fn execute(args: ImportArgs) -> anyhow::Result<ExitCode> {
     if args.into.into.is_some() {
         return run_import(args.into, &args.files).await;
     }

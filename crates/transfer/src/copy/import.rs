@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::manifest::{Manifest, Segment};
-use super::place::{OpenStore, OpenTable, Place};
+use super::place::{self, OpenStore, OpenTable, Place};
 use super::source::read_segment;
-use crate::stdout::print;
-use crate::table_args::TableArgs;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
 
 /// Bytes of cells that are written at once.
 const BATCH_BYTES: usize = 4 << 20;
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: IntoArgs, folders: &[PathBuf]) -> anyhow::Result<E
     let into = args.into.context("--into is needed")?;
     let manifest = Manifest::complete(folder)?;
     let at = || folder.display().to_string();
-    args.tables.check(&manifest.header).with_context(at)?;
+    place::check(&args.tables, &manifest.header).with_context(at)?;
     let path = args.progress.unwrap_or_else(|| folder.join("import.jsonl"));
     let store = into.open_store(&args.tables, true).await?;
     let mut progress = Progress::open(&path, &manifest, &into)?;

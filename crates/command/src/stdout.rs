@@ -7,7 +7,7 @@ use std::io::Write as _;
 /// # Errors
 ///
 /// If standard output fails otherwise.
-pub(crate) fn print(text: &str) -> std::io::Result<()> {
+pub fn print(text: &str) -> std::io::Result<()> {
     print_bytes(text.as_bytes())
 }
 
@@ -16,7 +16,7 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
 /// # Errors
 ///
 /// If standard output fails otherwise.
-pub(crate) fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
+pub fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     match output.write_all(bytes).and_then(|()| output.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

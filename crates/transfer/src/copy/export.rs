@@ -6,16 +6,17 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use futures::TryStreamExt as _;
+use futures::future::LocalBoxFuture;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 
 use super::manifest::{End, Header, Manifest, ManifestWriter, Segment, TableHeader};
-use super::place::{OpenStore, Place};
+use super::place::{self, OpenStore, Place};
 use super::segment::SegmentWriter;
 use super::source;
-use crate::stdout::print;
-use crate::table_args::TableArgs;
-use crate::uid::progress;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
 
 /// Export all tables of a store to a folder
 ///
@@ -28,7 +29,7 @@ use crate::uid::progress;
 ///
 /// An export that was interrupted is resumed by the same command. Exit status: 0 if the export is complete.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ExportArgs {
+pub struct ExportArgs {
     /// The store: hbase-quorum:HOST[:PORT][,...][/ZNODE], hbase-masters:HOST[:PORT][,...], hbase:HOST:PORT[,...] (Thrift)
     /// or embedded:DIR
     #[arg(value_name = "STORE")]
@@ -60,7 +61,11 @@ type Pending = (String, SegmentWriter);
 /// # Errors
 ///
 /// The store cannot be read, or the folder cannot be written. Running it again resumes.
-pub(crate) async fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: ExportArgs) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+    Box::pin(execute(args))
+}
+
+async fn execute(args: ExportArgs) -> anyhow::Result<ExitCode> {
     let store = args.from.open_store(&args.tables, false).await?;
     let (manifest, writer) = begin(&args, &store)?;
     let bar = progress::progress();
@@ -111,7 +116,7 @@ fn summary(manifest: &Manifest) -> String {
 /// Begins an export, or resumes the one that the folder has.
 fn begin(args: &ExportArgs, store: &OpenStore) -> anyhow::Result<(Manifest, ManifestWriter)> {
     let folder = &args.folder;
-    let rollups = args.tables.rollups()?.header;
+    let rollups = place::rollups(&args.tables)?.header;
     let tables: Vec<TableHeader> = store.tables.iter().map(|table| table.header()).collect();
     let source = args.from.to_string();
     if let Some(manifest) = Manifest::read(folder)? {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::TryStreamExt as _;
+use futures::future::LocalBoxFuture;
 use oxtsdb_point_store::view::{ShownCell, shown_cells, shown_rollups};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
@@ -17,9 +18,9 @@ use xxhash_rust::xxh3::Xxh3;
 use super::place::Place;
 use super::roles::{DATA, has_keys_of_points};
 use super::source::Rows;
-use crate::stdout::print;
-use crate::table_args::TableArgs;
-use crate::uid::progress;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
 
 /// Bytes of a value that are printed.
 const PRINTED_BYTES: usize = 32;
@@ -35,7 +36,7 @@ const PRINTED_BYTES: usize = 32;
 ///
 /// Exit status: 0 if all rows are equal, else 1.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct CompareArgs {
+pub struct CompareArgs {
     /// One or two of hbase-quorum:HOST[:PORT][,...][/ZNODE], hbase-masters:HOST[:PORT][,...], hbase:HOST:PORT[,...]
     /// (Thrift), embedded:DIR and export:DIR
     #[arg(value_name = "STORE", required = true, num_args = 1..=2)]
@@ -62,7 +63,11 @@ pub(crate) struct CompareArgs {
 /// # Errors
 ///
 /// A place cannot be read.
-pub(crate) async fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: CompareArgs) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+    Box::pin(execute(args))
+}
+
+async fn execute(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let layout = args.tables.layout()?;
     let mut opened = Vec::new();
     for place in &args.places {

@@ -4,20 +4,21 @@ mod names;
 mod output;
 #[cfg_attr(not(feature = "parquet"), path = "scan/no_parquet.rs")]
 mod parquet;
-pub(crate) mod selection;
+pub mod selection;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use futures::future::LocalBoxFuture;
 use jiff::tz::TimeZone;
 use oxtsdb_client::proto::data::v1::{CellView, ScanRowsRequest, ScanTableRequest, StoredRow};
 use oxtsdb_client::{Error, UidClient};
 
-use crate::stdout::print;
-use crate::target::{DataTarget, Server, UidTarget};
-use crate::time_zone::{self, TimeZoneArgs};
 use names::Names;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server, UidTarget};
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 use parquet::ParquetFile;
 
 /// Print rows and cells as they are stored
@@ -36,7 +37,7 @@ use parquet::ParquetFile;
 ///
 /// Exit status: 0 also if there are no rows.
 #[derive(Debug, Args)]
-pub(crate) struct ScanArgs {
+pub struct ScanArgs {
     #[command(flatten)]
     target: DataTarget,
 
@@ -96,7 +97,11 @@ pub(crate) struct ScanArgs {
 /// # Errors
 ///
 /// If the arguments select nothing, or a call fails.
-pub(crate) async fn run(args: ScanArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: ScanArgs) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+    Box::pin(execute(args))
+}
+
+async fn execute(args: ScanArgs) -> anyhow::Result<ExitCode> {
     let zone = args.time_zone.zone()?;
     let selection = selection::selection(
         &args.words,
