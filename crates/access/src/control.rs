@@ -15,7 +15,7 @@ use crate::mode::Mode;
 use crate::operation::{self, Action, Operation};
 use crate::policy::{Decision, LivePolicy, Metrics, PolicyError};
 use crate::refusal::{Refusal, RefusalCounts};
-use crate::san::{self, PeerCertificates};
+use crate::san::PeerCertificate;
 use crate::scope::MetricScope;
 use crate::token::{KeySource, TokenOptions, Tokens};
 
@@ -175,7 +175,7 @@ impl AccessControl {
         }
     }
 
-    /// The caller of a request, by the certificates of its connection and its headers. Removes the token from them.
+    /// The caller of a request, by the certificate of its connection and its headers. Removes the token from them.
     ///
     /// # Errors
     ///
@@ -183,13 +183,13 @@ impl AccessControl {
     pub fn identify(
         &self,
         headers: &mut HeaderMap,
-        certificates: Option<&PeerCertificates>,
+        certificate: Option<&PeerCertificate>,
     ) -> Result<Identity, Refusal> {
         let Some(rights) = &self.0.rights else {
             return Ok(Identity::anonymous());
         };
         let token = headers.remove(AUTHORIZATION);
-        let identified = rights.names_of(token.as_ref(), certificates).map(Identity::of);
+        let identified = rights.names_of(token.as_ref(), certificate).map(Identity::of);
         identified.map_err(|why| {
             let refusal = Refusal::InvalidCredentials(why);
             self.0.counts.count(&refusal);
@@ -342,16 +342,18 @@ impl Rights {
     fn names_of(
         &self,
         token: Option<&http::HeaderValue>,
-        certificates: Option<&PeerCertificates>,
+        certificate: Option<&PeerCertificate>,
     ) -> Result<Vec<Box<str>>, String> {
         let mut names = match (token, &self.tokens) {
             (None, _) => Vec::new(),
             (Some(token), Some(tokens)) => tokens.names(token.as_bytes())?,
             (Some(_), None) => return Err("the server accepts no tokens (--jwks)".to_owned()),
         };
-        if let Some(certificate) = certificates.and_then(|certificates| certificates.0.first()) {
-            let found = san::names(certificate);
-            names.extend(found.map_err(|error| format!("the client certificate cannot be read: {error}"))?);
+        if let Some(certificate) = certificate {
+            let certified = certificate.names();
+            let certified =
+                certified.map_err(|error| format!("the client certificate cannot be read: {error}"))?;
+            names.extend_from_slice(certified);
         }
         Ok(names)
     }

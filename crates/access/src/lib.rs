@@ -26,6 +26,6 @@ pub use mode::{Mode, Modes};
 pub use operation::{Action, Operation};
 pub use policy::{Policy, PolicyError};
 pub use refusal::{Refusal, RefusalCounts};
-pub use san::{CertificateSummary, PeerCertificates, summary};
+pub use san::{CertificateSummary, PeerCertificate, summary};
 pub use scope::MetricScope;
 pub use token::TokenOptions;

@@ -1,12 +1,34 @@
 //! Names of a client certificate: its subject alternative names.
 
+use std::sync::Arc;
+
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The certificates that the client of a TLS connection presented, in DER, its own first; in the extensions of the
-/// connection's requests. The listener has verified them.
-#[derive(Clone, Debug, Default)]
-pub struct PeerCertificates(pub std::sync::Arc<[Vec<u8>]>);
+/// The certificate that the client of a TLS connection presented, which the listener has verified; in the extensions of the
+/// connection's requests. Its names are read once, not for each request.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate(Arc<Result<Vec<Box<str>>, String>>);
+
+impl PeerCertificate {
+    /// Reads a certificate in DER.
+    #[must_use]
+    pub fn from_der(der: &[u8]) -> Self {
+        Self(Arc::new(names(der)))
+    }
+
+    /// Its names as [`crate::Identity`] has them.
+    ///
+    /// # Errors
+    ///
+    /// It is no certificate.
+    pub(crate) fn names(&self) -> Result<&[Box<str>], &str> {
+        match &*self.0 {
+            Ok(names) => Ok(names),
+            Err(error) => Err(error),
+        }
+    }
+}
 
 /// The most names of a certificate that count.
 const MAX_NAMES: usize = 100;
@@ -16,7 +38,7 @@ const MAX_NAMES: usize = 100;
 /// The three kinds share the prefix `san:`, so that a name counts only in the form of its kind: a URI has a scheme, a DNS
 /// name neither `:`, `/` nor `@`, an e-mail address an `@` and neither `:` nor `/`. An authority that vouches for host names
 /// only cannot certify the name of a workload as one.
-pub(crate) fn names(der: &[u8]) -> Result<Vec<Box<str>>, String> {
+fn names(der: &[u8]) -> Result<Vec<Box<str>>, String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
     let Some(extension) = certificate
         .subject_alternative_name()

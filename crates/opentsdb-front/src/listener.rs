@@ -182,14 +182,14 @@ impl HttpTelnetServer {
         let service = {
             let connection = connection.clone();
             let http = self.http;
-            let certificates = stream.peer_certificates().cloned();
+            let certificate = stream.peer_certificate().cloned();
             // Admission is fair among clients.
             let peer = connection.peer();
             let client = ClientId::of(peer);
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(client);
-                if let Some(certificates) = &certificates {
-                    request.extensions_mut().insert(certificates.clone());
+                if let Some(certificate) = &certificate {
+                    request.extensions_mut().insert(certificate.clone());
                 }
                 let (http, guard) = (http.clone(), connection.request());
                 async move {

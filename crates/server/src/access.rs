@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use http::Request;
-use oxtsdb_access::{AccessControl, AccessOptions, Mode, PeerCertificates, TokenOptions};
+use oxtsdb_access::{AccessControl, AccessOptions, Mode, PeerCertificate, TokenOptions};
 use tonic::body::Body;
 
 use crate::middleware::{CallService, Middleware, ResponseFuture};
@@ -139,8 +139,8 @@ impl Middleware for AccessMiddleware {
         S::Error: Send,
     {
         let control = &self.0;
-        let certificates = request.extensions().get::<PeerCertificates>().cloned();
-        let identity = control.identify(request.headers_mut(), certificates.as_ref());
+        let certificate = request.extensions().get::<PeerCertificate>().cloned();
+        let identity = control.identify(request.headers_mut(), certificate.as_ref());
         let access = identity.and_then(|identity| {
             telemetry::called_by(&identity);
             let access = control.admit_grpc(&identity, request.uri().path())?;

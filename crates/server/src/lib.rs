@@ -38,7 +38,7 @@ pub use deadline::{Deadline, deadline_of};
 pub use grpc::{GrpcOptions, GrpcServer, GrpcSettings, descriptor_set};
 pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;
-pub use oxtsdb_access::PeerCertificates;
+pub use oxtsdb_access::PeerCertificate;
 pub use probe::{StoreHealth, StoreProbe};
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use store_error::{code_of_store_error, status_of_store_error};

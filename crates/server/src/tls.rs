@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_access::PeerCertificates;
+use oxtsdb_access::PeerCertificate;
 use oxtsdb_tls::{certificates, private_key};
 use parking_lot::RwLock;
 use rustls::crypto::ring;
@@ -248,7 +248,7 @@ impl Tls {
         &self,
         stream: TcpStream,
         alpn: Alpn,
-    ) -> Result<(TlsStream<TcpStream>, Option<PeerCertificates>), (io::Error, TcpStream)> {
+    ) -> Result<(TlsStream<TcpStream>, Option<PeerCertificate>), (io::Error, TcpStream)> {
         let config = {
             let configured = self.0.configured.read();
             Arc::clone(match alpn {
@@ -257,11 +257,9 @@ impl Tls {
             })
         };
         let stream = TlsAcceptor::from(config).accept(stream).into_fallible().await?;
-        let presented = stream.get_ref().1.peer_certificates();
-        let certificates = presented.map(|chain| {
-            let chain: Vec<Vec<u8>> = chain.iter().map(|certificate| certificate.to_vec()).collect();
-            PeerCertificates(chain.into())
-        });
-        Ok((stream, certificates))
+        let chain = stream.get_ref().1.peer_certificates();
+        let presented = chain.and_then(|chain| chain.first());
+        let certificate = presented.map(|own| PeerCertificate::from_der(own));
+        Ok((stream, certificate))
     }
 }

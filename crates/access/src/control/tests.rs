@@ -130,7 +130,7 @@ fn tokens_are_removed_and_not_repeated() {
     let status = refusal.to_status();
     assert_eq!(status.code(), tonic::Code::Unauthenticated);
     assert_eq!(control.refusals().all()[0], ("unauthenticated", 1));
-    let broken = PeerCertificates(vec![b"no certificate".to_vec()].into());
+    let broken = PeerCertificate::from_der(b"no certificate");
     assert!(control.identify(&mut HeaderMap::new(), Some(&broken)).is_err());
 }
 

@@ -75,7 +75,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
-use oxtsdb_access::{Access, AccessControl, Identity, Mode, PeerCertificates, operation};
+use oxtsdb_access::{Access, AccessControl, Identity, Mode, PeerCertificate, operation};
 use oxtsdb_resources::ClientId;
 use oxtsdb_server::metrics::{Protocol, RequestTimer};
 use oxtsdb_server::telemetry::{Observed, called_by};
@@ -444,8 +444,8 @@ impl Inner {
         if request.method() == Method::OPTIONS {
             return Err(HttpError::options_not_allowed());
         }
-        let certificates = request.extensions().get::<PeerCertificates>().cloned();
-        let identity = self.access.identify(request.headers_mut(), certificates.as_ref());
+        let certificate = request.extensions().get::<PeerCertificate>().cloned();
+        let identity = self.access.identify(request.headers_mut(), certificate.as_ref());
         let identity = identity.map_err(|refusal| HttpError::refused(&refusal))?;
         called_by(&identity);
         let caller = Caller::new(Protocol::Http, Some(&identity), *client);

@@ -69,7 +69,7 @@ impl Opener {
             match (&self.tls, first == [TLS_HANDSHAKE]) {
                 (None, false) => Ok(Some(Socket::Plain(stream))),
                 (Some(tls), true) => match tls.accept(stream, self.alpn).await {
-                    Ok((stream, certificates)) => Ok(Some(Socket::tls(stream, certificates))),
+                    Ok((stream, certificate)) => Ok(Some(Socket::tls(stream, certificate))),
                     Err((error, stream)) => {
                         self.counts.tls_failed.fetch_add(1, Ordering::Relaxed);
                         debug!(listener = self.name, peer = %connection.peer(), %error, "TLS handshake failed");

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use oxtsdb_access::PeerCertificates;
+use oxtsdb_access::PeerCertificate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -46,7 +46,7 @@ pub(super) enum Socket {
 #[derive(Debug)]
 pub(super) struct TlsSocket {
     stream: TlsStream<TcpStream>,
-    certificates: Option<PeerCertificates>,
+    certificate: Option<PeerCertificate>,
     /// Received and not consumed.
     ahead: BytesMut,
     /// Whether the client has closed its side.
@@ -68,10 +68,10 @@ pub(super) fn prepare(stream: &TcpStream, connection: &Connection) -> io::Result
 }
 
 impl Socket {
-    pub(super) fn tls(stream: TlsStream<TcpStream>, certificates: Option<PeerCertificates>) -> Self {
+    pub(super) fn tls(stream: TlsStream<TcpStream>, certificate: Option<PeerCertificate>) -> Self {
         Self::Tls(Box::new(TlsSocket {
             stream,
-            certificates,
+            certificate,
             ahead: BytesMut::new(),
             is_over: false,
         }))
@@ -166,11 +166,11 @@ impl ClientStream {
         }
     }
 
-    /// The certificates that the client has presented, which were verified.
-    pub fn peer_certificates(&self) -> Option<&PeerCertificates> {
+    /// The certificate that the client has presented, which was verified.
+    pub fn peer_certificate(&self) -> Option<&PeerCertificate> {
         match &self.socket {
             Socket::Plain(_) => None,
-            Socket::Tls(socket) => socket.certificates.as_ref(),
+            Socket::Tls(socket) => socket.certificate.as_ref(),
         }
     }
 

@@ -107,7 +107,7 @@ impl Server {
             local_addr: stream.local_addr().ok(),
             remote_addr: Some(connection.peer()),
         };
-        let certificates = stream.peer_certificates().cloned();
+        let certificate = stream.peer_certificate().cloned();
         let responses = Responses::new(self.client_timeout, self.memory.clone());
         let end = self.shutdown.of_connection();
         let service = {
@@ -126,8 +126,8 @@ impl Server {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(info.clone());
                 request.extensions_mut().insert(end.clone());
-                if let Some(certificates) = &certificates {
-                    request.extensions_mut().insert(certificates.clone());
+                if let Some(certificate) = &certificate {
+                    request.extensions_mut().insert(certificate.clone());
                 }
                 let response = service.clone().oneshot(request);
                 Either::Right(response.map(|response| {
