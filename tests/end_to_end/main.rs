@@ -15,6 +15,7 @@ mod deletes;
 mod deploy;
 mod disk_faults;
 mod disk_full;
+mod doc_tests;
 mod docs_diffs;
 mod docs_paths;
 mod doctor;

@@ -81,7 +81,9 @@ async fn days_before_the_edge_are_dropped_even_if_the_clock_jumps() {
     let days = loop {
         let found = read(&store, &series, TimeRange::ALL).await.unwrap();
         let days: Vec<i64> = found[0].1.iter().map(|point| point.bits.cast_signed()).collect();
-        if days.len() < 10 {
+        assert!(days.ends_with(&[7, 8, 9]), "{days:?}");
+        // They are dropped one after the other.
+        if days.len() <= 4 {
             break days;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
