@@ -44,6 +44,7 @@ part "faults of region servers" 1800 tests/hbase/cluster.sh
 join_parts
 # Last, as the programs have other features then.
 features=(--workspace --locked --features tsdb/parquet,tsdb/text-search)
-part "build with Parquet and text search, with clippy" 2400 env RUSTC_WRAPPER="$PWD/.ci/lint-rustc" cargo test "${features[@]}" --no-run
+part "build with Parquet and text search, with clippy" 2400 env OXTSDB_LINT_TESTS=yes \
+  RUSTC_WRAPPER="$PWD/.ci/lint-rustc" cargo test "${features[@]}" --no-run
 part "Parquet and text search" 1800 cargo test "${features[@]}" --no-fail-fast -- parquet search
 end_parts

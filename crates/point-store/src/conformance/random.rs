@@ -84,7 +84,7 @@ pub(super) async fn random_operations_agree_with_a_map(fixture: &Fixture<'_>) {
             .map(|(series, point)| ((*series, point.time_ms), *point)),
     );
     // On a store of rows each read is a scan of all hours.
-    let rounds = if promises.has_index { 400 } else { 100 };
+    let rounds = if promises.has_index { 400 } else { 50 };
     for round in 0..rounds {
         match random.below(100) {
             0..60 => {

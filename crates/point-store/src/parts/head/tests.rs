@@ -59,6 +59,8 @@ fn times() -> impl Strategy<Value = i64> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Late and repeated instants, all kinds, any bits.
     #[test]
     fn reads_equal_a_model(
@@ -99,6 +101,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Series of many chunks, in order but for some points.
     #[test]
     fn range_reads_of_long_series_equal_a_model(

@@ -65,6 +65,8 @@ fn is_between(found: &Model, before: &Model, after: &Model) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn reads_return_the_newest_points(
         operations in prop::collection::vec((operation(), any::<u64>()), 1..25),
