@@ -262,6 +262,7 @@ async fn violation(bug: Bug, time: Duration) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_stale_cache_is_found() -> anyhow::Result<()> {
     let violation = violation(Bug::StaleCache, STALENESS * 2).await?;
     ensure!(violation.contains("did not have the name"), "{violation}");
@@ -269,12 +270,14 @@ async fn a_stale_cache_is_found() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_lost_compare_and_set_is_found() -> anyhow::Result<()> {
     violation(Bug::LostCompareAndSet, Duration::from_secs(1)).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_double_assignment_is_found() -> anyhow::Result<()> {
     let violation = violation(Bug::DoubleAssignment, Duration::from_secs(1)).await?;
     ensure!(violation.contains("UID"), "{violation}");

@@ -164,6 +164,7 @@ async fn announced_messages_of(path: &'static str, is_uid: bool) -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn a_health_check_takes_no_announced_memory() -> anyhow::Result<()> {
     announced_messages_of("/grpc.health.v1.Health/Check", false).await
 }

@@ -86,6 +86,7 @@ async fn attack(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: tests/nightly.sh"]
 async fn rules_of_trees_stay_within_the_memory_limit() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     Load::new("m", 1, 1).write(&target.tsdb).await?;
