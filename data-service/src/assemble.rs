@@ -73,6 +73,8 @@ pub struct DataService {
     pub engine: Engine,
     /// Names and UIDs.
     pub uids: Uids,
+    /// HTTP and telnet.
+    front: HttpTelnetServer,
     references: ReferenceServiceHandler,
     store_admin: StoreAdminHandler,
     /// Trees.
@@ -115,13 +117,14 @@ impl DataService {
                 MAX_LOOKUP_BYTES,
             ))
             .service(TreeServiceServer::new(trees, MAX_LOOKUP_BYTES))
+            .service(self.front.metrics_service(max_bytes))
     }
 
     /// HTTP and telnet on one port, with their connections among the process's.
-    pub fn http_and_telnet(&self, settings: &DataSettings, host: &Host) -> FrontEnd {
-        let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
-        let search = self.text_search.clone();
-        let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), search, settings)
+    pub fn http_and_telnet(&self, host: &Host) -> FrontEnd {
+        let server = self
+            .front
+            .clone()
             .with_connections(&host.connections)
             .with_metrics(&host.admin.metrics)
             .with_access(&host.access)
@@ -363,7 +366,16 @@ async fn assembled(
         let jobs = RollupJobs::new(builder, Arc::clone(&store), table, rules);
         tokio::spawn(jobs.run(shutdown));
     }
+    let front = HttpTelnetServer::new(
+        writer.clone(),
+        engine.clone(),
+        uids.clone(),
+        trees.clone(),
+        text_search.clone(),
+        &settings,
+    );
     Ok(DataService {
+        front,
         store,
         handler,
         writer,

@@ -128,7 +128,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .depends_on(part.probe(&service.store));
             service.report_to(&host.admin);
             host.close_at_end(service.store.clone());
-            Ok([service.http_and_telnet(&settings, host), host.grpc("data", grpc)])
+            Ok([service.http_and_telnet(host), host.grpc("data", grpc)])
         })
         .await
 }

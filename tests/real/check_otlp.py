@@ -1,6 +1,6 @@
-"""Exports metrics of all instruments with OpenTelemetry's SDK for Python, twice, and finds them again.
+"""Exports metrics of all instruments with OpenTelemetry's SDK for Python, twice, over HTTP and over gRPC, and finds them again.
 
-    check_otlp.py SERVER
+    check_otlp.py SERVER HOST:PORT    the second is the data service's gRPC listener
 """
 
 import json
@@ -8,8 +8,10 @@ import sys
 import urllib.parse
 import urllib.request
 
+import grpc
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
 from opentelemetry.metrics import Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -20,7 +22,7 @@ from opentelemetry.sdk.metrics.view import (
 )
 from opentelemetry.sdk.resources import Resource
 
-server = sys.argv[1]
+server, data_service = sys.argv[1:]
 HOSTS = 200
 
 
@@ -37,45 +39,50 @@ def stored(metric):
         return found
 
 
-exporter = OTLPMetricExporter(f"{server}/v1/metrics", compression=Compression.Gzip)
-# `force_flush` and the shutdown export, the timer never does.
-reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
-provider = MeterProvider(
-    [reader],
-    resource=Resource.create({"service.name": "checker", "deployment": "test"}),
-    views=[
-        View(instrument_name="otel.duration", aggregation=ExplicitBucketHistogramAggregation([0.1, 1.0])),
-        View(instrument_name="otel.size", aggregation=ExponentialBucketHistogramAggregation()),
-    ],
-)
-meter = provider.get_meter("check")
-requests = meter.create_counter("otel.requests", unit="1")
-duration = meter.create_histogram("otel.duration", unit="s")
-size = meter.create_histogram("otel.size", unit="By")
-meter.create_observable_gauge(
-    "otel.load", callbacks=[lambda _: (Observation(host / 4, {"host": f"web {host}"}) for host in range(HOSTS))]
-)
-for _ in range(2):
-    requests.add(3, {"route": "/a"})
-    for value in (0.05, 0.5, 0.5, 5.0):
-        duration.record(value, {"route": "/a"})
-    size.record(4096)
-    assert provider.force_flush(), "an export failed"
-provider.shutdown()
+def check(name, exporter):
+    """Metrics whose names begin with `name`."""
+    # `force_flush` and the shutdown export, the timer never does.
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+    provider = MeterProvider(
+        [reader],
+        resource=Resource.create({"service.name": "checker", "deployment": "test"}),
+        views=[
+            View(instrument_name=f"{name}.duration", aggregation=ExplicitBucketHistogramAggregation([0.1, 1.0])),
+            View(instrument_name=f"{name}.size", aggregation=ExponentialBucketHistogramAggregation()),
+        ],
+    )
+    meter = provider.get_meter("check")
+    requests = meter.create_counter(f"{name}.requests", unit="1")
+    duration = meter.create_histogram(f"{name}.duration", unit="s")
+    size = meter.create_histogram(f"{name}.size", unit="By")
+    meter.create_observable_gauge(
+        f"{name}.load", callbacks=[lambda _: (Observation(host / 4, {"host": f"web {host}"}) for host in range(HOSTS))]
+    )
+    for _ in range(2):
+        requests.add(3, {"route": "/a"})
+        for value in (0.05, 0.5, 0.5, 5.0):
+            duration.record(value, {"route": "/a"})
+        size.record(4096)
+        assert provider.force_flush(), "an export failed"
+    provider.shutdown()
 
-# The flush at the end exports once more.
-route = ("route", "/a")
-assert stored("otel.requests")[(route,)][:2] == [3, 6], stored("otel.requests")
-buckets = stored("otel.duration_bucket")
-by_bound = {dict(tags)["le"]: values[:2] for tags, values in buckets.items()}
-assert by_bound == {"0.1": [1, 2], "1": [3, 6], "_Inf": [4, 8]}, by_bound
-assert stored("otel.duration_count")[(route,)][:2] == [4, 8]
-assert stored("otel.duration_sum")[(route,)][0] == 6.05
-assert stored("otel.duration_max")[(route,)][0] == 5.0
-assert stored("otel.size_count")[()][:2] == [1, 2]
-assert max(values[-1] for values in stored("otel.size_bucket").values()) == 2
-load = stored("otel.load")
-assert {key[0][1]: values[0] for key, values in load.items()} == {
-    f"web_{host}": host / 4 for host in range(HOSTS)
-}, load
-print(f"OpenTelemetry: {HOSTS} gauges, a counter and two histograms are stored")
+    # The flush at the end exports once more.
+    route = ("route", "/a")
+    assert stored(f"{name}.requests")[(route,)][:2] == [3, 6], stored(f"{name}.requests")
+    buckets = stored(f"{name}.duration_bucket")
+    by_bound = {dict(tags)["le"]: values[:2] for tags, values in buckets.items()}
+    assert by_bound == {"0.1": [1, 2], "1": [3, 6], "_Inf": [4, 8]}, by_bound
+    assert stored(f"{name}.duration_count")[(route,)][:2] == [4, 8]
+    assert stored(f"{name}.duration_sum")[(route,)][0] == 6.05
+    assert stored(f"{name}.duration_max")[(route,)][0] == 5.0
+    assert stored(f"{name}.size_count")[()][:2] == [1, 2]
+    assert max(values[-1] for values in stored(f"{name}.size_bucket").values()) == 2
+    load = stored(f"{name}.load")
+    assert {key[0][1]: values[0] for key, values in load.items()} == {
+        f"web_{host}": host / 4 for host in range(HOSTS)
+    }, load
+    print(f"OpenTelemetry, {name}: {HOSTS} gauges, a counter and two histograms are stored")
+
+
+check("http", HttpExporter(f"{server}/v1/metrics", compression=Compression.Gzip))
+check("grpc", GrpcExporter(data_service, insecure=True, compression=grpc.Compression.Gzip))

@@ -24,7 +24,7 @@ trap 'exit 130' INT TERM
 
 start_server "$folder/data" --max-tags 20
 "$PYTHON" check_influx.py "http://127.0.0.1:$HTTP_PORT"
-"$PYTHON" check_otlp.py "http://127.0.0.1:$HTTP_PORT"
+"$PYTHON" check_otlp.py "http://127.0.0.1:$HTTP_PORT" "127.0.0.1:$DATA_PORT"
 port=$((HTTP_PORT + 7))
 cat >"$folder/prometheus.yml" <<CONFIG
 scrape_configs:

@@ -135,7 +135,7 @@ const fn operate(name: &'static str) -> Operation {
     row(name, Action::Administer, Modes::All, false)
 }
 
-/// All methods of the contract.
+/// All methods of the contract, and of OpenTelemetry's.
 pub static GRPC: &[Operation] = &[
     points("oxtsdb.data.v1.DataService/Write"),
     points("oxtsdb.data.v1.DataService/WriteColumns"),
@@ -211,6 +211,7 @@ pub static GRPC: &[Operation] = &[
     repair("oxtsdb.uid.v1.UidReclaimService/ReleaseUids"),
     operate("oxtsdb.uid.v1.UidReclaimService/ListReclaimedUids"),
     operate("oxtsdb.uid.v1.UidReclaimService/CountUidQuotas"),
+    points("opentelemetry.proto.collector.metrics.v1.MetricsService/Export"),
     read("grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
     read("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
 ];

@@ -40,6 +40,7 @@ use tokio::net::TcpListener;
 
 use crate::front::counters::Counters;
 use crate::http::HttpApi;
+use crate::http::otlp::grpc::MetricsServiceServer;
 use crate::telnet::Telnet;
 
 /// Bytes that hyper reads ahead, and the longest head of a request.
@@ -131,6 +132,11 @@ impl HttpTelnetServer {
     pub fn with_telnet_window(self, bytes: usize) -> HttpTelnetServer {
         let telnet = self.telnet.with_window(bytes);
         HttpTelnetServer { telnet, ..self }
+    }
+
+    /// OpenTelemetry's service of metrics, for a gRPC listener: its points are counted beside those of this server.
+    pub fn metrics_service(&self, max_message_bytes: usize) -> MetricsServiceServer {
+        MetricsServiceServer::new(self.http.clone(), max_message_bytes)
     }
 
     /// Serves until a shutdown has begun and all connections are closed, at most 30 seconds after its begin.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_data_settings::DataSettings;
+use oxtsdb_opentsdb_front::http::otlp::grpc::MetricsServiceServer;
 use oxtsdb_opentsdb_front::listener::HttpTelnetServer;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::memory::MemoryStore;
@@ -27,6 +28,8 @@ pub struct Service {
     pub store: MemoryStore,
     /// The tables as the service sees them.
     pub data_store: Arc<dyn RowStore>,
+    /// OpenTelemetry's gRPC service of its points.
+    pub metrics_service: MetricsServiceServer,
     trigger: Option<ShutdownTrigger>,
     serving: JoinHandle<()>,
     _points_folder: Option<TempDir>,
@@ -138,8 +141,10 @@ impl Service {
         ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let metrics_service = server.metrics_service(16 << 20);
         let serving = tokio::spawn(server.serve(listener, shutdown));
         Service {
+            metrics_service,
             address,
             store,
             data_store: service.store,

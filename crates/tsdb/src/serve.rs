@@ -142,7 +142,7 @@ pub(crate) async fn run(
             let data = data_service.add_to(GrpcServer::new());
             let uid = uid_service.add_to(GrpcServer::new());
             Ok([
-                data_service.http_and_telnet(&data_settings, host),
+                data_service.http_and_telnet(host),
                 host.grpc("data", data.depends_on(data_probe)),
                 host.grpc("uid", uid.depends_on(uid_probe)),
             ])

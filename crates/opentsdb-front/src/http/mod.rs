@@ -49,7 +49,7 @@ mod influx;
 mod json;
 mod json_body;
 mod mapped;
-mod otlp;
+pub mod otlp;
 mod page;
 mod pages;
 mod parameters;
@@ -68,6 +68,7 @@ mod tree;
 mod uid;
 mod version;
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -279,7 +280,7 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// The HTTP side of the data service. Cloning is cheap.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpApi(Arc<Inner>);
+pub struct HttpApi(Arc<Inner>);
 
 #[derive(Clone, Debug)]
 struct Inner {
@@ -324,6 +325,14 @@ impl HttpApi {
             cors: Cors::new(&settings.http.cors_domains),
             access: AccessControl::default(),
         }))
+    }
+
+    /// The parts as the caller of a gRPC call may use them for writes.
+    pub(crate) fn parts_for(&self, access: Option<&Access>) -> Cow<'_, ApiParts> {
+        match access.and_then(|access| access.metrics.as_ref()) {
+            None => Cow::Borrowed(&self.0.parts),
+            Some(scope) => Cow::Owned(self.0.parts.limited_to(scope)),
+        }
     }
 
     /// Handles a request, and counts it when the timer is dropped.

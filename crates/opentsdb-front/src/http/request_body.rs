@@ -62,6 +62,14 @@ impl RequestBody {
         }
     }
 
+    /// A message of gRPC, whose own bytes its server has charged.
+    pub(crate) fn charged_before(bytes: Bytes, pool: &MemoryPool) -> Self {
+        Self {
+            bytes,
+            memory: pool.empty_reservation(),
+        }
+    }
+
     /// The threads of a pool, for jobs of the client that sent the body.
     pub(crate) fn compute(&self, pool: &ComputePool) -> ComputePool {
         pool.of_client(self.memory.pool().client())

@@ -26,7 +26,10 @@ use crate::middleware::{CallService, Middleware, ResponseFuture};
 /// Methods that are not in the contract, which clients can make up.
 const OTHER: &str = "other";
 
-/// `SERVICE/METHOD` of the contract, of health and of reflection.
+/// A method that is no part of the contract.
+const OPENTELEMETRY: &str = "opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+/// `SERVICE/METHOD` of the contract, of OpenTelemetry, of health and of reflection.
 static METHODS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let sets = [
         oxtsdb_proto::FILE_DESCRIPTOR_SET,
@@ -38,7 +41,7 @@ static METHODS: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let parsed = FileDescriptorSet::decode(set).unwrap_or_default();
         parsed.file
     });
-    let mut methods = HashSet::new();
+    let mut methods = HashSet::from([OPENTELEMETRY.to_owned()]);
     for file in files {
         for service in &file.service {
             let names = service.method.iter();

@@ -1,4 +1,4 @@
-//! Metrics of OpenTelemetry over HTTP: `/v1/metrics`, in protobuf.
+//! Metrics of OpenTelemetry in protobuf: over HTTP at `/v1/metrics`, and over gRPC ([`grpc`]).
 //!
 //! ```text
 //!   resource {service.name: api}, sum "http.requests", {route: /a} 3
@@ -10,13 +10,15 @@
 //!   ─► http.duration_sum    1700000000 0.4 route=/a service.name=api
 //! ```
 //!
-//! Attributes of a point are its tags, and so are those attributes of its resource that `resource=` names in the URL
-//! ([`RESOURCE_ATTRIBUTES`] unless given), if the point has none of the same key. Points are independent: the good ones are stored, and
+//! Attributes of a point are its tags, and so are those attributes of its resource that `resource=` names in the URL, or the metadata
+//! of the call ([`RESOURCE_ATTRIBUTES`] unless given), if the point has none of the same key. Points are independent: the good ones are stored, and
 //! the response counts the others (partial success).
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>, and the files that [`decode`] names.
 
 mod decode;
+pub mod grpc;
+mod message;
 mod point;
 #[cfg(test)]
 mod tests;
@@ -25,18 +27,20 @@ use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use http::StatusCode;
-use oxtsdb_ingest::RejectionKind;
+use oxtsdb_ingest::{Caller, RejectionKind};
 use oxtsdb_schema::Value;
 use oxtsdb_schema::value::ValueError;
+use prost::Message as _;
 
 use self::decode::{Decoder, Kind};
+use self::message::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
 use self::point::{Attribute, DataPoint, MOST_BUCKETS, Number};
-use crate::http::api_request::ApiRequest;
+use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
-use crate::http::error_form::ErrorForm;
 use crate::http::mapped::{self, Chunk, MOST_TAGS, MappedSeries, NameMap, Tag};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
+use crate::http::request_body::RequestBody;
 
 /// The attributes of a resource that are tags: of all that SDKs and collectors add, those that tell processes apart.
 const RESOURCE_ATTRIBUTES: [&str; 4] = [
@@ -74,7 +78,22 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             "metrics in JSON are not accepted: send protobuf (OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf)";
         return Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let wanted = match parameters.get("resource") {
+    let response = export(parts, &caller, body, parameters.get("resource")).await?;
+    Ok(Reply::protobuf(response.encode_to_vec()))
+}
+
+/// Stores the points of a body. `resource` has the attributes of resources that are tags, with commas between.
+///
+/// # Errors
+///
+/// The body is no request, or its points cannot be stored.
+async fn export(
+    parts: &ApiParts,
+    caller: &Caller,
+    body: RequestBody,
+    resource: Option<&str>,
+) -> Result<ExportMetricsServiceResponse, HttpError> {
+    let wanted = match resource {
         None => RESOURCE_ATTRIBUTES.map(str::to_owned).to_vec(),
         Some(keys) => keys.split(',').take(MOST_TAGS).map(str::to_owned).collect(),
     };
@@ -86,25 +105,16 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             HttpError::new(StatusCode::BAD_REQUEST, message)
         })
     };
-    let outcome = mapped::write(parts, &caller, body, decoder, decode).await?;
-    Ok(match mapped::error(&outcome) {
-        None => Reply::protobuf(Vec::new()),
-        Some((status, text)) if outcome.failure.is_some() => {
-            Reply::text_in(ErrorForm::Protobuf, status, &text)
-        }
-        Some((_, text)) => Reply::protobuf(partial_success(outcome.failed, &text)),
-    })
-}
-
-/// An `ExportMetricsServiceResponse` with a partial success.
-fn partial_success(rejected: usize, text: &str) -> Vec<u8> {
-    let mut success = Vec::with_capacity(16 + text.len());
-    let rejected = i64::try_from(rejected).unwrap_or(i64::MAX);
-    prost::encoding::int64::encode(1, &rejected, &mut success);
-    prost::encoding::string::encode(2, &text.to_owned(), &mut success);
-    let mut response = Vec::with_capacity(8 + success.len());
-    prost::encoding::bytes::encode(1, &success, &mut response);
-    response
+    let outcome = mapped::write(parts, caller, body, decoder, decode).await?;
+    let partial_success = match mapped::error(&outcome) {
+        None => None,
+        Some((status, text)) if outcome.failure.is_some() => return Err(HttpError::new(status, text)),
+        Some((_, error_message)) => Some(ExportMetricsPartialSuccess {
+            rejected_data_points: i64::try_from(outcome.failed).unwrap_or(i64::MAX),
+            error_message,
+        }),
+    };
+    Ok(ExportMetricsServiceResponse { partial_success })
 }
 
 /// The next points of a body.

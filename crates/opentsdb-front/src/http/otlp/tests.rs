@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
@@ -16,6 +17,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use oxtsdb_test_stack::service::{HttpResponse, Service};
 use proptest::prelude::*;
 use prost::Message;
+use tonic::Request;
 
 use super::decode::Decoder;
 use super::point::DataPoint;
@@ -112,6 +114,67 @@ fn rejected(response: &HttpResponse) -> Option<(i64, String)> {
     let response = ExportMetricsServiceResponse::decode(&response.body[..]).unwrap();
     let partial = response.partial_success?;
     Some((partial.rejected_data_points, partial.error_message))
+}
+
+#[tokio::test]
+async fn exports_over_grpc_are_those_over_http() {
+    let service = Service::start().await;
+    let mut client = MetricsServiceClient::new(service.metrics_service.clone());
+    let point = |value: f64| number(number_data_point::Value::AsDouble(value), vec![]);
+    let export = request(vec![gauge("load", vec![point(0.5), point(f64::NAN)])]);
+    let response = client.export(export.clone()).await.unwrap().into_inner();
+    let partial = response.partial_success.unwrap();
+    assert_eq!(partial.rejected_data_points, 1);
+    assert!(partial.error_message.contains("dropped=1: 2:"), "{partial:?}");
+    let mut export = Request::new(export);
+    let keys = "k8s.pod.name,service.name".parse().unwrap();
+    export.metadata_mut().insert("oxtsdb-resource", keys);
+    client.export(export).await.unwrap();
+    assert_eq!(
+        stored(&service, &["load"]).await,
+        expected([
+            (
+                r#"load{"k8s.pod.name":"api-7","service.name":"api"}"#,
+                r#"{"1700000000000":0.5}"#
+            ),
+            (r#"load{"service.name":"api"}"#, r#"{"1700000000000":0.5}"#),
+        ])
+    );
+    let all = client
+        .export(request(vec![gauge("load", vec![point(1.0)])]))
+        .await;
+    assert_eq!(all.unwrap().into_inner(), ExportMetricsServiceResponse::default());
+}
+
+/// A message whose first field is a text, where a request has a message.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Broken {
+    #[prost(string, tag = "1")]
+    text: String,
+}
+
+#[tokio::test]
+async fn grpc_rejects_what_is_no_export() {
+    let service = Service::start().await;
+    let mut client = tonic::client::Grpc::new(service.metrics_service.clone());
+    for (method, expected) in [
+        ("Export", tonic::Code::InvalidArgument),
+        ("Import", tonic::Code::Unimplemented),
+    ] {
+        let path = format!("/opentelemetry.proto.collector.metrics.v1.MetricsService/{method}");
+        let codec = tonic_prost::ProstCodec::<Broken, ExportMetricsServiceResponse>::default();
+        let broken = Broken {
+            text: "\u{7f}".repeat(9),
+        };
+        client.ready().await.unwrap();
+        let answer = client
+            .unary(Request::new(broken), path.parse().unwrap(), codec)
+            .await;
+        let status = answer.unwrap_err();
+        assert_eq!(status.code(), expected, "{status:?}");
+        let says = status.message().contains("no ExportMetricsServiceRequest");
+        assert_eq!(says, method == "Export", "{status:?}");
+    }
 }
 
 #[tokio::test]
