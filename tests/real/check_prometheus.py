@@ -44,31 +44,38 @@ def stored(metric, until):
         if error.code != 400:
             raise
         return {}
-    return {tuple(sorted(series["tags"].items())): series["dps"] for series in result}
+    # The requests of this check begin series, which have no sample until then.
+    return {tuple(sorted(series["tags"].items())): series["dps"] for series in result if series["dps"]}
 
 
-def patiently(what, check):
+def patiently(check):
+    """Calls `check` until it does not raise."""
     end = time.monotonic() + PATIENCE + seconds
     while True:
         try:
-            result = check()
-        except (OSError, KeyError, IndexError) as error:
-            result = None
-            what = f"{what} ({error})"
-        if result is not None:
-            return result
-        if time.monotonic() > end:
-            sys.exit(f"not in time: {what}")
+            return check()
+        except (OSError, KeyError, IndexError, AssertionError) as error:
+            if time.monotonic() > end:
+                sys.exit(f"not in time: {error!r}")
         time.sleep(0.2)
 
 
 def scraped():
     """The instant of a scrape, when there are enough."""
     values = get(f"{prometheus}/api/v1/query", query=f"up[{PATIENCE + seconds}s]")["data"]["result"][0]["values"]
-    return values[-1][0] if len(values) >= seconds else None
+    assert len(values) >= seconds, f"{len(values)} scrapes"
+    return values[-1][0]
 
 
-until = patiently(f"{seconds} scrapes", scraped)
+def equal(metric, expected, until):
+    written = stored(metric, until)
+    for tags in expected.keys() | written.keys():
+        assert written.get(tags) == expected.get(tags), (
+            f"{metric} {tags}: {written.get(tags)} in place of {expected.get(tags)}"
+        )
+
+
+until = patiently(scraped)
 metrics = get(f"{prometheus}/api/v1/label/__name__/values")["data"]
 assert len(metrics) > 100, metrics
 counted = 0
@@ -77,9 +84,6 @@ for metric in metrics:
     if not expected:
         continue
     # Remote write follows the scrapes.
-    patiently(
-        f"{metric}: {stored(metric, until)} in place of {expected}",
-        lambda: True if stored(metric, until) == expected else None,
-    )
+    patiently(lambda: equal(metric, expected, until))
     counted += sum(len(values) for values in expected.values())
 print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored")
