@@ -23,10 +23,10 @@ use clap::Args;
 use futures::future::LocalBoxFuture;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oxtsdb_client::{DataClient, Error, StreamOptions, StreamWriter};
+use oxtsdb_command::target::DataTarget;
 use tokio::sync::mpsc;
 
 use crate::copy::{IntoArgs, run_import};
-use oxtsdb_command::target::DataTarget;
 use points::Batch;
 use progress::Progress;
 use reader::FileReader;

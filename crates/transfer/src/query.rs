@@ -18,13 +18,13 @@ use clap::{Args, ValueEnum};
 use futures::future::LocalBoxFuture;
 use jiff::tz::TimeZone;
 use oxtsdb_client::DataClient;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::{DataTarget, Server};
+use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 use oxtsdb_plot::Size;
 use oxtsdb_query::expression::function::NamedFunction;
 use oxtsdb_query::{Aggregator, FilterType};
 
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::target::{DataTarget, Server};
-use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 pub(crate) use request::filter;
 use result::{QueryOutput, Series};
 

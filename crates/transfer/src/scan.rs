@@ -14,11 +14,11 @@ use futures::future::LocalBoxFuture;
 use jiff::tz::TimeZone;
 use oxtsdb_client::proto::data::v1::{CellView, ScanRowsRequest, ScanTableRequest, StoredRow};
 use oxtsdb_client::{Error, UidClient};
-
-use names::Names;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::{DataTarget, Server, UidTarget};
 use oxtsdb_command::time_zone::{self, TimeZoneArgs};
+
+use names::Names;
 use parquet::ParquetFile;
 
 /// Print rows and cells as they are stored

@@ -13,12 +13,12 @@ use oxtsdb_client::proto::data::v1::{
     Annotation as AnnotationMessage, DeleteAnnotationRequest, ListAnnotationsRequest, PutAnnotationRequest,
 };
 use oxtsdb_client::{Annotation, DataClient};
-
-use self::series::SeriesArgs;
 use oxtsdb_command::annotations::{json_object, lines};
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::{DataTarget, Server, UidTarget};
 use oxtsdb_command::time_zone::{self, TimeZoneArgs};
+
+use self::series::SeriesArgs;
 
 /// Annotations of a page.
 const PAGE_SIZE: i32 = 1000;

@@ -5,12 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::proto::data::v1::create_snapshot_response::Snapshot;
-use oxtsdb_maintenance::store_admin::restore;
-use serde_json::json;
-
 use oxtsdb_command::progress;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
+use oxtsdb_maintenance::store_admin::restore;
+use serde_json::json;
 
 /// Make a snapshot of the embedded store, while it is used
 ///

@@ -7,14 +7,13 @@ use clap::Args;
 use indicatif::ProgressBar;
 use oxtsdb_client::proto::data::v1::compact_rows_response::{Finding, Problem};
 use oxtsdb_client::proto::data::v1::{CompactRowsRequest, CompactRowsResponse};
-use oxtsdb_proto::common::v1::{TimeRange, time_range};
-use oxtsdb_schema::timestamp::MAX_MILLIS;
-use serde_json::{Value, json};
-
 use oxtsdb_command::progress;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
 use oxtsdb_command::time_zone::{self, TimeZoneArgs};
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_schema::timestamp::MAX_MILLIS;
+use serde_json::{Value, json};
 
 /// Compact rows of points on HBase: all points of an hour in one cell
 ///

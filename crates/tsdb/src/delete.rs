@@ -7,7 +7,6 @@ use clap::Args;
 use oxtsdb_client::proto::data::v1::delete_points_request::Source;
 use oxtsdb_client::proto::data::v1::scan_rows_request::Source as Selected;
 use oxtsdb_client::proto::data::v1::{DeletePointsRequest, DeletePointsResponse};
-
 use oxtsdb_command::progress::progress;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;

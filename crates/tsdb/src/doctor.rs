@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::future::join_all;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
+use oxtsdb_command::target::{DataTarget, UidTarget};
 
 use self::finding::{Finding, Findings, Level};
 use self::server::Server;
 use crate::admin::AdminTargets;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::table_args::TableArgs;
-use oxtsdb_command::target::{DataTarget, UidTarget};
 
 /// Check a deployment, and say what to change
 ///

@@ -13,13 +13,13 @@ use oxtsdb_client::proto::data::v1::fsck_rows_response::{Event, Summary};
 use oxtsdb_client::proto::data::v1::{
     CheckedRow, DuplicateChoice, FsckRowsRequest, RowFindingSeverity, RowFindingType, RowRepair,
 };
-use oxtsdb_schema::timestamp::MAX_MILLIS;
-
-use crate::repair_plan::{self, PlanWriter};
 use oxtsdb_command::progress;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::{DataTarget, Server};
 use oxtsdb_command::time_zone::{self, TimeZoneArgs};
+use oxtsdb_schema::timestamp::MAX_MILLIS;
+
+use crate::repair_plan::{self, PlanWriter};
 
 /// Check the rows of points, plan repairs, apply and undo them
 ///

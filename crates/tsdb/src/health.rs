@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 use oxtsdb_client::Health;
-
 use oxtsdb_command::target::DataTarget;
 
 /// Check the health of a server, for container probes

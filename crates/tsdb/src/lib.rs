@@ -34,9 +34,9 @@ use oxtsdb_command::stdout;
 use oxtsdb_server::program;
 use oxtsdb_server::settings::with_short_help;
 use oxtsdb_server::telemetry::{self, LogFormat};
+use oxtsdb_transfer::{copy, import, query, scan};
 
 use cli::{Cli, Command};
-use oxtsdb_transfer::{copy, import, query, scan};
 use settings::opentsdb_conf::Outcome;
 
 /// Runs the command of the process's arguments, and reports its failure.

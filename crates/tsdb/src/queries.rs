@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::proto::data::v1::RunningQuery;
-
 use oxtsdb_command::target::DataTarget;
 
 /// List the running queries of a data service, or cancel some

@@ -8,11 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::tz::TimeZone;
 use oxtsdb_client::proto::common::v1::{TimeRange, time_range};
 use oxtsdb_client::proto::data::v1::{BuildRollupsRequest, BuildRollupsResponse};
-use serde_json::json;
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
 use oxtsdb_command::time_zone::{self, TimeZoneArgs};
+use serde_json::json;
 
 /// Draws per second, at most.
 const DRAWS_PER_SECOND: u8 = 5;

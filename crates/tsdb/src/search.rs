@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use oxtsdb_client::proto::data::v1::{CountSeriesRequest, ExportSeriesRequest, SeriesSource};
-
-use self::output::Writer;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
+
+use self::output::Writer;
 
 /// List the series that exist, by metric, tag keys and tag values
 ///

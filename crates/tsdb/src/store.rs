@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 use oxtsdb_client::CheckedStore;
 use oxtsdb_client::proto::common::v1::time_range::{End, Start};
 use oxtsdb_client::proto::data::v1::GetStoreStatsResponse;
-use serde_json::{Value, json};
-
-use crate::uid::top::{name, table};
 use oxtsdb_command::progress;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
+use serde_json::{Value, json};
+
+use crate::uid::top::{name, table};
 
 /// Check the embedded store, print its figures, or accept its losses
 #[derive(Debug, Args)]

@@ -10,7 +10,6 @@ mod test;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-
 use oxtsdb_command::target::DataTarget;
 
 /// Define trees of series, print them, and test their rules

@@ -10,6 +10,9 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::TryStreamExt as _;
 use futures::future::LocalBoxFuture;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
 use oxtsdb_point_store::view::{ShownCell, shown_cells, shown_rollups};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::RowKeyLayout;
@@ -18,9 +21,6 @@ use xxhash_rust::xxh3::Xxh3;
 use super::place::Place;
 use super::roles::{DATA, has_keys_of_points};
 use super::source::Rows;
-use oxtsdb_command::progress;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::table_args::TableArgs;
 
 /// Bytes of a value that are printed.
 const PRINTED_BYTES: usize = 32;

@@ -8,15 +8,15 @@ use clap::Args;
 use futures::TryStreamExt as _;
 use futures::future::LocalBoxFuture;
 use indicatif::ProgressBar;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
 use tokio::sync::mpsc;
 
 use super::manifest::{End, Header, Manifest, ManifestWriter, Segment, TableHeader};
 use super::place::{self, OpenStore, Place};
 use super::segment::SegmentWriter;
 use super::source;
-use oxtsdb_command::progress;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::table_args::TableArgs;
 
 /// Export all tables of a store to a folder
 ///

@@ -15,6 +15,8 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use futures::TryStreamExt as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::table_args::TableArgs;
 use oxtsdb_row_store::{ColumnSelection, Row, Scan, WriteBatch};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -22,8 +24,6 @@ use tokio::sync::mpsc;
 use super::manifest::{Manifest, Segment};
 use super::place::{self, OpenStore, OpenTable, Place};
 use super::source::read_segment;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::table_args::TableArgs;
 
 /// Bytes of cells that are written at once.
 const BATCH_BYTES: usize = 4 << 20;

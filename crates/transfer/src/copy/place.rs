@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use oxtsdb_command::table_args::TableArgs;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef, TableName};
 use oxtsdb_server::store::{StoreKind, StoreSettings};
@@ -15,7 +16,6 @@ use super::hbase_place::{self, HbasePlace};
 use super::manifest::{Header, Manifest, TableHeader};
 use super::roles::DATA;
 use super::rollups::Rollups;
-use oxtsdb_command::table_args::TableArgs;
 
 /// Memory that the stores of a copy share: caches, and points that are in no file yet.
 const MEMORY_BYTES: u64 = 1 << 30;

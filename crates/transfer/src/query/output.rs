@@ -3,10 +3,10 @@
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::tz::TimeZone;
 use oxtsdb_client::{Annotation, Value};
-
-use super::result::{QueryOutput, Series, text};
 use oxtsdb_command::annotations::{json_object, lines};
 use oxtsdb_command::time_zone;
+
+use super::result::{QueryOutput, Series, text};
 
 /// OpenTSDB's `/api/query` response: a JSON array with one element for each group. Keys of `dps` are
 /// seconds, or milliseconds with `milliseconds`; NaN is the text "NaN".

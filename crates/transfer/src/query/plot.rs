@@ -2,11 +2,11 @@
 
 use jiff::tz::TimeZone;
 use oxtsdb_client::Annotation;
+use oxtsdb_command::time_zone;
 use textplots::{Chart, Plot as _, Shape};
 
 use super::output::{heading, notes};
 use super::result::{QueryOutput, Series};
-use oxtsdb_command::time_zone;
 
 /// Dots of a chart: two to a column of the terminal, four to a line.
 const WIDTH: u32 = 150;

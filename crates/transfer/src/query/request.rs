@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, anyhow, bail};
 use jiff::tz::TimeZone;
+use oxtsdb_command::time_zone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::data::v1::sub_query::RollupUsage as Usage;
@@ -12,8 +13,6 @@ use oxtsdb_query::{
     Aggregator, CalendarUnit, Downsample, Fill, Interval, RateOptions, RollupUsage, Source, SubQuery,
     TagFilter,
 };
-
-use oxtsdb_command::time_zone;
 
 /// The request of `START [END] EXPRESSION...`.
 ///

@@ -1,11 +1,11 @@
 //! Rows and cells as text.
 
 use jiff::tz::TimeZone;
+use oxtsdb_command::time_zone;
 use oxtsdb_proto::data::v1::{CellType, CellView, StoredCell, StoredPoint, StoredRow, stored_point};
 use oxtsdb_schema::java::double_to_string;
 
 use super::names::SeriesName;
-use oxtsdb_command::time_zone;
 
 /// A row and its cells:
 ///

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use jiff::tz::TimeZone;
+use oxtsdb_command::time_zone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
@@ -9,7 +10,6 @@ use oxtsdb_query::TagFilter;
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
 use crate::query;
-use oxtsdb_command::time_zone;
 
 /// Which rows.
 #[derive(Debug, Clone, PartialEq)]

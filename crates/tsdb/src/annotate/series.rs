@@ -4,9 +4,8 @@ use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
-use oxtsdb_query::language::parse_series;
-
 use oxtsdb_command::target::Server;
+use oxtsdb_query::language::parse_series;
 
 /// One series, or global annotations.
 #[derive(Debug, Args)]

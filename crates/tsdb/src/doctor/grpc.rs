@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use oxtsdb_client::{Error, Health, UidKind};
+use oxtsdb_command::target::{DataTarget, UidTarget};
 use oxtsdb_server::admin::deployment::WidthFacts;
 
 use super::agreement::widths;
 use super::finding::{Finding, Level};
 use super::server::Server;
-use oxtsdb_command::target::{DataTarget, UidTarget};
 
 /// The service that a data port has to serve.
 const DATA_SERVICE: &str = "oxtsdb.data.v1.DataService";

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use oxtsdb_command::table_args::TableArgs;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_schema::RowKeyLayout;
@@ -16,7 +17,6 @@ use uid_service::UidSettings;
 use super::agreement::{salt, widths};
 use super::finding::{Finding, Level};
 use super::server::Server;
-use oxtsdb_command::table_args::TableArgs;
 
 /// Checks each gateway, then through all of them the tables, and whether servers use these.
 pub(super) async fn check(args: &TableArgs, timeout: Duration, servers: &[Server]) -> Vec<Finding> {

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use indicatif::ProgressBar;
+use oxtsdb_command::progress;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 use super::file::format_of;
 use super::rejected::has_no_effect;
 use super::repair::{Applied, Repair};
 use super::undo::UndoWriter;
 use super::{plan, undo};
-use oxtsdb_command::progress;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::target::Server;
 
 /// Repairs of one request.
 const BATCH: usize = 256;

@@ -7,10 +7,10 @@ use oxtsdb_client::proto::data::v1::search_metadata_response::result::Metadata;
 use oxtsdb_client::proto::data::v1::{MetadataKind, SearchMetadataRequest};
 use oxtsdb_client::proto::uid_kind;
 use oxtsdb_client::{DataClient, UidKind};
-
-use super::Format;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
+
+use super::Format;
 
 /// Results of a page.
 const PAGE_SIZE: i32 = 1000;

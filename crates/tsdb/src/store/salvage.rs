@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use oxtsdb_command::stdout::print;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_point_store::{DamagedPart, PointStore as _};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
@@ -24,8 +25,6 @@ use oxtsdb_storage_file::disk::Disk;
 use oxtsdb_storage_file::disk::overlay::OverlayDisk;
 use oxtsdb_storage_file::disk::real::RealDisk;
 use uid_service::settings::UidTableSettings;
-
-use oxtsdb_command::stdout::print;
 
 /// The folders of stores in a data folder, and the folder of more stores of points.
 const UID: &str = "uid";

@@ -8,11 +8,11 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use oxtsdb_client::DataClient;
 use oxtsdb_client::proto::data::v1::Tree;
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 use super::definition_file;
 use super::output::rule_lines;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::target::Server;
 
 /// A tree.
 #[derive(Debug, Args)]

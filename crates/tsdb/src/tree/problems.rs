@@ -6,7 +6,6 @@ use anyhow::Context as _;
 use clap::Args;
 use oxtsdb_client::DataClient;
 use oxtsdb_client::proto::data::v1::{ListTreeProblemsRequest, TreeProblem};
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
 

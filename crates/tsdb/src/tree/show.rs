@@ -11,10 +11,10 @@ use oxtsdb_client::proto::common::v1::ErrorReason;
 use oxtsdb_client::proto::data::v1::get_branch_request::Branch as BranchKey;
 use oxtsdb_client::proto::data::v1::{GetBranchRequest, TreeBranch, TreeLeaf};
 use oxtsdb_client::{DataClient, Error};
-
-use super::output::{leaf_text, printable};
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
+
+use super::output::{leaf_text, printable};
 
 /// Print the branches and leaves of a tree
 ///

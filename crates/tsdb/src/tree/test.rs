@@ -8,10 +8,10 @@ use oxtsdb_client::DataClient;
 use oxtsdb_client::proto::common::v1::series_key::Key;
 use oxtsdb_client::proto::common::v1::{SeriesKey, SeriesName, Tag};
 use oxtsdb_client::proto::data::v1::test_tree_response::result::Outcome;
-
-use super::output::printable;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
+
+use super::output::printable;
 
 /// Show where series would be placed in a tree, without storing anything
 ///

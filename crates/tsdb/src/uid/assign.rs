@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
-
-use super::line::line;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::{Server, UidTarget};
+
+use super::line::line;
 
 /// Assign UIDs to names; existing mappings are kept
 ///

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::{Error, UidClient, UidKind};
-
-use super::line::line;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
+
+use super::line::line;
 
 /// Delete names with their UIDs and metadata
 ///

@@ -9,10 +9,10 @@ use clap::Args;
 use oxtsdb_client::proto::uid::v1::fsck_uids_response::{Event, Summary};
 use oxtsdb_client::proto::uid::v1::{UidFinding, UidFindingSeverity, UidFindingType, UidRepair};
 use oxtsdb_client::{UidClient, UidKind};
-
-use crate::repair_plan::{self, PlanWriter};
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
+
+use crate::repair_plan::{self, PlanWriter};
 
 /// Check names and UIDs, plan repairs, apply and undo them
 ///

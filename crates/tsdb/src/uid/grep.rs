@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use oxtsdb_client::UidClient;
+use oxtsdb_command::target::Server;
 use regex::RegexBuilder;
 
 use super::line::{line, print_found};
 use super::words::kinds_and_rest;
-use oxtsdb_command::target::Server;
 
 /// List names that match a regular expression anywhere
 ///

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use oxtsdb_client::{Uid, UidKind};
-
 use oxtsdb_command::stdout::print;
 
 pub(super) fn line(kind: UidKind, name: &str, uid: Uid) -> String {

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::{Error, ErrorReason, Rejection, Uid, UidClient, UidKind};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 
 use super::line::line;
 use super::words::kinds_and_rest;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::target::Server;
 
 /// Look up names, or UIDs as hex
 ///

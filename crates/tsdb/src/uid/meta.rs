@@ -6,7 +6,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use oxtsdb_client::{Uid, UidClient, UidKind, UidMeta};
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
 

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::SyncedMeta;
-
 use oxtsdb_command::progress::progress;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;

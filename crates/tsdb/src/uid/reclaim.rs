@@ -14,11 +14,10 @@ use oxtsdb_client::{
     DataClient, ErrorReason, ReclaimState, ReclaimedUid, ReferencedUids, Rejection, Uid, UidClient, UidKind,
     UidMapping, UidSet,
 };
-use oxtsdb_schema::PerKind;
-use serde_json::json;
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::{DataTarget, Server};
+use oxtsdb_schema::PerKind;
+use serde_json::json;
 
 /// Make UIDs that nothing references assignable again
 ///

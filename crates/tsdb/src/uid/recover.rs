@@ -13,10 +13,10 @@ use oxtsdb_client::proto::uid::v1::{UidCellChange, UidRepair};
 use oxtsdb_client::{
     DataClient, ErrorReason, ReferencedUids, Uid, UidClient, UidKind, UidLayout, UidSet, UidUsage,
 };
-
-use super::line::line;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::{DataTarget, Server};
+
+use super::line::line;
 
 /// UIDs of a request.
 const BATCH: usize = 4096;

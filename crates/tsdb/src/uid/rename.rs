@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
-
-use super::line::line;
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
+
+use super::line::line;
 
 /// Give a UID another name; its points move to the new name
 ///

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::{UidClient, UidKind};
+use oxtsdb_command::target::Server;
 
 use super::line::{line, print_found};
-use oxtsdb_command::target::Server;
 
 /// List names with a prefix, in byte order
 ///

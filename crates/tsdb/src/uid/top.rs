@@ -8,7 +8,6 @@ use oxtsdb_client::SeriesSelector;
 use oxtsdb_client::proto::data::v1::{
     CardinalityOrder, CountSeriesRequest, CountSeriesResponse, SeriesSource,
 };
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
 

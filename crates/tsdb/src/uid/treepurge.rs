@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use oxtsdb_command::target::DataTarget;
 
 use crate::tree::delete;
-use oxtsdb_command::target::DataTarget;
 
 /// Delete what was placed in a tree; same as `tree delete`
 ///

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use oxtsdb_client::proto::data::v1::{SyncTreesRequest, SyncTreesResponse};
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::DataTarget;
 

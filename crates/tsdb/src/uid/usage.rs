@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use oxtsdb_client::{KindUsage, QuotaUsage, UidClient, UidKind};
-
 use oxtsdb_command::stdout::print;
 use oxtsdb_command::target::Server;
 

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use oxtsdb_client::{UidClient, UidEvent, UidKind, UidMapping, WatchOptions, WatchUpdate};
+use oxtsdb_command::stdout::print;
+use oxtsdb_command::target::Server;
 use tracing::warn;
 
 use super::line::line;
-use oxtsdb_command::stdout::print;
-use oxtsdb_command::target::Server;
 
 /// Print assignments, renames and deletes as they happen
 ///
