@@ -73,8 +73,8 @@ pub struct DataService {
     pub engine: Engine,
     /// Names and UIDs.
     pub uids: Uids,
-    /// HTTP and telnet.
-    front: HttpTelnetServer,
+    /// HTTP and telnet, and OpenTelemetry's service.
+    pub front: HttpTelnetServer,
     references: ReferenceServiceHandler,
     store_admin: StoreAdminHandler,
     /// Trees.

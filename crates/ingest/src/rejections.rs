@@ -7,8 +7,10 @@
 //! reason.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::Extensions;
 use oxtsdb_access::Identity;
 use oxtsdb_access::shown::shown;
 use oxtsdb_metadata::uids::UidRejection;
@@ -132,6 +134,12 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The caller of a gRPC call, by the call's extensions and the address of its connection.
+    pub fn of_call(extensions: &Extensions, peer: Option<SocketAddr>) -> Self {
+        let address = peer.map_or(ClientId::Local, ClientId::of);
+        Self::new(Protocol::Grpc, extensions.get::<Identity>(), address)
+    }
+
     /// Creates a caller at an address. It is displayed as its address, after its identity if that is authenticated.
     pub fn new(protocol: Protocol, identity: Option<&Identity>, address: ClientId) -> Self {
         let client = identity.map_or(address, |identity| identity.client(address));

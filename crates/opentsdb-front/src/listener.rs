@@ -134,7 +134,7 @@ impl HttpTelnetServer {
         HttpTelnetServer { telnet, ..self }
     }
 
-    /// OpenTelemetry's service of metrics, for a gRPC listener: its points are counted beside those of this server.
+    /// OpenTelemetry's service of metrics, for a gRPC listener. Points of the service and points over HTTP and telnet share counters.
     pub fn metrics_service(&self, max_message_bytes: usize) -> MetricsServiceServer {
         MetricsServiceServer::new(self.http.clone(), max_message_bytes)
     }

@@ -125,20 +125,12 @@ impl Service {
         let TestStack {
             store,
             service,
-            settings,
             shutdown,
             trigger,
             points_folder,
             ..
         } = stack;
-        let server = change(HttpTelnetServer::new(
-            service.writer,
-            service.engine,
-            service.uids,
-            service.trees,
-            service.text_search,
-            &settings,
-        ));
+        let server = change(service.front);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let metrics_service = server.metrics_service(16 << 20);

@@ -18,7 +18,6 @@ use oxtsdb_query::{Engine, RequestContext};
 use oxtsdb_resources::outbox::outbox;
 use oxtsdb_resources::{ClientId, Outbox, SendError};
 use oxtsdb_server::deadline_of;
-use oxtsdb_server::metrics::Protocol;
 use oxtsdb_server::telemetry::in_request;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
@@ -40,8 +39,7 @@ pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
 
 /// The caller of a call.
 pub(super) fn caller_of<T>(request: &Request<T>) -> Caller {
-    let identity = request.extensions().get::<Identity>();
-    Caller::new(Protocol::Grpc, identity, address_of(request))
+    Caller::of_call(request.extensions(), request.remote_addr())
 }
 
 fn address_of<T>(request: &Request<T>) -> ClientId {

@@ -1,6 +1,7 @@
 //! How errors of other protocols are rendered.
 
 use http::StatusCode;
+use tonic::Code;
 
 use crate::http::json;
 
@@ -27,7 +28,7 @@ impl ErrorForm {
                 return out;
             }
             Self::Protobuf => {
-                prost::encoding::int32::encode(1, &grpc_code(status), &mut out);
+                prost::encoding::int32::encode(1, &i32::from(grpc_code(status)), &mut out);
                 prost::encoding::string::encode(2, &text.to_owned(), &mut out);
                 return out;
             }
@@ -47,16 +48,15 @@ impl ErrorForm {
 /// The code of gRPC for a status.
 ///
 /// Source: `google/rpc/code.proto`.
-const fn grpc_code(status: StatusCode) -> i32 {
+pub(crate) fn grpc_code(status: StatusCode) -> Code {
     match status.as_u16() {
-        // UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED, RESOURCE_EXHAUSTED, UNAVAILABLE, INVALID_ARGUMENT, INTERNAL
-        401 => 16,
-        403 => 7,
-        404 | 405 => 12,
-        413 | 429 => 8,
-        503 => 14,
-        400..=499 => 3,
-        _ => 13,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 | 405 => Code::Unimplemented,
+        413 | 429 => Code::ResourceExhausted,
+        503 => Code::Unavailable,
+        400..=499 => Code::InvalidArgument,
+        _ => Code::Internal,
     }
 }
 

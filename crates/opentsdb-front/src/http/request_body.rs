@@ -56,13 +56,10 @@ pub(crate) struct RequestBody {
 impl RequestBody {
     /// No body.
     pub(crate) fn empty(pool: &MemoryPool) -> Self {
-        Self {
-            bytes: Bytes::new(),
-            memory: pool.empty_reservation(),
-        }
+        Self::charged_before(Bytes::new(), pool)
     }
 
-    /// A message of gRPC, whose own bytes its server has charged.
+    /// The message of a gRPC call; the gRPC server has charged the bytes of the message.
     pub(crate) fn charged_before(bytes: Bytes, pool: &MemoryPool) -> Self {
         Self {
             bytes,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::future::Either;
 use http::{HeaderMap, Request};
 use hyper::body::{Frame, SizeHint};
+use oxtsdb_access::operation;
 use oxtsdb_proto::error;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
@@ -23,26 +24,17 @@ use tonic_types::StatusExt as _;
 use crate::metrics::{Protocol, RequestTimer, Requests};
 use crate::middleware::{CallService, Middleware, ResponseFuture};
 
-/// Methods that are not in the contract, which clients can make up.
+/// Methods that no service has, which clients can make up.
 const OTHER: &str = "other";
 
-/// A method that is no part of the contract.
-const OPENTELEMETRY: &str = "opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
-
-/// `SERVICE/METHOD` of the contract, of OpenTelemetry, of health and of reflection.
+/// `SERVICE/METHOD` of all methods with rights, and of health, which needs none.
 static METHODS: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let sets = [
-        oxtsdb_proto::FILE_DESCRIPTOR_SET,
-        tonic_health::pb::FILE_DESCRIPTOR_SET,
-        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
-        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
-    ];
-    let files = sets.into_iter().flat_map(|set| {
-        let parsed = FileDescriptorSet::decode(set).unwrap_or_default();
-        parsed.file
-    });
-    let mut methods = HashSet::from([OPENTELEMETRY.to_owned()]);
-    for file in files {
+    let mut methods: HashSet<String> = operation::GRPC
+        .iter()
+        .map(|method| method.name.to_owned())
+        .collect();
+    let health = FileDescriptorSet::decode(tonic_health::pb::FILE_DESCRIPTOR_SET).unwrap_or_default();
+    for file in health.file {
         for service in &file.service {
             let names = service.method.iter();
             methods.extend(

@@ -1,19 +1,18 @@
 //! OpenTelemetry's service of metrics over gRPC, on the data service's listener.
 
 use bytes::Bytes;
-use oxtsdb_access::{Access, Identity};
+use oxtsdb_access::Access;
 use oxtsdb_ingest::Caller;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error;
 use oxtsdb_proto::serve::{Answer, Call, Methods, Server};
-use oxtsdb_resources::ClientId;
-use oxtsdb_server::metrics::Protocol;
 use tonic::{Code, Request, Response, Status};
 
 use super::export;
 use super::message::ExportMetricsServiceResponse;
 use crate::http::HttpApi;
 use crate::http::error::HttpError;
+use crate::http::error_form::grpc_code;
 use crate::http::request_body::RequestBody;
 
 /// The metadata of a call that names the attributes of resources that are tags.
@@ -48,7 +47,7 @@ async fn export_metrics(
     api: HttpApi,
     request: Request<Bytes>,
 ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-    let caller = caller(&request);
+    let caller = Caller::of_call(request.extensions(), request.remote_addr());
     let parts = api.parts_for(request.extensions().get::<Access>());
     let resource = request.metadata().get(RESOURCE);
     let resource = resource
@@ -65,20 +64,15 @@ async fn export_metrics(
 
 /// The error of an export as gRPC has it; `Unavailable` is the code that exporters repeat an export for.
 fn status(error: &HttpError) -> Status {
-    let (code, reason) = match error.status.as_u16() {
-        413 => (Code::ResourceExhausted, ErrorReason::MessageTooLarge),
-        503 if error.retry_after.is_some() => (Code::Unavailable, ErrorReason::Overloaded),
-        503 => (Code::Unavailable, ErrorReason::StoreUnavailable),
-        400..=499 => (Code::InvalidArgument, ErrorReason::MalformedMessage),
-        _ => (Code::Internal, ErrorReason::Internal),
+    let code = grpc_code(error.status);
+    let reason = match code {
+        Code::ResourceExhausted => ErrorReason::MessageTooLarge,
+        Code::Unavailable if error.retry_after.is_some() => ErrorReason::Overloaded,
+        Code::Unavailable => ErrorReason::StoreUnavailable,
+        Code::Internal => ErrorReason::Internal,
+        _ => ErrorReason::MalformedMessage,
     };
     let details = error.details.as_deref().map(|details| format!(": {details}"));
     let message = format!("{}{}", error.message, details.unwrap_or_default());
     error::status(code, reason, message, &[])
-}
-
-fn caller(request: &Request<Bytes>) -> Caller {
-    let identity = request.extensions().get::<Identity>();
-    let address = request.remote_addr().map_or(ClientId::Local, ClientId::of);
-    Caller::new(Protocol::Grpc, identity, address)
 }

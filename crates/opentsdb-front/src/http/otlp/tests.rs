@@ -146,7 +146,7 @@ async fn exports_over_grpc_are_those_over_http() {
     assert_eq!(all.unwrap().into_inner(), ExportMetricsServiceResponse::default());
 }
 
-/// A message whose first field is a text, where a request has a message.
+/// No export request: field 1 of `Broken` is a text, field 1 of an export request a message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Broken {
     #[prost(string, tag = "1")]
