@@ -2,8 +2,8 @@
 //!
 //! A mapping consists of three cells, written in this order: the counter of the kind, the reverse mapping
 //! (UID to name), the forward mapping (name to UID). Readers start from the forward mapping, so a UID
-//! is visible only when its mapping is complete. The other order could publish a UID that has no name, and
-//! whose number could be assigned again.
+//! is visible only when its mapping is complete. The other order could publish a UID that has no name, and its
+//! number could be assigned again.
 //!
 //! - `stepwise` writes the cells one by one with compare-and-put, as OpenTSDB does, so that both can
 //!   assign in one table concurrently. A crash or a lost race costs a number, never a mapping.

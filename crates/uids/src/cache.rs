@@ -2,8 +2,8 @@
 //!
 //! The cache holds existing mappings only. Absence is not cached, because another replica or an OpenTSDB may
 //! assign the name at any time. An existing mapping changes only if an operator renames or deletes a name.
-//! Changes by this service invalidate it, those of other replicas as soon as this one has read them from the log
-//! ([`crate::change`]). Other programs send no invalidation, so an entry expires a fixed time after it was
+//! Changes by this service invalidate it, changes by other replicas as soon as this one has read them from the
+//! log ([`crate::change`]). Other programs send no invalidation, so an entry expires a fixed time after it was
 //! read; hits do not extend it. (OpenTSDB keeps entries until it terminates or its caches are dropped.)
 //!
 //! A read of the store that started before an invalidation may return what it invalidates. So every read begins with

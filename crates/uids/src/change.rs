@@ -6,12 +6,12 @@
 //! ```
 //!
 //! HBase has no transaction over the rows of a mapping. So a change is first appended to a `log` that all replicas
-//! share, as pending. A pending entry excludes other changes of its UID and of its names. Then its `steps` are taken,
-//! each of which can be repeated. If a replica crashes or loses the store between two of them, one takes the entry over
+//! share, as pending. A pending entry excludes other changes of its UID and of its names. Then its `steps` are taken;
+//! each step can be repeated. If a replica crashes or loses the store between two steps, a replica takes the entry over
 //! after a minute and completes it: until then a request of a step may still reach the store, and a later change of the
 //! same names must not meet it. If no request can be on its way, the replica itself completes the change within seconds,
-//! and after a restart on the embedded store, which has no other replicas, at once. What is recorded as done is what
-//! other replicas invalidate their caches by, and what watches report.
+//! and after a restart on the embedded store, which has no other replicas, at once. Other replicas invalidate their
+//! caches by the entries that are recorded as done, and watches report these entries.
 //!
 //! An acknowledged change is done in the table, recorded in the log, and gone from the caches of this process.
 
@@ -67,7 +67,7 @@ pub struct LogRetention {
 pub struct Changed {
     /// The UID.
     pub uid: KindUid,
-    /// What happened to its name.
+    /// The change of its name.
     pub change: Change,
 }
 
@@ -80,8 +80,8 @@ impl From<Entry> for Changed {
     }
 }
 
-/// What to do about changes that other replicas, or this one, have made. Called while the log is locked: the calls
-/// neither block nor use the log.
+/// A receiver of the changes that other replicas, or this one, have made. It is called while the log is locked: its
+/// methods neither block nor use the log.
 pub(crate) trait ChangeSink: Send + Sync + std::fmt::Debug {
     /// Cached mappings of the names and UIDs of these changes may be wrong.
     fn invalidate(&self, changes: &[Changed]);
@@ -165,7 +165,7 @@ impl Changes {
         let from_uid = self.uid_of(kind, &name.1).await?;
         let to_uid = self.uid_of(kind, to).await?;
         let Some(uid) = from_uid else {
-            // The retry of a rename that succeeded, and of which the end may not be recorded.
+            // The retry of a rename that succeeded; its end may not be recorded.
             return match to_uid {
                 Some(uid) if *expected == Some(uid) && self.is_name_of(kind, uid, to).await? => {
                     self.make_rename((kind, uid), &name.1, to, now).await

@@ -24,7 +24,7 @@ use crate::suggest::Mapping;
 use crate::table::KindName;
 use crate::watch::{Assignments, Event, ForeignChange, ForeignScan, Hub};
 
-/// From the start of a read of the log to that of the next.
+/// The interval of reads of the log, from start to start.
 pub(crate) const POLL: Duration = Duration::from_millis(500);
 
 /// How long another replica may return a mapping after its change was acknowledged.

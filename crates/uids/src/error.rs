@@ -74,7 +74,7 @@ pub enum UidServiceError {
     /// A quota of names is used up.
     #[error("the quota of {limit} {scope} is used up ({setting})")]
     QuotaExceeded {
-        /// What the quota counts.
+        /// The names that the quota counts.
         scope: Scope,
         /// The most names.
         limit: u64,

@@ -4,7 +4,7 @@
 //! the next new name would get the UID of a series that exists. Data services report what they use, with each request
 //! that may assign, too, so that a service that was restarted on an older folder assigns nothing wrong.
 //!
-//! - Sequential UIDs: a kind whose counter is below a UID in use assigns nothing until the counter was raised. A single
+//! - Sequential UIDs: a kind with a counter below a UID in use assigns nothing until the counter was raised. A single
 //!   number for each kind is enough, because assignments only take numbers after the counter.
 //! - Random UIDs have no counter: the numbers in use are avoided, as those with a name are.
 //!
@@ -43,7 +43,7 @@ pub const fn error_of(state: &KindState) -> UidServiceError {
     }
 }
 
-/// What data services have reported. Cloning is cheap.
+/// The UIDs in use that data services have reported. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InUse(Arc<Reports>);
 

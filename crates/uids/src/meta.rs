@@ -100,7 +100,7 @@ impl Metadata {
         expected: Option<&str>,
         change: impl Fn(&mut UidDocument) + Send + Sync,
     ) -> Result<Described, UidServiceError> {
-        // Documents of attempts whose outcome is unknown, or that found another document: HBase's Thrift server repeats
+        // Documents of attempts that have an unknown outcome or found another document: HBase's Thrift server repeats
         // a put that it has executed.
         let mut attempted: Vec<Option<Vec<u8>>> = Vec::new();
         let mut is_retried = false;
@@ -147,7 +147,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`UidServiceError::EtagMismatch`], and those of the store.
+    /// [`UidServiceError::EtagMismatch`], or the store fails.
     pub async fn delete(&self, key: KindUid, expected: Option<&str>) -> Result<(), UidServiceError> {
         let row = self
             .table

@@ -66,7 +66,7 @@ struct Rule {
 /// A limit of the count of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// What it counts.
+    /// The names that it counts.
     pub scope: Scope,
     /// The most names.
     pub limit: u64,
@@ -74,7 +74,7 @@ pub struct Quota {
     pub setting: String,
 }
 
-/// The names that a quota counts: those of a kind, or the tag values that were assigned for one tag key.
+/// The names that a quota counts: all names of a kind, or the tag values that were assigned for one tag key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// Their kind.

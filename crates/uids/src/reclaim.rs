@@ -30,8 +30,8 @@
 //! record, for the caches of other replicas and for watches: a quarantine and a release as a delete, a restore as a
 //! rename of the name to itself. (A pending entry would be completed by another replica, as if it were a delete.)
 //!
-//! Names in quarantine do not count for the quota of their kind; they count for that of their tag key until the
-//! release. After a crash a quota counts too much, never too little.
+//! Names in quarantine do not count for the quota of their kind; they count for the quota of their tag key until
+//! the release. After a crash a quota counts too much, never too little.
 //!
 //! Renames and foreign writers may change a mapping between two steps. Each step reads what it changes: a mapping
 //! that differs from the record is left as it is, and the UID is no longer reclaimed.
@@ -95,7 +95,7 @@ pub enum ReclaimError {
         kind: UidKind,
         /// The UID.
         uid: Uid,
-        /// What it is.
+        /// The state that was found.
         detail: String,
     },
     /// The mapping is too young, or the quarantine is not over.

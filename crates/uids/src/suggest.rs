@@ -78,7 +78,7 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-/// Streams all mappings of `kinds`, in that order; those of the first kind start after the name `after`.
+/// Streams all mappings of `kinds`, in that order; the first kind starts after the name `after`.
 /// Batches are not empty and have at most [`MAX_MAPPINGS`] mappings.
 pub(crate) fn export(
     table: UidTable,

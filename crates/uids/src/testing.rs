@@ -1,4 +1,4 @@
-//! A store whose atomicity and failures a test controls, and the invariants of its table of UIDs.
+//! A store with atomicity and failures that a test controls, and the invariants of its table of UIDs.
 #![allow(
     missing_docs,
     clippy::missing_panics_doc,

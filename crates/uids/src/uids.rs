@@ -285,8 +285,8 @@ impl Uids {
         suggest::page(&self.table, kind, prefix, after, size).await
     }
 
-    /// Streams all mappings of `kinds`, in that order, then in byte order of their names; those of the first
-    /// kind start after the name `after`.
+    /// Streams all mappings of `kinds`, in that order, then in byte order of their names; the first kind starts
+    /// after the name `after`.
     pub fn export(
         &self,
         kinds: Vec<UidKind>,
@@ -344,7 +344,7 @@ impl Uids {
         Ok(*identity?)
     }
 
-    /// Rejects a caller whose points were written with another table. `expected` 0: any.
+    /// Rejects a caller that has written its points with UIDs of another table. `expected` 0: any.
     ///
     /// # Errors
     ///

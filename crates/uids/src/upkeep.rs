@@ -1,4 +1,4 @@
-//! What the service does without a request: it reads the rules file again when it changes, counts the names of new
+//! The background work of the service: it reads the rules file again when it changes, counts the names of new
 //! quotas, and samples the usage.
 
 use std::sync::{Arc, Weak};

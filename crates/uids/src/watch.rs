@@ -33,7 +33,7 @@ pub(crate) use self::resume::Resumption;
 pub use self::resume::WatchUpdate;
 pub(crate) use self::token::Token;
 
-/// What happened to a mapping.
+/// A change of a mapping, as a watch reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A name was assigned a UID.

@@ -1,4 +1,4 @@
-//! Checks that the configured UID widths are those of the stored UIDs.
+//! Checks the configured UID widths against the stored UIDs.
 //!
 //! Storage does not record the widths, and a wrong setting loses data: names that have a UID cannot be read,
 //! and new names get UIDs that differ from those in the row keys of points. At its start the service therefore

@@ -1,6 +1,6 @@
 //! Puts the two cells of a mapping while other processes may assign the same name.
 //!
-//! A put whose response was lost is retried, by this process or unseen by HBase's Thrift server. So a put that finds the
+//! A put is retried if its response is lost, by this process or unseen by HBase's Thrift server. So a put that finds the
 //! cell present may have been executed before; the value shows the owner:
 //!
 //! - a reverse cell with our name is ours: the number was reserved for us. (A random number may also have been
@@ -28,7 +28,7 @@ use super::outcome::{ATTEMPTS, back_off};
 use crate::error::UidServiceError;
 use crate::table::{KindName, UidTable, forward_cell, is_uncertain, reverse_cell};
 
-/// Attempts of a put whose response is lost.
+/// Attempts of a put while its responses are lost.
 const UNKNOWN_ATTEMPTS: u32 = 3;
 
 /// Attempts of a put or delete that the store rejects as transient.

@@ -10,8 +10,8 @@
 //! written concurrently. The change is an increment, as in OpenTSDB, which does not contend. Near the end of
 //! the number space it is a compare-and-put, so that the counter does not pass the largest number. (An
 //! increment could pass it only if other processes reserve [`NEAR_THE_END`] numbers, 16 full batches, between
-//! our read and our increment. OpenTSDB's increments do pass it.) An increment whose response was lost is
-//! repeated, which only skips numbers. `claim` puts the mappings.
+//! our read and our increment. OpenTSDB's increments do pass it.) An increment is repeated if its response is
+//! lost, which only skips numbers. `claim` puts the mappings.
 //!
 //! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; it has neither batches nor the deletion of orphans.
 
@@ -38,10 +38,10 @@ const NEAR_THE_END: u64 = 1 << 16;
 /// Numbers that are tried for a name while each one has a reverse mapping already. (OpenTSDB: 2.)
 const ROUNDS: usize = 16;
 
-/// Names of a kind whose cells are written concurrently. A store with fewer connections queues them.
+/// The most names of a kind that are written concurrently. A store with fewer connections queues them.
 const CONCURRENCY: usize = 32;
 
-/// Attempts of an increment whose response is lost. (OpenTSDB: 3.)
+/// Attempts of an increment while its responses are lost. (OpenTSDB: 3.)
 const INCREMENTS: u32 = 3;
 
 pub(super) async fn assign(

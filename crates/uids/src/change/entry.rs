@@ -64,7 +64,7 @@ pub(crate) enum State {
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The UID whose mapping changes.
+    /// The UID of the mapping that changes.
     pub(crate) uid: KindUid,
     pub(crate) change: Change,
     pub(crate) state: State,

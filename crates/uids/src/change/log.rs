@@ -10,8 +10,8 @@
 //!
 //! The last row is never trimmed: the next number follows from it.
 //!
-//! What is read or finished is reported to the sink in the same step in which this replica's position in the log moves:
-//! the position is never ahead of a report, also if a call is cancelled.
+//! Entries that are read or finished are reported to the sink in the same step in which this replica's position in the
+//! log moves: the position is never ahead of a report, also if a call is cancelled.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const OWN_TIME: Duration = Duration::from_secs(20);
 /// Rows that are read at once.
 const BATCH: usize = 256;
 
-/// Attempts of a conditional put whose response is lost.
+/// Attempts of a conditional put while its responses are lost.
 const ATTEMPTS: u32 = 4;
 
 /// The log as this replica knows it.
@@ -54,7 +54,7 @@ pub(crate) struct ChangeLog {
     state: StateTable,
     /// Identifies this process.
     owner: String,
-    /// There are no other replicas, so that entries of others are those of a process that has ended.
+    /// There are no other replicas: entries of other owners are left by a process that has ended.
     alone: bool,
     known: Arc<Mutex<Known>>,
     sink: Arc<dyn ChangeSink>,
@@ -369,8 +369,8 @@ impl ChangeLog {
         !known.active.contains(&number) && known.pending.get(&number).is_some_and(owner_gave_up)
     }
 
-    /// The pending entries that no process takes steps of: own ones that failed, and those of replicas that have
-    /// not completed them in time.
+    /// The pending entries that no process takes steps of: own entries that failed, and entries that other replicas have
+    /// not completed in time.
     pub(crate) fn abandoned(&self) -> Vec<(u64, Entry)> {
         let known = self.known.lock();
         known

@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Made,
     /// The new name has a UID. Nothing is changed.
     Taken(Uid),
-    /// Another program has changed the mapping. What was done is undone.
+    /// Another program has changed the mapping. The steps that were taken are undone.
     Changed,
 }
 

@@ -11,7 +11,7 @@
 //! | no name → U; U has no name, but metadata | orphaned metadata | delete it |
 //! | U has another width, and U → M but not M → U | wrong width | delete U's cells |
 //!
-//! | state of name N, whose forward cell has no UID of the width | repair |
+//! | state of name N, without a UID of the width in its forward cell | repair |
 //! |---|---|
 //! | a UID of the width has the name N, and no other name has it | N → that UID; delete other such UIDs |
 //! | the UID of another width has the name N | none: the table may have been written with other settings |
@@ -112,7 +112,7 @@ fn unnamed(facts: &UidFacts) -> Option<Finding> {
             finding.repair = Some(remove());
             Some(finding)
         }
-        // The name has a finding, whose repair may be this UID.
+        // The name has a finding, and this UID may be its repair.
         Some(_) => None,
     }
 }
@@ -178,7 +178,7 @@ fn named(facts: &UidFacts, name: &[u8]) -> Option<Finding> {
     Some(result)
 }
 
-/// The findings of a name whose forward cell has no UID of the layout's width.
+/// The findings of a name without a UID of the layout's width in its forward cell.
 pub(super) fn of_name(facts: &NameFacts, width: usize) -> Vec<Finding> {
     let mut findings: Vec<Finding> = without_uid(facts, width).into_iter().collect();
     // The UID that the name will have is not mapped in both directions yet.

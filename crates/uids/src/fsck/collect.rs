@@ -29,11 +29,11 @@ const ITEM_BYTES: usize = 64;
 pub(super) enum Suspect {
     /// A UID; its items are the names that have it.
     Uid(UidKind, Vec<u8>),
-    /// A name whose forward cell has no UID of the width; its items are the UIDs that have the name.
+    /// A name without a UID of the width in its forward cell; its items are the UIDs that have the name.
     Name(UidKind, Vec<u8>),
 }
 
-/// What was collected for a suspect.
+/// The collected items of a suspect.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) items: Vec<Vec<u8>>,

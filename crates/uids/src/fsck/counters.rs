@@ -1,7 +1,7 @@
 //! The counters: the highest number assigned so far, by kind.
 //!
 //! A counter behind a UID in use assigns that UID a second time, or fails to. It is raised to the largest UID of
-//! a name, not to that of a leaked reverse mapping: a wrong one could use up the whole number space.
+//! a name, not to the UID of a leaked reverse mapping: a wrong one could use up the whole number space.
 
 use oxtsdb_row_store::CellAddress;
 use oxtsdb_schema::UidKind;

@@ -4,7 +4,7 @@ use oxtsdb_row_store::CellAddress;
 pub use oxtsdb_row_store::repair::CellChange;
 use oxtsdb_schema::UidKind;
 
-/// What is wrong.
+/// The type of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingType {
     /// A name has a UID that has no name.
@@ -41,7 +41,7 @@ pub enum FindingType {
     OrphanedMetadata,
     /// Metadata that is not the JSON that OpenTSDB reads.
     UnreadableMetadata,
-    /// Metadata whose `type` is that of another kind.
+    /// Metadata with the `type` of another kind.
     MetadataType,
 }
 
@@ -142,7 +142,7 @@ fn byte_len(change: &CellChange) -> usize {
 pub struct Repair {
     /// A word for it: [`label`].
     pub label: String,
-    /// What it does, for people.
+    /// Its effect, for people.
     pub description: String,
     /// The changes; guards first.
     pub changes: Vec<CellChange>,
@@ -154,7 +154,7 @@ pub mod label {
     pub const RESTORE: &str = "restore";
     /// Deletes what no mapping refers to.
     pub const REMOVE: &str = "remove";
-    /// Of several names, keeps that of the reverse mapping.
+    /// Of several names, keeps the one in the reverse mapping.
     pub const KEEP_CONFIRMED: &str = "keep-confirmed";
     /// Of several names, keeps the one with the oldest cell.
     pub const KEEP_OLDEST: &str = "keep-oldest";
@@ -170,7 +170,7 @@ pub mod label {
     pub const REPLACE_CHARACTERS: &str = "replace-characters";
     /// Deletes a cell of no known meaning.
     pub const DELETE_UNKNOWN: &str = "delete-unknown";
-    /// Deletes a mapping whose UID has another width in both directions.
+    /// Deletes a mapping that has a UID of another width in both directions.
     pub const REMOVE_OTHER_WIDTH: &str = "remove-other-width";
     /// Raises the counter.
     pub const RAISE: &str = "raise";
@@ -180,10 +180,10 @@ pub mod label {
     pub const CORRECT_TYPE: &str = "correct-type";
 }
 
-/// What is wrong with a UID, a name or a cell.
+/// A fault of a UID, a name or a cell, and its repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// Its type.
     pub finding: FindingType,
     /// The kind, if the cell has one.
     pub kind: Option<UidKind>,

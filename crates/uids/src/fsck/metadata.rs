@@ -1,7 +1,7 @@
 //! Checks of UID metadata: the JSON of cells `metric_meta`, `tagk_meta` and `tagv_meta`.
 //!
 //! OpenTSDB accepts any order of fields and unknown fields. It fails on a document that is not an object, or
-//! whose fields have other types than these.
+//! that has a field of another type than these.
 //!
 //! Source: OpenTSDB 2.4, `UIDMeta`.
 

@@ -79,8 +79,8 @@ impl Fsck {
     ///
     /// # Errors
     ///
-    /// [`RepairError`]. What is applied of a repair that fails is announced, if the store can be read and written. If
-    /// the announcement fails, the same repair announces it again.
+    /// [`RepairError`]. If a repair fails, the changes that it has made are announced, if the store can be read and
+    /// written. If the announcement fails, the same repair announces them again.
     pub async fn repair(&self, changes: &[CellChange]) -> Result<Applied, RepairError> {
         // The change completes what a check may have taken for damage.
         if self.changes.is_pending(&concerned(changes)).await? {
@@ -148,7 +148,7 @@ fn changed_mappings(changes: &[CellChange]) -> Vec<Changed> {
     changed
 }
 
-/// The UIDs whose reverse mappings a repair deletes.
+/// The UIDs that lose their reverse mapping in a repair.
 fn deleted_uids(changes: &[CellChange]) -> impl Iterator<Item = (UidKind, Uid)> {
     let deletes = changes
         .iter()

@@ -58,7 +58,7 @@ pub async fn apply(table: &UidTable, changes: &[CellChange]) -> Result<Applied, 
     Ok(repair(table, changes).apply().await?)
 }
 
-/// The changes whose cells have their new values.
+/// Returns the changes that have been made: their cells have the new values.
 ///
 /// # Errors
 ///

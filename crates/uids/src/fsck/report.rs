@@ -35,7 +35,7 @@ const MAX_WAITING_BYTES: usize = 32 << 20;
 /// Longest time between two messages.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// What a check reports.
+/// An event of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Confirmed findings, in the order in which they were found.
@@ -142,8 +142,8 @@ impl Report {
         self.summary.names += names;
     }
 
-    /// Whether a finding is that of a UID in quarantine, whose reverse mapping stays although its name has no UID, or
-    /// another one.
+    /// Whether a finding concerns a UID in quarantine: its reverse mapping stays although its name has no UID, or another
+    /// one.
     async fn is_reclaimed(&self, finding: &Finding) -> Result<bool, UidServiceError> {
         let (Some(records), Some(kind), Some(uid)) = (&self.reclaimed, finding.kind, &finding.uid) else {
             return Ok(false);

@@ -20,12 +20,12 @@ use crate::table::{ID, NAME, UidTable};
 /// Rows of a batch.
 const BATCH_ROWS: usize = 512;
 
-/// What the check counts by kind.
+/// The counts of a check for one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     /// Names with a UID of the layout's width.
     pub(super) names: u64,
-    /// The largest number among these UIDs, and those that names get by repairs.
+    /// The largest number among these UIDs, and the UIDs that names get by repairs.
     pub(super) largest: u64,
 }
 

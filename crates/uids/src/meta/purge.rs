@@ -16,7 +16,7 @@ use crate::table::{NAME, UidTable};
 /// Rows of a batch.
 const BATCH_ROWS: usize = 512;
 
-/// What a batch of a purge did.
+/// The result of a batch of a purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// Documents found.

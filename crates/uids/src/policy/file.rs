@@ -42,7 +42,7 @@ const MAX_PROGRAM_BYTES: usize = 256 << 10;
 /// The longest tag key of a rule or quota, in characters. It is part of a row key.
 const MAX_TAG_KEY: usize = 1000;
 
-/// What is wrong with a rules file.
+/// Error of a rules file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyFileError {
     /// The file cannot be read.
@@ -58,7 +58,7 @@ pub enum PolicyFileError {
         entry: String,
         /// Its field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Why the value is rejected.
         rule: String,
     },
 }

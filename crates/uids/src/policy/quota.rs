@@ -10,7 +10,7 @@
 //! A request increments the counters by the names that it is about to assign, and gives back what it does not use:
 //! names over the limit, names that another request assigned first, and names that failed. Concurrent requests
 //! therefore never exceed a limit; near it, one may be rejected because of a reservation that another one is about
-//! to give back. A crash, or a store whose response is lost, leaves a counter too high by the names of one request.
+//! to give back. A crash, or a lost response of the store, leaves a counter too high by the names of one request.
 //! Counting again corrects it.
 //!
 //! Table `tsdb-uid` does not record for which tag key a value was assigned, so rows `Q` do, for the tag keys with a
@@ -48,7 +48,7 @@ const ATTEMPTS: usize = 64;
 /// The use of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// What it counts.
+    /// The names that it counts.
     pub scope: Scope,
     /// The most names.
     pub limit: u64,
@@ -152,7 +152,7 @@ impl Quotas {
             rejections.push(None);
             reserved.tag_keys.push(tag_key);
         }
-        // What a name that another quota rejects does not use.
+        // A name that one quota rejects does not use its grants of other quotas.
         self.give_back(policy, &granted).await;
         Ok((rejections, reserved))
     }

@@ -21,7 +21,7 @@ pub struct PolicySource {
     pub file: Option<PathBuf>,
     /// The setting of each kind with patterns that all names must contain, and its value.
     pub whitelists: Vec<(UidKind, &'static str, String)>,
-    /// What separates the patterns of a whitelist.
+    /// The separator of the patterns in a whitelist.
     pub delimiter: String,
 }
 

@@ -4,9 +4,9 @@
 //!   row: r | kind (1) | UID        s:v   state (1) | time, ms (8) | name
 //! ```
 //!
-//! Every change of a record is a compare-and-put of its whole value, so that of two operators one wins. A record that
-//! is done stays as [`State::Done`] and is deleted later: a delete could hide a record that is written in the same
-//! millisecond.
+//! Every change of a record is a compare-and-put of its whole value: if two operators change it at once, one wins. A
+//! record that is done stays as [`State::Done`] and is deleted later: a delete could hide a record that is written in
+//! the same millisecond.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -72,7 +72,7 @@ pub struct Record {
     pub uid: Uid,
     /// Where it is.
     pub state: State,
-    /// Since when; that of [`State::Quarantined`] begins when the forward mapping was gone.
+    /// When the state began; [`State::Quarantined`] begins when the forward mapping is gone.
     pub since: SystemTime,
     /// The name that it had.
     pub name: Name,
@@ -176,7 +176,7 @@ impl Records {
         Ok(done)
     }
 
-    /// Streams the records of a kind, or of all, after that of a UID, by kind and UID.
+    /// Streams the records of a kind, or of all, after the record of a UID, by kind and UID.
     pub(crate) async fn list(
         &self,
         kind: Option<UidKind>,

@@ -32,7 +32,7 @@ pub(super) struct Sample {
     pub(super) used: u64,
 }
 
-/// Adds samples to those of this hour, as far as it has none.
+/// Stores each sample, unless its kind has one of the same hour.
 pub(super) async fn add(state: &StateTable, samples: &[(UidKind, Sample)]) -> Result<(), StoreError> {
     let rows: Vec<Vec<u8>> = samples
         .iter()

@@ -1,8 +1,8 @@
 //! Events of assignments.
 //!
-//! Those of this process are reported as they are made. Those of other replicas and of OpenTSDB are found by the
-//! counters: the numbers that were reserved since the last poll are looked up. A number whose mapping is not complete
-//! yet is looked up again for [`PATIENCE`]; after that it counts as lost, as numbers of crashed writers are.
+//! Assignments of this process are reported as they are made. Assignments of other replicas and of OpenTSDB are found
+//! by the counters: the numbers that were reserved since the last poll are looked up. A number without a complete
+//! mapping is looked up again for [`PATIENCE`]; after that it counts as lost, as numbers of crashed writers are.
 //!
 //! Random UIDs have no counter: only those that this process assigns are reported at once.
 
@@ -120,8 +120,8 @@ impl Assignments {
         Ok(())
     }
 
-    /// The numbers whose assignments a watch has missed that resumes after some counters: after the first up to the
-    /// second. `to` is the position of its subscription.
+    /// Returns the ranges of numbers that a watch has missed when it resumes after the counters `from`: each begins after
+    /// its first number and ends with its second. `to` is the position of the watch's subscription.
     pub(crate) fn missed(
         &self,
         request: &WatchRequest,

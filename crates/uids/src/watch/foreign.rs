@@ -3,14 +3,14 @@
 //!
 //! A scan keeps a digest of the mappings of each range of numbers, [`MAX_RANGES`] at most for a kind: a range is one UID
 //! while a kind has half a million, and more when it has more. If the digest of a range has changed, all UIDs of the
-//! range are reported. Those that have the name which this service has given them, and those that were assigned after the
-//! last scan began, are left out. With more than [`MAX_CHANGES`], any mapping may have changed.
+//! range are reported. UIDs with the name that this service has given them, and UIDs that were assigned after the last
+//! scan began, are left out. With more than [`MAX_CHANGES`], any mapping may have changed.
 //!
 //! Random UIDs of more than 3 bytes are not scanned: nearly all numbers of a range are not in use, and it has up to half
 //! a billion. Cached mappings have an age limit for these, too.
 //!
-//! What a program changes before the first scan of this process is not found; cached mappings have an age limit for
-//! that.
+//! Changes that a program makes before the first scan of this process are not found; cached mappings have an age limit
+//! for that.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -90,7 +90,7 @@ impl Digests {
         }
     }
 
-    /// The digest of a range of `shift` low bits, which are at least those of this.
+    /// The digest of a range of `shift` low bits; `shift` is at least `self.shift`.
     fn of_range(&self, range: u64, shift: u32) -> u64 {
         let parts = 1_u64 << (shift - self.shift);
         (range * parts..(range + 1) * parts)

@@ -61,10 +61,10 @@ struct Queue {
     position: Position,
 }
 
-/// What a watch returns at once: up to [`UPDATE_EVENTS`] events.
+/// An update of a watch: up to [`UPDATE_EVENTS`] events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Update {
-    /// Events were dropped before those of this update.
+    /// Whether events were dropped before this update.
     pub(crate) resync: bool,
     pub(crate) events: Vec<Arc<Event>>,
     /// Where a watch resumes after this update; `None`: within the events that follow, so that there is no such

@@ -37,9 +37,9 @@ pub(crate) struct Resumption {
     pub(crate) heartbeat: Duration,
     /// Where the watch is.
     pub(crate) position: Position,
-    /// Renames and deletes between `position` and that of the subscription.
+    /// Renames and deletes between `position` and the subscription's position.
     pub(crate) changes: VecDeque<Event>,
-    /// Numbers whose assignments it has missed: after the first up to the second.
+    /// Ranges of numbers with assignments that it has missed: after the first up to the second.
     pub(crate) numbers: VecDeque<(UidKind, u64, u64)>,
     /// Whether nothing was returned yet.
     pub(crate) is_new: bool,
@@ -98,7 +98,7 @@ impl Resumption {
             }
             let numbers: Vec<u64> = (from + 1..=end).collect();
             let found = self.assignments.complete(kind, &numbers).await?;
-            // Numbers after that of the subscription are looked up because an earlier one is incomplete.
+            // Numbers after the subscription's counter are looked up because an earlier one is incomplete.
             let reported = *self.subscription.position.counters.get(kind);
             let position = self.position.counters.get_mut(kind);
             *position = end.min(reported).max(*position);

@@ -29,7 +29,7 @@ async fn uids(store: &Wrapped) -> Arc<Uids> {
     Arc::new(testing::uids(store.clone(), &testing::config()).await)
 }
 
-/// A further replica, whose operations pass an interceptor.
+/// A further replica, with an interceptor in front of its store.
 fn intercepted(store: &Wrapped, intercept: Arc<dyn Intercept>) -> Arc<Uids> {
     let store = InterceptedStore::new(Arc::new(store.inner.clone()), intercept).like_hbase();
     Arc::new(Uids::new(Arc::new(store), Writers::Multiple, testing::config()))

@@ -23,7 +23,7 @@ fn config(folder: &Path, rules: &str) -> UidConfig {
     config
 }
 
-/// The domain, with quotas whose names are counted.
+/// The domain, after a count of the names of its quotas.
 async fn counted(store: &Wrapped, config: &UidConfig) -> Uids {
     let policy = LivePolicy::load(config.policy.clone()).unwrap();
     let uids = testing::uids(store.clone(), config).await.with_policy(policy);
@@ -174,7 +174,7 @@ async fn usage_forecasts_the_exhaustion() {
         forecast.exhaustion,
         Some(hour(24) + Duration::from_secs(24 * 86_400))
     );
-    // Of the samples of months only those of the last are kept.
+    // Of the samples of a month and more, only the last 30 days are kept.
     for hours in 25..800 {
         uids.check_usage(hour(hours)).await;
     }

@@ -232,7 +232,7 @@ async fn rejects_what_is_too_early_or_has_changed() {
             matches!(mismatch, Err(ReclaimError::OtherUid { .. })),
             "{mismatch:?}"
         );
-        // As after a rename by another program, of which only the first step was done.
+        // As after a rename by another program that was interrupted after its first step.
         store.put(host.uid.as_bytes(), "name", Tagv, b"renamed").await;
         let renamed = step(&uids, Do::Quarantine, &host).await;
         assert!(

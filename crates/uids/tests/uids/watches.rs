@@ -1,4 +1,4 @@
-//! Watches that resume after much, and those of changes that a repair has made.
+//! Watches: resuming after a long gap; changes made by a repair.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ const PLANTED_MS: i64 = 1_356_998_400_000;
 /// Bytes of UIDs.
 const WIDTH: usize = 3;
 
-/// What identifies a finding: its type, and the bytes of its UID, else of its first name, else of its cell.
+/// The identity of a finding: its type, its kind, and the bytes of its UID, else of its first name, else of its cell.
 pub(crate) type Expected = (FindingType, Option<UidKind>, Vec<u8>);
 
 /// The identity of a finding.
