@@ -148,7 +148,7 @@ impl Tables {
     }
 }
 
-/// What an element takes in memory beside the bytes of its own texts: an upper bound of the size of the
+/// The memory of an element beside the bytes of its own texts: an upper bound of the size of the
 /// generated type, and the smallest allocation.
 fn element_bytes(kind: &Kind) -> usize {
     /// A vector, a text or a slice of shared bytes.

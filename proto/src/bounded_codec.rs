@@ -1,8 +1,8 @@
 //! The codec of our calls: protobuf, with bounds on what a request may unfold to.
 //!
-//! [`RequestBounds`] checks an encoded request; a request that keeps to its bounds is decoded. What is no
-//! protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are decoded as
-//! they are.
+//! [`RequestBounds`] checks an encoded request; a request that keeps to its bounds is decoded. A request
+//! that is no protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are
+//! decoded as they are.
 //!
 //! [`EncodedCodec`] leaves the encoding and decoding to the client, `serve.rs` the decoding of single requests to [`decode_request`].
 
@@ -18,7 +18,7 @@ use tonic_prost::{ProstCodec, ProstEncoder};
 use crate::bounds::RequestBounds;
 use crate::{decode_memory, error};
 
-/// Encodes messages of type `T`, decodes those of type `U` that keep to their bounds.
+/// Encodes messages of type `T`, decodes messages of type `U` that keep to their bounds.
 pub(crate) struct BoundedCodec<T, U>(PhantomData<fn(T) -> U>);
 
 impl<T, U> Default for BoundedCodec<T, U> {
@@ -99,7 +99,7 @@ fn bounded<U: Message + Default>(
 ///
 /// # Errors
 ///
-/// INVALID_ARGUMENT, if it has too many elements or is malformed; those of [`decode_memory::take`].
+/// INVALID_ARGUMENT, if it has too many elements or is malformed; the errors of [`decode_memory::take`].
 pub fn decode_request<U: Message + Name + Default>(mut message: Bytes) -> Result<U, Status> {
     let name = U::full_name();
     match RequestBounds::of(&name) {

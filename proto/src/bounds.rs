@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::error;
 
-/// What the elements of a request may take in memory together, beside the bytes of their texts. Vectors
+/// The most memory that the elements of a request take together, beside the bytes of their texts. Vectors
 /// grow by doubling, so twice as much may be allocated.
 pub(crate) const MAX_UNFOLDED_BYTES: u64 = 128 << 20;
 
@@ -20,13 +20,13 @@ include!(concat!(env!("OUT_DIR"), "/bounds.rs"));
 pub(super) struct Bound {
     /// Its full name.
     field: &'static str,
-    /// Elements in one request, those of all parents together.
+    /// Elements in one request, in all parents together.
     limit: u32,
-    /// What an element takes in memory, at most, beside the bytes of its texts.
+    /// The most memory of an element, beside the bytes of its texts.
     element_bytes: u32,
 }
 
-/// What counting does at a field.
+/// A counting step: the action at a field.
 #[derive(Clone, Copy)]
 struct Step {
     /// The place in [`BOUNDS`] of a repeated field.
@@ -43,7 +43,7 @@ enum Shape {
     Bytes,
     /// Numbers of variable length, packed or not.
     Varint,
-    /// Numbers of so many bytes, packed or not.
+    /// Numbers of this length in bytes, packed or not.
     Fixed(usize),
 }
 
@@ -86,7 +86,7 @@ impl RequestBounds {
 /// The elements of one message so far.
 struct Counts {
     elements: [u32; BOUNDS.len()],
-    /// What they take in memory.
+    /// Their memory.
     unfolded: u64,
 }
 

@@ -7,7 +7,7 @@ use tonic::{Code, Request, Status};
 use crate::common::v1::ErrorReason;
 use crate::error;
 
-/// What a hop keeps for itself when it hands a deadline on, so that its own answer is in time.
+/// The time that a hop reserves when it propagates a deadline, so that its own response is in time.
 const MARGIN: Duration = Duration::from_millis(2);
 
 /// Sets `grpc-timeout` to what is left until `deadline`, less a margin for this hop's own answer.

@@ -11,7 +11,7 @@ use tonic::Status;
 
 /// Takes the memory of decoded messages.
 pub trait Meter: Send + Sync {
-    /// Takes so many bytes.
+    /// Takes `bytes` of memory.
     ///
     /// # Errors
     ///

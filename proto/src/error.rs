@@ -15,7 +15,7 @@ pub const ERROR_DOMAIN: &str = "oxtsdb.dev";
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest message of a status, and the longest value of its metadata, in bytes. A status is sent
-/// in HTTP headers, of which clients take 8 KiB: a longer one breaks the stream in place of being read.
+/// in HTTP headers, and clients take 8 KiB of headers: a longer status breaks the stream in place of being read.
 const MAX_MESSAGE: usize = 1024;
 const MAX_METADATA: usize = 256;
 
@@ -73,7 +73,7 @@ pub(crate) fn too_many_items(field: &str, limit: u32) -> Status {
     over_a_bound(field, rule, &limit.to_string())
 }
 
-/// INVALID_ARGUMENT for a message whose elements would take too much memory together.
+/// INVALID_ARGUMENT for a message with elements that would take too much memory together.
 pub(crate) fn unfolds_to_too_much(field: &str, limit_bytes: u64) -> Status {
     let limit = format!("{} MiB", limit_bytes >> 20);
     let rule =

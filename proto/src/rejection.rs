@@ -1,4 +1,4 @@
-//! What a service reports about a call or an item that it rejects.
+//! The error that a service reports for a call or an item that it rejects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Rejection {
     pub reason: Option<ErrorReason>,
     /// For people; not stable.
     pub message: String,
-    /// What the comment of the reason lists, for example `kind` and `name`.
+    /// The values that the comment of the reason lists, for example `kind` and `name`.
     pub metadata: BTreeMap<String, String>,
     /// The fields of the request that are not valid (`google.rpc.BadRequest`).
     pub field_violations: Vec<FieldViolation>,
@@ -35,7 +35,7 @@ pub struct Rejection {
 pub struct FieldViolation {
     /// Its path, for example `queries[0].metric`.
     pub field: String,
-    /// What is wrong with its value.
+    /// Why its value is not valid.
     pub description: String,
 }
 

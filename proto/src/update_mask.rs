@@ -5,8 +5,8 @@ use tonic::Status;
 
 use crate::error::invalid_field;
 
-/// The fields to change, of the `known` ones: those of the mask, or without a mask those for which `is_set` holds.
-/// The mask `*` selects all. In the order of `known`, each once.
+/// Returns the `known` fields that a call changes: the fields of the mask, or without a mask the fields for which
+/// `is_set` holds. The mask `*` selects all. In the order of `known`, each once.
 ///
 /// # Errors
 ///

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! It returns nothing for all other encodings, valid or not; these are decoded as messages, which has the errors.
-//! What it accepts is a valid message within its bounds, with these contents. A name is returned as its metric and
-//! the bytes behind it: equal bytes are equal tags, so a known series is looked up without parsing its tags.
+//! An accepted encoding is a valid message within its bounds, with these contents. A name is returned as its metric
+//! and the bytes behind it: equal bytes are equal tags, so a known series is looked up without parsing its tags.
 
 use bytes::Buf as _;
 use prost::Message as _;
@@ -23,16 +23,16 @@ use crate::common::v1::SeriesName;
 use crate::data::v1::time_series::Series;
 use crate::data::v1::{WriteOptions, WriteRequest};
 
-/// What is decoded at most, of a request with up to 100,000 points: less than the bounds of the contract, which
-/// other messages are checked against. Numbers are those of one column.
+/// The most series, tags and numbers of one column that are decoded, for requests with up to 100,000 points: less than
+/// the bounds of the contract, which other messages are checked against.
 const MAX_SERIES: usize = 1 << 17;
 const MAX_TAGS: usize = 1 << 19;
 const MAX_NUMBERS: usize = 1 << 17;
 
-/// What the encoding of a series with a point has at least, usually.
+/// The usual minimum of the encoding of a series with a point, in bytes.
 const SERIES_BYTES: usize = 64;
 
-/// A request whose points are in columns.
+/// A request with its points in columns.
 #[derive(Debug, Default, PartialEq)]
 pub struct WriteView<'a> {
     /// The series, in the order of the message.
@@ -44,7 +44,7 @@ pub struct WriteView<'a> {
     pub options: Option<WriteOptions>,
 }
 
-/// A series with the ends of its columns; they start where those of the series before end.
+/// A series with the ends of its columns; they start where the columns of the series before end.
 #[derive(Debug, PartialEq)]
 struct SeriesView<'a> {
     series: SeriesKey<'a>,
@@ -182,7 +182,7 @@ impl<'a> WriteView<'a> {
         }
     }
 
-    /// Bytes in memory, beside those of the message.
+    /// Bytes in memory, beside the bytes of the message.
     pub fn byte_len(&self) -> usize {
         let numbers = self.timestamps.capacity() + self.values.capacity() + self.int_values.capacity();
         self.series.capacity() * size_of::<SeriesView<'_>>() + numbers * size_of::<u64>()
@@ -234,7 +234,7 @@ fn tag<'a>(rest: &mut &'a str) -> Option<(&'a str, &'a str)> {
     tag.is_empty().then_some(pair)
 }
 
-/// The next field, whose key must be this and whose length must be below 128.
+/// The text of the next field, if its key is `key` and its length is below 128.
 #[inline]
 fn text<'a>(rest: &mut &'a str, key: &str) -> Option<&'a str> {
     let behind = rest.strip_prefix(key)?;

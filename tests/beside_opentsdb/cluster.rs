@@ -28,7 +28,7 @@ const SHORT_PAUSE: Duration = Duration::from_secs(2);
 /// Writes that have not gone on by then do not go on.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What happens to HBase.
+/// A disturbance of HBase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// All regions of the table move.

@@ -54,7 +54,7 @@ pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
     })
 }
 
-/// Memory of the embedded store of names: less than that of one for points.
+/// Memory of the embedded store of names: less than a store for points has.
 const STORE_BYTES: u64 = 96 << 20;
 
 /// The services of table `tsdb-uid`. Cloning is cheap.
@@ -72,7 +72,7 @@ pub struct UidService {
 }
 
 impl UidService {
-    /// Adds the metrics of the service to those of the process.
+    /// Adds the metrics of the service to the metrics of the process.
     pub fn report_to(&self, admin: &Admin) {
         metrics::report(&admin.metrics, &self.domain);
         let domain = Arc::downgrade(&self.domain);

@@ -2,7 +2,7 @@
 //!
 //! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the flag's
 //! name with `_` for `-`). The heading of a group in `--help` is also its table in the TOML file:
-//! *Naming* is `[naming]`. Names in parentheses are those of the same settings in OpenTSDB.
+//! *Naming* is `[naming]`. Names in parentheses are OpenTSDB's names of the same settings.
 
 mod changes;
 

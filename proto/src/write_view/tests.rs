@@ -41,7 +41,7 @@ fn contents(view: &WriteView<'_>) -> Vec<Contents> {
     series.collect()
 }
 
-/// What the view has, the decoded message must have too. Returns whether there is a view.
+/// Returns whether there is a view of the message; a view must have the contents of the decoded message.
 fn agrees(message: &[u8]) -> bool {
     let Some(view) = WriteView::decode(message) else {
         return false;

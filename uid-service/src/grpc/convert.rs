@@ -117,7 +117,7 @@ pub(super) fn uid(
     }
 }
 
-/// A mapping of which name and UID are stored, as far as the table can hold them.
+/// A mapping that may be stored already: any name and UID that the table can hold.
 pub(super) fn stored_mapping(
     index: usize,
     mapping: &pb::UidMapping,

@@ -39,7 +39,7 @@ pub(super) async fn note(uids: &Uids, in_use: Option<&pb::UidsInUse>) -> Result<
     uids.note_in_use(&kinds).map_err(|error| status::status(&error))
 }
 
-/// Rejects a call of a caller whose points were written with another table.
+/// Rejects a call if the caller has written its points with UIDs of another table.
 pub(super) async fn check_table(uids: &Uids, expected: u64) -> Result<(), Status> {
     let checked = uids.check_table(expected).await;
     checked.map_err(|error| status::status(&error))

@@ -151,7 +151,7 @@ async fn v115_the_last_number_is_assigned_and_the_counter_stays_there() {
         ]);
         assert_eq!(service.cells().await, v115);
 
-        // What OpenTSDB left behind is understood, too.
+        // A counter that OpenTSDB left beyond the largest number is understood, too.
         service.preset(Metric, &0x101_u64.to_be_bytes()).await;
         assert_eq!(
             service.assign(Metric, &["x4", "x1"]).await,

@@ -44,7 +44,7 @@ fn text(event: &UidEvent) -> String {
     }
 }
 
-/// What happens to mappings in the tests.
+/// Assigns three names, renames one and deletes one.
 async fn happen(service: &Service, names: [&str; 3]) {
     let [assigned, renamed, deleted] = names;
     service.assign(Metric, &[assigned, renamed, deleted]).await;

@@ -1,4 +1,4 @@
-//! A service in this process, over a store whose atomicity and failures the test controls.
+//! A service in this process, over a store with atomicity and failures that the test controls.
 #![allow(unreachable_pub, missing_docs, reason = "the tests are one program")]
 
 use std::time::Duration;
