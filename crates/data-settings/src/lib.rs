@@ -2,8 +2,8 @@
 //!
 //! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the flag's
 //! name with `_` for `-`). The heading of a group in `--help` is also its table in the TOML file:
-//! *Write streams* is `[write_streams]`. Names in parentheses are those of the same settings in
-//! OpenTSDB.
+//! *Write streams* is `[write_streams]`. Names in parentheses are OpenTSDB's names of the same
+//! settings.
 //!
 //! This crate converts and checks values and knows no other part of the service.
 

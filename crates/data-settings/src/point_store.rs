@@ -14,7 +14,7 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// The longest retention: what 32 bits of seconds hold.
 const MAX_RETENTION_DAYS: u64 = 50_000;
 
-/// The reserve of a disk, unless it is set: one part of so many of it, and this at most.
+/// The default reserve of a disk: one part in `RESERVED_SHARE`, and at most `MAX_RESERVED_BYTES`.
 const RESERVED_SHARE: u64 = 20;
 const MAX_RESERVED_BYTES: u64 = 1 << 30;
 
@@ -166,7 +166,7 @@ impl PointStoreSettings {
         self.page_cache_mib.map_or_else(default, |mib| mib * MIB)
     }
 
-    /// Size of the journal for so much memory of points, in bytes.
+    /// Size of the journal for `head_bytes` of points in memory, in bytes.
     pub fn journal_bytes(&self, head_bytes: u64) -> u64 {
         let default = || (head_bytes / 2).saturating_mul(3).clamp(256 * MIB, 1024 * MIB);
         self.journal_mib.map_or_else(default, |mib| mib * MIB)
@@ -182,7 +182,7 @@ impl PointStoreSettings {
         self.merge_mib_per_second * MIB
     }
 
-    /// The reserve of a disk of so many bytes.
+    /// The reserve of a disk with `disk_bytes`, in bytes.
     pub fn reserve_bytes(&self, disk_bytes: u64) -> u64 {
         let default = || (disk_bytes / RESERVED_SHARE).min(MAX_RESERVED_BYTES);
         self.disk_reserve_mib.map_or_else(default, |mib| mib * MIB)

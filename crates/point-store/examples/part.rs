@@ -157,7 +157,7 @@ fn kind(millis: bool, value: ValueKind) -> PointKind {
     )
 }
 
-/// The points of a series; those of an agent have the same instants.
+/// The points of a series; all series of an agent have the same instants.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn fill(set: &DataSet, metric: u32, agent: u32, columns: &mut Columns) {
     let mut clock = Random(u64::from(agent) + 1_000_003);

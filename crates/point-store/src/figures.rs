@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// The rows lie between those of two metrics that are reported elsewhere.
+    /// The rows lie between the rows of two metrics that are reported elsewhere.
     #[test]
     fn operate_md_has_a_row_for_each_figure() {
         let rows = FIGURES.iter().map(|figure| {

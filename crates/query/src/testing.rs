@@ -29,7 +29,7 @@ impl NumberedNames {
         }
     }
 
-    /// The same directory, whose names can be kept while it has this generation.
+    /// The same directory, with names that can be kept while it has this generation.
     #[must_use]
     pub fn with_generation(self, generation: NameGeneration) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl NumberedNames {
         }
     }
 
-    /// Takes the UIDs whose names were requested, by call.
+    /// Takes the UIDs that names were requested for, by call.
     pub fn take_requested(&self) -> Vec<Vec<Uid>> {
         std::mem::take(&mut *self.requested.lock())
     }

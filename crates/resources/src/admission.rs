@@ -444,7 +444,7 @@ impl Turns {
         self.queues.get(&client).map_or(0, VecDeque::len)
     }
 
-    /// The place of the next client whose query may run.
+    /// The place of the next client that may run a query.
     fn next(&self, may_run: impl Fn(ClientId) -> bool) -> Option<usize> {
         self.order.iter().position(|client| may_run(*client))
     }

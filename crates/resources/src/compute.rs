@@ -39,7 +39,7 @@ const PAUSED_PER_THREAD: usize = 4;
 #[derive(Clone)]
 pub struct ComputePool {
     handle: Arc<Handle>,
-    /// The client whose jobs are queued by this handle.
+    /// The client that this handle queues jobs for.
     client: ClientId,
 }
 

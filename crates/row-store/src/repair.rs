@@ -153,7 +153,7 @@ impl CellRepair<'_> {
         Err(self.state_changed(change, &stored))
     }
 
-    /// The changes whose cells have their new values.
+    /// Returns the changes that have been made: their cells have the new values.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl CellRepair<'_> {
         if !self.set_all(puts, &mut done).await? {
             return Ok(false);
         }
-        // What replaces the removed cells must be there: the new cells, and those that are only compared.
+        // The cells that replace the removed ones must be there: new cells, and cells that are only compared.
         if !removals.is_empty() {
             let replaces = |change: &CellChange| change.new.is_some();
             if !self.verify(replaces, &mut done).await? || !self.set_all(removals, &mut done).await? {

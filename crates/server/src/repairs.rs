@@ -35,7 +35,7 @@ pub fn grace_period(field: Option<prost_types::Duration>) -> Result<Duration, St
         .ok_or_else(|| invalid_field("grace_period", "is not 0 to 7 days"))
 }
 
-/// Checks the size of the field `repairs`, of which `changes` are the counts of changes.
+/// Checks the size of the field `repairs`; `changes` has the number of changes of each repair.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The error of a repair of which a cell has neither its old nor its new value.
+    /// The error of a repair with a cell that has neither its old nor its new value.
     pub fn state_changed(
         index: usize,
         error: impl Display,

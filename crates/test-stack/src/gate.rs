@@ -30,12 +30,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A service whose writes of points block; UIDs are assigned without blocking.
+    /// A service that blocks writes of points; UIDs are assigned without blocking.
     pub async fn stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
         Gate::stack_over(settings, POINTS).await
     }
 
-    /// A service whose writes to `tsdb-meta` block; points are stored without blocking.
+    /// A service that blocks writes to `tsdb-meta`; points are stored without blocking.
     pub async fn meta_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
         Gate::stack_over(settings, &["tsdb-meta"]).await
     }
@@ -55,7 +55,7 @@ impl Gate {
         (stack, gate)
     }
 
-    /// A service whose assignments of UIDs block; points are stored without blocking.
+    /// A service that blocks assignments of UIDs; points are stored without blocking.
     pub async fn uid_stack() -> (TestStack, Arc<Gate>) {
         Gate::uid_stack_with(DataSettings::default()).await
     }

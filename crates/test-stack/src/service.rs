@@ -100,13 +100,13 @@ impl Service {
         (service, vectors.collect())
     }
 
-    /// A service whose assignments of UIDs block.
+    /// A service that blocks assignments of UIDs.
     pub async fn with_gated_uids() -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::uid_stack().await;
         (Service::of(stack).await, gate)
     }
 
-    /// A service whose writes of points block.
+    /// A service that blocks writes of points.
     pub async fn gated(settings: DataSettings) -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::stack(settings).await;
         (Service::of(stack).await, gate)
@@ -183,7 +183,7 @@ impl Service {
             .await
     }
 
-    /// Sends a request whose first lines are given, on a connection of its own.
+    /// Sends a request that begins with the lines of `head`, on a connection of its own.
     pub async fn request(&self, head: String, body: &[u8]) -> HttpResponse {
         let mut stream = self.connect().await;
         let head = format!(

@@ -1,5 +1,5 @@
 //! Random histories in which each single operation of the disk fails once, in each way: the store goes on or is opened
-//! again, and a second operation fails. What was acknowledged is there, and nothing is reported as lost.
+//! again, and a second operation fails. All acknowledged changes are there, and nothing is reported as lost.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -12,7 +12,7 @@ use crate::support::{batch, int, keys, numbers, read, small};
 
 pub(crate) const SERIES: u32 = 12;
 
-/// What a read may find at an instant of a series: the last acknowledged state, or one of later attempts.
+/// The states that a read may find at an instant of a series: the last acknowledged one, or one of later attempts.
 pub(crate) type Model = BTreeMap<(SeriesNumber, i64), Vec<Option<Point>>>;
 
 pub(crate) struct Random(pub(crate) u64);
@@ -83,7 +83,7 @@ pub(crate) async fn step(
     }
 }
 
-/// Random operations until one fails, or for so many steps.
+/// Performs a random number of random operations, until one fails.
 async fn operate(store: &PartsStore, series: &[SeriesNumber], random: &mut Random, model: &mut Model) {
     for _ in 0..random.below(60) {
         if !step(store, series, random, model).await {

@@ -358,7 +358,7 @@ async fn a_folder_that_is_gone_is_noticed() {
     }
 }
 
-/// A part is missing together with the manifest of its day: that of the store has its sequences.
+/// A part is missing together with the manifest of its day: the store's manifest has its sequences.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_that_is_missing_with_its_manifest_is_noticed() {
     let history = history().await;

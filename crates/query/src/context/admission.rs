@@ -9,9 +9,9 @@
 //!                                                                          spare memory go to other queries
 //! ```
 //!
-//! A query waits for memory only while it holds none, so no two queries wait for each other. What it needs is an
-//! estimate: if memory runs out nevertheless, the query drops what it has read, reserves the whole limit of a query, and
-//! starts again. It needs no more than that, so it starts again once.
+//! A query waits for memory only while it holds none, so no two queries wait for each other. The amount is an estimate:
+//! if memory runs out nevertheless, the query drops the points that it has read, reserves the whole limit of a query,
+//! and starts again. No query needs more than the limit, so it starts again only once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -212,8 +212,8 @@ impl Admitted {
         (!is_free && !self.keeps_results).then_some(least)
     }
 
-    /// Waits until so much memory is reserved, behind other queries that wait. Meanwhile it holds nothing that one of them
-    /// could need.
+    /// Waits until `bytes` of memory are reserved, behind other queries that wait. Meanwhile it holds nothing that one of
+    /// them could need.
     ///
     /// # Errors
     ///

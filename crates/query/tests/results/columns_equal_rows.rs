@@ -120,7 +120,7 @@ async fn result(engine: &Engine, query: QuerySpec) -> Result<Vec<String>, String
                 "{:?}",
                 Group {
                     is_whole: true,
-                    // The form of the values is that of all points that were read, not of the result.
+                    // The form of the values depends on all points that were read, not on the result.
                     points: group.points.iter().collect(),
                     ..group
                 }

@@ -79,8 +79,8 @@ async fn small_queries_run_in_the_task_of_the_caller() {
     }
 }
 
-/// The points of a result, whole or streamed; or the limit that it exceeds. What it reserved is checked against
-/// `most_mib`.
+/// The number of points of a result, whole or streamed; or the limit that it exceeds. Checks that the query reserved at
+/// most `most_mib`.
 async fn points(engine: &Engine, text: &str, whole: bool, most_mib: u64) -> Result<u64, (Resource, Limit)> {
     let (query, request) = (query(text), RequestContext::default());
     let result = if whole {
@@ -121,7 +121,7 @@ async fn windows_of_too_many_groups_are_rejected_before_points_are_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn series_without_points_have_no_windows() {
-    // With those of the catalogue, the result would exceed the limit.
+    // With windows of all series of the catalogue, the result would exceed the limit.
     let engine = engine(memory(300)).await;
     let returned = points(&engine, "none:1s-sum-zero:m", true, 300).await;
     assert_eq!(returned, Ok(u64::from(SERIES) * 3600));

@@ -137,7 +137,7 @@ enum Step {
     PushFront(u8),
     /// Removes a waiting item.
     Remove(prop::sample::Index),
-    /// Serves an item that takes so many milliseconds.
+    /// Serves an item that takes this number of milliseconds.
     Serve(u64),
 }
 
@@ -157,7 +157,7 @@ proptest! {
     fn no_item_is_lost_and_no_client_starves(steps in prop::collection::vec(step(), 0..400)) {
         let mut queue = FairQueue::default();
         let mut waiting: Vec<(ClientId, u64, ItemId)> = Vec::new();
-        // What the others got while a client waits: by the waiting client and the served one.
+        // The time that other clients are served while a client waits: by the waiting client and the served one.
         let mut got: HashMap<(ClientId, ClientId), u64> = HashMap::new();
         let mut number = 0;
         let drain = std::iter::repeat_n(Step::Serve(LONGEST), steps.len());

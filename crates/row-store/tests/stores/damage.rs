@@ -376,8 +376,8 @@ async fn salvage_finds_blocks_and_the_end_of_two_files() {
     assert_eq!(rows(&store, b"newest", true).await, ((0..ROWS).collect(), damage));
 }
 
-/// Opens a store whose only listed table file is truncated or empty, writes to it and reopens it. Returns the
-/// number of remaining rows; the others are recorded as lost.
+/// Opens a store with a truncated or empty file as its only listed table file, writes to it and reopens it. Returns
+/// the number of remaining rows; the others are recorded as lost.
 async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
     let store = CellStore::open(CellConfig::new(folder))
         .unwrap_or_else(|error| panic!("{case}: the store does not open: {error}"));

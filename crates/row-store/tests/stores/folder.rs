@@ -17,7 +17,7 @@ fn table() -> TableName {
     "t".parse().unwrap()
 }
 
-/// A row whose value does not compress.
+/// A row with a value that does not compress.
 fn batch(number: u32, bytes: usize) -> WriteBatch {
     let value: Vec<u8> = noise(number).take(bytes).collect();
     let mut batch = WriteBatch::new(table());
@@ -380,7 +380,7 @@ async fn a_snapshot_is_a_store_with_the_cells_of_one_instant() {
 
 /// A folder of format 3, as the first version wrote it: later versions open it, or reject it by its number.
 ///
-/// Made by `make_the_fixture`: three tables of which one is merged, and a journal.
+/// Made by `make_the_fixture`: three tables, one of them merged, and a journal.
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cells-format-3")
 }

@@ -282,7 +282,7 @@ async fn recovers_from_an_outage() {
     store.check_health().await.unwrap();
 }
 
-/// A connected store whose gateway rejects connections from now on. Requests wait up to 10 s for the gateway.
+/// A connected store; its gateway rejects connections from now on. Requests wait up to 10 s for the gateway.
 async fn away() -> (FakeGateway, Proxy, ThriftStore) {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);
@@ -361,7 +361,7 @@ async fn replaces_connections_closed_while_idle() {
     }
 }
 
-/// A gateway whose increments wait for a gate, and the received calls: row keys of increments, names of other
+/// A gateway with increments that wait for a gate, and the received calls: row keys of increments, names of other
 /// calls.
 struct Blocked {
     gate: Gate,

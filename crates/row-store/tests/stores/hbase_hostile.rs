@@ -90,7 +90,7 @@ impl Hostile {
     }
 }
 
-/// The error of a read whose response has these fields.
+/// The error of a read after a response with these fields.
 async fn error_of(write: fn(&mut reply::Output) -> thrift::Result<()>) -> String {
     let hostile = Hostile::start(move |_| Action::Reply(reply::fields(write)));
     let config = config(&hostile.gateway);
@@ -195,7 +195,7 @@ async fn rejects_deep_nesting() {
 
 #[tokio::test]
 async fn aborts_endless_responses() {
-    // An unknown field that is a struct of endless fields, none of which needs memory.
+    // An unknown field: a struct of endless fields that need no memory.
     let hostile = Hostile::start(|request| {
         let begin = reply::fields(|output| {
             output.write_field_begin(&TFieldIdentifier::new("unknown", TType::Struct, 99))

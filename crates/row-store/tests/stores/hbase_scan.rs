@@ -24,7 +24,7 @@ fn key(number: usize) -> Vec<u8> {
 /// A part of a row: its key and the index of the part.
 type Part = (Vec<u8>, u8);
 
-/// A gateway with one scannable table, whose rows have the given number of single-cell parts.
+/// A gateway with one scannable table; each row has the given number of single-cell parts.
 struct Table {
     parts_per_row: u8,
     next_scanner: AtomicUsize,
@@ -563,7 +563,7 @@ async fn scan_in_any_order_resumes_after_a_lost_connection() {
     }
 }
 
-/// Rows whose number ends with one of these digits.
+/// A scan of the rows with a number that ends with one of these digits.
 fn ending_with(digits: &'static [u8]) -> Scan {
     let filter = RowFilter::new(move |key| digits.contains(&key[6])).with_seek(|_| None);
     let part = KeyPart {

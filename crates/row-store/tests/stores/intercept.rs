@@ -1,4 +1,4 @@
-//! An intercepted store whose hook changes nothing passes the conformance suite.
+//! An intercepted store with a hook that changes nothing passes the conformance suite.
 
 use std::sync::Arc;
 

@@ -86,7 +86,7 @@ async fn torn_journal_keeps_all_complete_groups() {
             last + u32::try_from(tail).unwrap() / group + 1 >= ROWS,
             "{tail}: {last} rows"
         );
-        // What follows the cut is durable as well.
+        // Writes after the cut are durable as well.
         store.write(batch(0..ROWS, b"new")).await.unwrap();
         drop(store);
         let store = CellStore::open(CellConfig::new(folder.path())).unwrap();

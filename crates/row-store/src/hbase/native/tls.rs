@@ -2,7 +2,7 @@
 //!
 //! HBase 2.6 and later has TLS from the first byte (`hbase.server.netty.tls.enabled`); the protocol within is the same. The
 //! server's certificate is verified against the authorities of [`Credentials::ca`] and the host of its location. Messages
-//! name flags: those of all programs are the same.
+//! name flags, which are the same in all programs.
 
 use std::io;
 use std::sync::Arc;
