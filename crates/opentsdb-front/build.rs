@@ -13,7 +13,7 @@ fn main() {
         return;
     }
     let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    // Sources without a repository of their own may lie in that of another project.
+    // Sources without a repository of their own may lie in another project's.
     let root = git(&folder, &["rev-parse", "--show-toplevel"]).map(PathBuf::from);
     if root.as_deref() != folder.ancestors().nth(2) {
         return;
@@ -27,7 +27,7 @@ fn main() {
     }
 }
 
-/// What git prints; `None` without git or a repository.
+/// The output of git; `None` without git or a repository.
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .current_dir(folder)

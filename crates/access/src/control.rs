@@ -28,7 +28,7 @@ const CANCEL_QUERY: &str = "/oxtsdb.data.v1.DataAdminService/CancelQuery";
 /// The settings of [`AccessControl`].
 #[derive(Clone, Debug, Default)]
 pub struct AccessOptions {
-    /// What the server does at all.
+    /// The mode: which requests are served at all.
     pub mode: Mode,
     /// The policy file; `None`: every caller may do everything.
     pub policy: Option<PathBuf>,
@@ -136,7 +136,7 @@ impl AccessControl {
         })))
     }
 
-    /// What the server does at all.
+    /// The mode of the server.
     pub fn mode(&self) -> Mode {
         self.0.mode
     }
@@ -338,7 +338,7 @@ impl Rights {
         }
     }
 
-    /// The names of a caller, those of its token first.
+    /// The names of a caller; the names of its token come first.
     fn names_of(
         &self,
         token: Option<&http::HeaderValue>,

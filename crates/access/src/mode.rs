@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a server does at all, whoever calls it.
+/// The mode of a server: the kinds of requests that it serves, for all callers alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Reads and writes.

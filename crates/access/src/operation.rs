@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::mode::Modes;
 
-/// What an operation does, as policies grant it.
+/// The kind of an operation, as policies grant it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
     /// Returns data.
@@ -44,7 +44,7 @@ impl fmt::Display for Action {
 pub struct Operation {
     /// Its name in policies.
     pub name: &'static str,
-    /// What it does.
+    /// Its kind: callers need a rule that grants it.
     pub action: Action,
     /// Which modes serve it.
     pub modes: Modes,
@@ -54,7 +54,7 @@ pub struct Operation {
     pub is_open: bool,
 }
 
-/// A path of HTTP, and what its methods do.
+/// A path of HTTP, and the actions of its methods.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpEndpoint {
     /// The path without a version.
@@ -84,7 +84,7 @@ impl HttpEndpoint {
         }
     }
 
-    /// What its methods do.
+    /// The actions of its methods: read, change, delete.
     pub fn actions(&self) -> [Action; 3] {
         [self.read, self.change, self.delete]
     }

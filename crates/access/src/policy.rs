@@ -1,4 +1,4 @@
-//! Rights: rules that grant operations to callers. What no rule grants is refused.
+//! Rights: rules that grant operations to callers. An operation that no rule grants is refused.
 
 mod file;
 mod watch;
@@ -55,7 +55,7 @@ enum Target {
     Operation(Box<str>),
 }
 
-/// What a policy says about a caller and an operation.
+/// The decision of a policy about a caller and an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Granted, for these metrics.

@@ -1,10 +1,10 @@
-//! Tokens: JWTs whose signatures are verified with the keys of a JWKS.
+//! Tokens: JWTs, verified with the keys of a JWKS.
 //!
 //! ```text
 //!   authorization: Bearer TOKEN ─► verified before? ─► key by `kid` ─► signature ─► exp, nbf, aud, iss ─► sub, groups
 //! ```
 //!
-//! Only signatures of key pairs count (RS, PS, ES, EdDSA): with HMAC, whoever can verify tokens can make them.
+//! Only signatures of key pairs count (RS, PS, ES, EdDSA): with HMAC, a server that can verify tokens can make them.
 //! Messages name what is wrong with a token, never a part of it.
 
 mod crypto;
@@ -101,7 +101,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// What is wrong with the token.
+    /// Why the token is rejected.
     pub(crate) fn names(&self, authorization: &[u8]) -> Result<Vec<Box<str>>, String> {
         let of_scheme = |scheme: &&[u8]| {
             let (start, token) = authorization.split_at_checked(scheme.len())?;
@@ -194,7 +194,7 @@ fn names_of(claims: &Claims) -> Result<Vec<Box<str>>, String> {
     Ok(std::iter::once(sub).chain(groups).collect())
 }
 
-/// What is wrong with a token, without a part of it.
+/// Why a token is rejected, without quoting a part of it.
 fn wrong(error: &ErrorKind) -> String {
     match error {
         ErrorKind::ExpiredSignature => "the token has expired".to_owned(),

@@ -1,4 +1,4 @@
-//! What benchmarks compare of a response over HTTP.
+//! The figures of an HTTP response that benchmarks compare.
 
 use anyhow::Context as _;
 use serde_json::Value;

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     hosts: u32,
 }
 
-/// What clients measured.
+/// The measurements of the clients.
 #[derive(Debug, Default)]
 struct Measured {
     times: Vec<Duration>,

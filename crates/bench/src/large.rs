@@ -69,7 +69,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         "peak MiB of the server",
     ]);
     for query in queries::over_all(whole) {
-        // A new server, so that its peak memory is that of one query.
+        // A new server for each query, so that its peak memory is the query's.
         let server = Server::start(&program, &folder)?;
         let idle = server.usage()?;
         let result = run_query(&query, &server).await?;

@@ -34,7 +34,7 @@ use crate::workload::START_SECONDS;
 /// Metrics of a host, a series each.
 const METRICS: u32 = 10;
 
-/// Hosts whose points are in one call.
+/// Number of hosts with points in the same call.
 const HOSTS_IN_CALL: u32 = 100;
 
 /// Calls that may wait for an answer on a connection.

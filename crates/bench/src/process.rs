@@ -157,8 +157,8 @@ impl Server {
         self.process.usage()
     }
 
-    /// Flushes of points since the folder was new: each begins another segment of the journal, whose first
-    /// one has number 1.
+    /// Flushes of points since the folder was new: each begins another segment of the journal, and the first
+    /// segment has number 1.
     pub(crate) fn flushes(&self) -> anyhow::Result<u64> {
         let journal = self.folder.join("data/points/journal");
         let mut newest = 0_u64;

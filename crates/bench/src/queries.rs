@@ -162,7 +162,7 @@ pub(crate) fn range(shape: Shape) -> Query {
     }
 }
 
-/// Queries over all points of one metric, that of integers: raw, downsampled to windows shorter and longer than a block of
+/// Queries over all points of one metric with integers: raw, downsampled to windows shorter and longer than a block of
 /// the store, and each series by itself.
 pub(crate) fn over_all(shape: Shape) -> [Query; 4] {
     let metric = "bench.metric00";

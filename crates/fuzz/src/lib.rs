@@ -123,12 +123,12 @@ fn fuzz(
     })
 }
 
-/// What two outcomes share that are of one kind.
+/// The class of an outcome, which all outcomes of one kind share.
 fn class(outcome: &Outcome) -> String {
     match outcome {
         Ok(items) => format!("{} bits", usize::BITS - items.leading_zeros()),
         Err(message) => {
-            // What a message quotes from its input is between backticks, a number, or hex.
+            // A message quotes its input between backticks, as a number, or as hex.
             let parts = message.split(['`', '"']).step_by(2).collect::<String>();
             let words = parts.split(|c: char| !c.is_ascii_alphabetic());
             words
@@ -165,7 +165,7 @@ fn shortened(
     input
 }
 
-/// The folder of a target's files: below that of the package, or of the workspace around it.
+/// The folder of a target's files, below the folder of the package or of the workspace around it.
 fn corpus(target: &str) -> anyhow::Result<PathBuf> {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let package = PathBuf::from(package);

@@ -1,4 +1,4 @@
-//! What a decoder may need for an input.
+//! Limits of the memory and the time that a decoder takes for an input.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -78,7 +78,7 @@ impl fmt::Display for Color {
     }
 }
 
-/// The two colours of which all others but the series' are mixed. A dark background also selects lighter series colours.
+/// The two colours that all others but the series' are mixed from. A dark background also selects lighter series colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     /// The colour behind everything.

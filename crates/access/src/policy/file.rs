@@ -32,7 +32,7 @@ const MAX_ENTRIES: usize = 1000;
 /// The longest name or prefix, in characters.
 const MAX_NAME: usize = 1000;
 
-/// What is wrong with a policy file.
+/// Error of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The file cannot be read, is not TOML, or has an unknown key.
@@ -45,7 +45,7 @@ pub enum PolicyError {
         entry: String,
         /// Its field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Why the value is rejected.
         rule: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A codec whose requests are encoded already.
+//! A codec for requests that are encoded already.
 
 use std::marker::PhantomData;
 

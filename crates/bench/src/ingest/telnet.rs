@@ -1,5 +1,5 @@
 //! Telnet `put`: pipelined lines. It has no acknowledgement, so each connection ends with
-//! `version`, whose response follows after all lines before it are stored.
+//! `version`: the server responds to it after it has stored all lines before.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -18,7 +18,7 @@ const DAY_SECONDS: u32 = 86_400;
 /// Time for the drop.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Writes a day, then a point so much newer that retention drops it.
+/// Writes a day, then a point that is newer by more than the retention, and times the drop of the day.
 pub(super) async fn measure(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     let folder = folder.join("retention");
     let flags = ["--retention", "2d"];

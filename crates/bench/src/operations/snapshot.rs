@@ -25,7 +25,7 @@ const BATCH_POINTS: u32 = STEPS * HOSTS * METRICS;
 /// Time of writing before each snapshot.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What the writer has done.
+/// The progress of the writer.
 #[derive(Debug, Default)]
 struct Progress {
     /// Acknowledged batches.

@@ -36,7 +36,7 @@ pub(crate) enum End {
     Close,
 }
 
-/// What is sent.
+/// The points to send, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) hosts: u32,

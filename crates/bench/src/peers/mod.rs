@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     rounds: u32,
 }
 
-/// What one server used for a load, and its times.
+/// Resources that one server used for a load, and its times.
 #[derive(Debug)]
 struct Measured {
     wall: Duration,
@@ -171,7 +171,7 @@ fn title(load: Load) -> String {
 async fn measure(program: &Program, folder: &Path, load: Load, runs: usize) -> anyhow::Result<Measured> {
     let folder = folder.join(program.name());
     let shares = load.shares();
-    // What a process wrote is added to its parent's when it has ended.
+    // The bytes that a process wrote count for its parent after it has ended.
     let own_before = own_usage()?.written_bytes;
     let server = program.start(&folder).await?;
     let (before, generator, started) = (server.usage()?, own_usage()?, Instant::now());

@@ -125,7 +125,7 @@ impl Points {
         }
     }
 
-    /// The next point of a series whose previous one is that of the step before.
+    /// The value of a series at `step`. The call before was for the step before.
     fn walk(&mut self, series: usize, step: u32) -> Option<i64> {
         let number = self.first_series + u32::try_from(series).ok()?;
         let value = self.values.get_mut(series)?;

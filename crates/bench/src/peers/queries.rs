@@ -1,7 +1,7 @@
 //! The same queries in OpenTSDB's language and in MetricsQL, and what both responses have in common.
 //!
 //! OpenTSDB's window begins at its timestamp, VictoriaMetrics' ends there, inclusive: the window of the minute at `t`
-//! is that of VictoriaMetrics at `t + 50 s`, the instant of its last point.
+//! is VictoriaMetrics' window at `t + 50 s`, the instant of its last point.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::workload::{START_SECONDS, STEP_SECONDS};
 /// Steps of an hour.
 const HOUR: u32 = 3600 / STEP_SECONDS;
 
-/// Hosts whose names begin with `host00`.
+/// Number of hosts with a name that begins with `host00`.
 const THOUSAND: u32 = 1000;
 
 /// A query in the words of both.

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use super::{Compared, Measured, queries, title};
 use crate::report::{ms, thousands};
 
-/// What writing cost.
+/// The cost of writes.
 pub(super) fn writes(all: &[Compared]) -> Table {
     let mut table = Table::new();
     table.set_header([

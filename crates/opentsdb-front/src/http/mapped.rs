@@ -36,7 +36,7 @@ pub(super) const MOST_TAGS: usize = 64;
 /// Bodies up to this size are decoded inline.
 const INLINE_BYTES: usize = 64 << 10;
 
-/// A chunk with names of so many bytes has enough points: a body may repeat a long name in few bytes.
+/// Bytes of names above which a chunk is full: a body may repeat a long name in few bytes.
 const CHUNK_TEXT: usize = 4 << 20;
 
 /// The key of the tag of a series that has no others.
@@ -107,7 +107,7 @@ pub(super) struct Chunk {
     pub(super) left_out: usize,
 }
 
-/// A series whose points are added to a chunk.
+/// A series with its names in a chunk, for adding points.
 #[derive(Clone, Debug)]
 pub(super) struct MappedSeries {
     metric: Place,

@@ -18,7 +18,7 @@ use oxtsdb_schema::value::ValueError;
 
 use crate::http::mapped::MOST_TAGS;
 
-/// The most fields of a line, each of which is a series with the measurement in its name.
+/// The most fields of a line; each field is a series with the measurement in its name.
 const MOST_FIELDS: usize = 1000;
 
 /// The most bytes of a measurement.

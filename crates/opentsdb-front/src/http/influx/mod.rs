@@ -30,7 +30,7 @@ use crate::http::error_form::ErrorForm;
 use crate::http::mapped::{self, Chunk, NameMap};
 use crate::http::reply::Reply;
 
-/// The field whose series has the name of the measurement.
+/// The field that is stored as a series with the bare name of the measurement.
 const VALUE: &str = "value";
 
 /// Characters of a line that an error repeats.

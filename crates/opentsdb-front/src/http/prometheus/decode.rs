@@ -8,7 +8,7 @@
 //!   both Sample        1 value: double, 2 timestamp: int64, milliseconds
 //! ```
 //!
-//! The numbers of the fields say which version a body has: 2.0 reserves those of 1.0.
+//! The numbers of the fields tell the version of a body: 2.0 reserves the numbers of 1.0.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ pub(super) struct Series<'a> {
     pub(super) left_out: usize,
 }
 
-/// What was decoded.
+/// A decoded series, or the limit that it exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     /// A series, with its number from 1.

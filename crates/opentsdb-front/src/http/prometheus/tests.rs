@@ -17,7 +17,7 @@ struct TimeSeries {
     labels: Vec<Label>,
     #[prost(message, repeated, tag = "2")]
     samples: Vec<Sample>,
-    /// Histograms, of which only the presence matters.
+    /// Histograms; only their presence matters.
     #[prost(message, repeated, tag = "4")]
     histograms: Vec<Sample>,
 }
