@@ -26,9 +26,6 @@ const GROUP_BYTES: usize = 4 << 20;
 /// How often the thread looks for other work while no requests arrive.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How often free space is measured.
-const MEASURE: Duration = Duration::from_millis(200);
-
 /// New series of a frame of the journal: bounds the memory of their keys.
 const FRAME_SERIES: u32 = 1 << 16;
 
@@ -63,7 +60,6 @@ pub(super) fn run(core: &Core, journal: Journal, logged: u32, apply: &SyncSender
         head_since: Instant::now(),
         paid_at: Instant::now(),
         head_per_kib: 1 << 10,
-        measured: None,
     };
     while let Some(requests) = core.queue.take(Instant::now() + IDLE) {
         let mut group = Group::default();
@@ -124,8 +120,6 @@ struct Committer<'a> {
     paid_at: Instant,
     /// Memory of the last head for 1,024 bytes of its journal.
     head_per_kib: u64,
-    /// Free space, and when it was measured.
-    measured: Option<(Instant, u64)>,
 }
 
 impl Committer<'_> {
@@ -235,17 +229,10 @@ impl Committer<'_> {
     }
 
     /// Fails if the disk's reserve is reached: flushing the points in memory needs the rest.
-    fn check_reserve(&mut self) -> Result<(), PointStoreError> {
+    fn check_reserve(&self) -> Result<(), PointStoreError> {
         let config = &self.core.config;
-        let free = match self.measured {
-            Some((at, free)) if at.elapsed() < MEASURE => free,
-            _ => {
-                let free = config.disk.free_bytes(&config.path);
-                let free = free.map_err(|error| PointStoreError::io(config.path.display(), &error))?;
-                self.measured = Some((Instant::now(), free));
-                free
-            }
-        };
+        let free = config.disk.free_bytes(&config.path);
+        let free = free.map_err(|error| PointStoreError::io(config.path.display(), &error))?;
         let least = config.reserve_bytes / 2;
         if free < least {
             return Err(PointStoreError::Full(format!(

@@ -35,8 +35,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long the requests of a failed group wait for its recovery.
 const HELD: Duration = Duration::from_secs(5);
-/// How often free space is measured.
-const MEASURE: Duration = Duration::from_millis(200);
 /// Frozen memtables at which writes wait for flushes.
 const MAX_FROZEN: usize = 3;
 /// Commits queued requests until the queue is closed.
@@ -143,18 +141,11 @@ pub(super) struct Committer<'a> {
     core: &'a Core,
     queue: &'a Queue,
     journal: Journal,
-    /// Free space, and when it was measured.
-    measured: Option<(Instant, u64)>,
 }
 
 impl<'a> Committer<'a> {
     pub(super) const fn new(core: &'a Core, queue: &'a Queue, journal: Journal) -> Self {
-        Self {
-            core,
-            queue,
-            journal,
-            measured: None,
-        }
+        Self { core, queue, journal }
     }
 
     /// Makes a group durable and replies to its requests. Leaves it empty.
@@ -189,12 +180,8 @@ impl<'a> Committer<'a> {
     }
 
     fn write(&mut self, changes: &Changes) -> Result<u64, StoreError> {
-        let before = self.journal.byte_len();
         let commit = self.journal.append(|buffer| frame::encode(buffer, changes))?;
         self.journal.sync()?;
-        if let Some((_, free)) = &mut self.measured {
-            *free = free.saturating_sub(self.journal.byte_len().saturating_sub(before));
-        }
         Ok(commit)
     }
 
@@ -255,19 +242,10 @@ impl<'a> Committer<'a> {
     }
 
     /// Fails unless the disk has space for a frame of a group and for the tables of the cells in memory.
-    fn check_space(&mut self, bytes: u64) -> Result<(), StoreError> {
-        let free = match self.measured {
-            Some((at, free)) if at.elapsed() < MEASURE => free,
-            _ => {
-                let free = self.core.free_bytes()?;
-                self.measured = Some((Instant::now(), free));
-                free
-            }
-        };
-        // Measured again by the next group, if there is too little.
-        self.core
-            .check_space(free, bytes)
-            .inspect_err(|_| self.measured = None)
+    ///
+    /// Measured for each group: flushes and merges take space meanwhile, and a call takes a microsecond where a sync takes many.
+    fn check_space(&self, bytes: u64) -> Result<(), StoreError> {
+        self.core.check_space(self.core.free_bytes()?, bytes)
     }
 
     /// Freezes the memtable; the journal's segments up to now have its commits.
