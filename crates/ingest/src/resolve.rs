@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashMap;
-use oxtsdb_metadata::uids::series::{Requested, Series, SeriesKey, SeriesRef, SeriesText};
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText};
 use oxtsdb_metadata::uids::series_cache::SeriesCache;
 use oxtsdb_metadata::uids::{UidRejection, Uids, UidsError};
 use oxtsdb_schema::name::excerpt;
@@ -38,8 +38,7 @@ impl Resolver {
     /// The cached series of these texts, in their order.
     pub(super) fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Series>> {
         self.cache.advance_clock();
-        self.cache
-            .get_all(texts.iter().map(|text| SeriesKey::Text(*text)))
+        self.cache.get_all(texts)
     }
 
     /// The requested series, in their order.
