@@ -63,6 +63,14 @@ impl Edit {
         *self == Edit::default()
     }
 
+    /// Bytes of its texts: an annotation is stored in more, whatever it was before.
+    fn text_bytes(&self) -> usize {
+        let text = |text: &Option<Option<String>>| text.iter().flatten().map(String::len).sum::<usize>();
+        let custom = self.custom.iter().flatten().flatten();
+        let custom = custom.map(|(key, value)| key.len() + value.as_ref().map_or(0, String::len));
+        text(&self.description) + text(&self.notes) + custom.sum::<usize>()
+    }
+
     /// Changes an annotation.
     fn apply_to(&self, annotation: &mut Annotation) {
         fn set<T: Clone>(field: &mut T, value: Option<&T>) {
@@ -91,6 +99,8 @@ impl Annotations {
         edit: &Edit,
         precondition: &Precondition,
     ) -> Result<StoredAnnotation, AnnotationError> {
+        // Before megabytes are encoded, which would keep this thread from other calls.
+        check_length(edit.text_bytes())?;
         // The last attempt that found another cell: HBase's Thrift server repeats a put that it has executed.
         let mut attempted: Option<(StoredAnnotation, Vec<u8>)> = None;
         for _ in 0..ATTEMPTS {
@@ -104,12 +114,7 @@ impl Annotations {
             check(precondition, current.as_ref())?;
             let annotation = self.edited(key, edit, current.as_ref())?;
             let value = annotation.to_stored();
-            if value.len() > MAX_STORED_BYTES {
-                return Err(AnnotationError::TooLarge {
-                    bytes: value.len(),
-                    most: MAX_STORED_BYTES,
-                });
-            }
+            check_length(value.len())?;
             let is_unchanged = current.as_ref().is_some_and(|cell| cell.value == value);
             let etag = stored_json::etag(Some(&value));
             let stored = StoredAnnotation { annotation, etag };
@@ -165,6 +170,14 @@ impl Annotations {
             expected,
         };
         Ok(self.store.check_and_put(&self.table, &condition, value).await?)
+    }
+}
+
+fn check_length(bytes: usize) -> Result<(), AnnotationError> {
+    let most = MAX_STORED_BYTES;
+    match bytes > most {
+        true => Err(AnnotationError::TooLarge { bytes, most }),
+        false => Ok(()),
     }
 }
 

@@ -27,9 +27,9 @@ pub enum AnnotationError {
         attempts: usize,
     },
     /// The stored form is too long.
-    #[error("annotation has {bytes} bytes as stored, at most {most} are allowed")]
+    #[error("annotation has at least {bytes} bytes as stored, at most {most} are allowed")]
     TooLarge {
-        /// Its length.
+        /// Its length, or the length of its texts if they are too long already.
         bytes: usize,
         /// The limit.
         most: usize,
