@@ -1,5 +1,7 @@
 //! JSON as it is written into responses.
 
+use oxtsdb_schema::java;
+
 /// Writes a text in quotes.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
@@ -50,6 +52,18 @@ pub(crate) fn write_map<K: AsRef<str>, V: AsRef<str>>(
         write_string(out, value.as_ref());
     }
     out.push(b'}');
+}
+
+/// Writes a double as Java prints it; NaN and infinities, which JSON has no numbers for, as texts.
+///
+/// Source: Jackson, `JsonGenerator.Feature.QUOTE_NON_NUMERIC_NUMBERS`.
+pub(crate) fn write_double(out: &mut Vec<u8>, number: f64) {
+    if number.is_finite() {
+        return java::write_double(out, number);
+    }
+    out.push(b'"');
+    java::write_double(out, number);
+    out.push(b'"');
 }
 
 /// Writes an integer.

@@ -26,14 +26,12 @@ pub const KNOWN: [KnownDifference; 5] = [
     KnownDifference {
         reason: "OpenTSDB fails on its own objects if an operand, or every argument of a `highest` function, has no points, \
                  and if a nested expression is NaN without a fill policy; OxTSDB applies the fill policy, NaN by \
-                 default, and reports other operands with a different number of values",
+                 default, and reports another error of the expression if it has one",
         example: r#""expr":"e + a" with e = "a / b""#,
         applies: |_, theirs, ours| {
             let message = message_of(theirs);
             let is_null = message.starts_with("Cannot invoke \"") && message.ends_with(" is null");
-            let goes_on =
-                ours.status == 200 || (ours.status == 400 && message_of(ours) == "No more elements");
-            theirs.status == 400 && is_null && goes_on
+            theirs.status == 400 && is_null && [200, 400].contains(&ours.status)
         },
     },
     KnownDifference {
@@ -44,13 +42,17 @@ pub const KNOWN: [KnownDifference; 5] = [
         },
     },
     KnownDifference {
-        reason: "Series without a name and with a different number of values are two errors; OxTSDB reports the other one first",
+        reason: "Series without a name, with a different number of values and with a value beyond the range of a double are \
+                 errors; of several OxTSDB reports another one first",
         example: "exp=divide(alias(sum:a,x),sum:b)",
         applies: |_, theirs, ours| {
             let is_one = |response: &HttpResponse| {
                 let message = message_of(response);
                 let is_nameless = message == "-1" || message.starts_with("Wrong id.length = 0 ");
-                response.status == 400 && (is_nameless || message == "No more elements")
+                let is_uneven =
+                    message == "No more elements" || message.contains(" out of bounds for length ");
+                let is_beyond = message.ends_with("which is beyond the range of a double");
+                response.status == 400 && (is_nameless || is_uneven || is_beyond)
             };
             is_one(theirs) && is_one(ours)
         },

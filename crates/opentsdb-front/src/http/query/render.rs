@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Timestamps in seconds are milliseconds divided by 1000. A series with several points in one second therefore
-//! repeats a key, as in OpenTSDB. Doubles are printed as Java prints them; NaN is a string, or `null` with the
+//! repeats a key, as in OpenTSDB. Doubles are printed as Java prints them; infinities are strings, NaN is one, or `null` with the
 //! fill policy `null`.
 //!
 //! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
@@ -154,7 +154,7 @@ impl GroupRenderer {
                 match value {
                     Number::Int(int) => json::write_integer(out, int),
                     Number::Double(double) if double.is_nan() => out.extend_from_slice(nan),
-                    Number::Double(double) => java::write_double(out, double),
+                    Number::Double(double) => json::write_double(out, double),
                 }
                 out.extend_from_slice(end_of_point);
             }

@@ -18,8 +18,8 @@
 //! as 0. `##` and `//` begin a comment up to the end of the line, `/* */` is one.
 //!
 //! This is the part of JEXL that OpenTSDB uses, less the types that have no meaning for numbers: texts, lists, maps,
-//! calls, loops and assignments are rejected. Where JEXL fails on truths with whole numbers (`(a>0)+1`; of a quotient
-//! it makes 0) truths are 1 and 0.
+//! calls, loops and assignments are rejected. Where JEXL fails on truths with whole numbers (`(a>0)+1`) truths are 1 and
+//! 0; a quotient of them is 0, as JEXL makes it (`(a>0)/2`).
 //!
 //! Source: OpenTSDB 2.4, `ExpressionIterator`; Apache JEXL 2.1.1, `JexlArithmetic`, `Parser.jjt`.
 

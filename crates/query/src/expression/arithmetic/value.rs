@@ -160,7 +160,11 @@ fn quotient(
     whole: fn(i128, i128) -> Option<i128>,
     double: fn(f64, f64) -> f64,
 ) -> Value {
-    if right.as_f64() == 0.0 {
+    // JEXL fails on truths with values that are no doubles, and makes 0 of a quotient that fails.
+    let is_double = |value| matches!(value, Value::Literal(_) | Value::Double(_));
+    let has_truth = [left, right].iter().any(|value| matches!(value, Value::Truth(_)));
+    let fails = has_truth && !is_double(left) && !is_double(right);
+    if fails || right.as_f64() == 0.0 {
         return Value::Double(0.0);
     }
     arithmetic(left, right, whole, double)

@@ -22,7 +22,6 @@ use oxtsdb_query::expression::join::{Joined, Operand, SetOperator};
 use oxtsdb_query::expression::lockstep::{Kind, lockstep};
 use oxtsdb_query::expression::{ExpressionError, Series, Work};
 use oxtsdb_query::{Points, QueryError};
-use oxtsdb_schema::java;
 
 use super::request::{Output, Query};
 use crate::http::body::{BodyWriter, ReplyBody};
@@ -150,7 +149,7 @@ fn write(
             }
             let out = body.out();
             out.push(b',');
-            write_number(out, column.points.values().get(row).as_f64());
+            json::write_double(out, column.points.values().get(row).as_f64());
         }
         body.out().push(b']');
     }
@@ -196,13 +195,4 @@ fn write_meta(body: &mut BodyWriter, first: &Series, columns: &[Series]) -> Resu
     }
     body.out().push(b']');
     Ok(())
-}
-
-/// Values that JSON numbers cannot represent are strings.
-fn write_number(out: &mut Vec<u8>, value: f64) {
-    if value.is_finite() {
-        java::write_double(out, value);
-    } else {
-        json::write_string(out, &java::double_to_string(value));
-    }
 }

@@ -65,11 +65,13 @@ fn prints_numbers_like_java() {
         (4_000, Number::Double(-0.0)),
         (5_000, Number::Double(f64::NAN)),
         (6_000, Number::Int(i64::MIN)),
+        (7_000, Number::Double(f64::INFINITY)),
+        (8_000, Number::Double(f64::NEG_INFINITY)),
     ];
     assert_eq!(
         rendered("m=sum:m", &points),
         format!(
-            r#"{HEAD}{{"1":-1,"1":1.0,"2":1.0E7,"3":1.0E-4,"4":-0.0,"5":"NaN","6":-9223372036854775808}}}}]"#
+            r#"{HEAD}{{"1":-1,"1":1.0,"2":1.0E7,"3":1.0E-4,"4":-0.0,"5":"NaN","6":-9223372036854775808,"7":"Infinity","8":"-Infinity"}}}}]"#
         ),
         "seconds are not merged"
     );
