@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Real senders of other pipelines: a Prometheus that scrapes itself, InfluxDB's clients and OpenTelemetry's SDK for Python. Every
-# sample that Prometheus has, and every point that the others sent, is found by /api/query.
+# Real senders of other pipelines: a Prometheus that scrapes itself, InfluxDB's clients, and OpenTelemetry's SDKs for Python
+# (protobuf, gRPC) and JavaScript (JSON). Every sample that Prometheus has, and every point that the others sent, is found
+# by /api/query.
 #
 #   pipelines.sh [SECONDS]    how long Prometheus runs; 20 unless given
 set -euo pipefail
@@ -10,6 +11,7 @@ seconds="${1:-20}"
 
 command -v prometheus >/dev/null || need_packages prometheus
 need_python "$PWD/pipelines.txt"
+need_node_modules "$PWD/javascript"
 need_tsdb
 folder=$(mktemp -d)
 prometheus=
@@ -25,6 +27,7 @@ trap 'exit 130' INT TERM
 start_server "$folder/data" --max-tags 20
 "$PYTHON" check_influx.py "http://127.0.0.1:$HTTP_PORT"
 "$PYTHON" check_otlp.py "http://127.0.0.1:$HTTP_PORT" "127.0.0.1:$DATA_PORT"
+node javascript/check_otlp.mjs "http://127.0.0.1:$HTTP_PORT"
 port=$((HTTP_PORT + 7))
 cat >"$folder/prometheus.yml" <<CONFIG
 scrape_configs:

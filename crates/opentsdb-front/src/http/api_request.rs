@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{HeaderValue, Method};
 use oxtsdb_access::MetricScope;
 use oxtsdb_ingest::rollup::RollupWriter;
 use oxtsdb_ingest::{Caller, Writer};
@@ -66,6 +66,8 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) caller: Caller,
     /// The client, for queries.
     pub(crate) context: RequestContext,
+    /// The type of the body, as it was sent.
+    pub(crate) content_type: Option<HeaderValue>,
     /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request
     /// is dropped.
     pub(crate) body: RequestBody,

@@ -1,6 +1,7 @@
 //! How errors of other protocols are rendered.
 
 use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use tonic::Code;
 
 use crate::http::json;
@@ -16,9 +17,19 @@ pub(crate) enum ErrorForm {
     Text,
     /// OpenTelemetry: the message `google.rpc.Status`.
     Protobuf,
+    /// The same in JSON, for requests in JSON.
+    ProtobufJson,
 }
 
 impl ErrorForm {
+    /// The form for a request with these headers.
+    pub(crate) fn for_request(self, headers: &HeaderMap) -> Self {
+        match self {
+            Self::Protobuf if headers.get(CONTENT_TYPE).is_some_and(is_json) => Self::ProtobufJson,
+            form => form,
+        }
+    }
+
     /// The body of a response.
     pub(crate) fn body(self, status: StatusCode, text: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + text.len());
@@ -32,6 +43,11 @@ impl ErrorForm {
                 prost::encoding::string::encode(2, &text.to_owned(), &mut out);
                 return out;
             }
+            Self::ProtobufJson => {
+                out.extend_from_slice(b"{\"code\":");
+                json::write_integer(&mut out, i32::from(grpc_code(status)));
+                out.extend_from_slice(b",\"message\":");
+            }
             Self::Influx => out.extend_from_slice(b"{\"error\":"),
             Self::Influx2 => {
                 out.extend_from_slice(b"{\"code\":");
@@ -43,6 +59,17 @@ impl ErrorForm {
         out.push(b'}');
         out
     }
+}
+
+/// Whether a body of this type is JSON.
+pub(crate) fn is_json(content_type: &HeaderValue) -> bool {
+    media_type(content_type).eq_ignore_ascii_case("application/json")
+}
+
+/// A content type without its parameters.
+pub(crate) fn media_type(content_type: &HeaderValue) -> &str {
+    let text = content_type.to_str().unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
 }
 
 /// The code of gRPC for a status.

@@ -382,6 +382,7 @@ impl HttpApi {
         let origin = self.0.cors.check(&request);
         let is_api = endpoint::is_api(request.uri().path());
         let errors = endpoint::errors(ENDPOINTS, request.uri().path());
+        let errors = errors.map(|form| form.for_request(request.headers()));
         let (head, mut body) = request.into_parts();
         let expects_continue = head.headers.contains_key(header::EXPECT);
         let mut client = head.extensions.get().copied().unwrap_or_default();
@@ -491,6 +492,7 @@ impl Inner {
         };
         // Shares its text with the request.
         let uri = request.uri().clone();
+        let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -509,6 +511,7 @@ impl Inner {
             query: uri.query().unwrap_or_default(),
             parameters,
             context,
+            content_type,
             body,
         })
         .await;

@@ -21,6 +21,7 @@ use crate::http::error_form::ErrorForm;
 const LARGE_BODY_BYTES: u64 = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+/// For other protocols, and OpenTSDB's pages outside of `/api`.
 const PAGE_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PAGE_TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 /// Browsers execute nothing else as a script, as long as they do not guess types.
@@ -88,6 +89,7 @@ impl Reply {
             ErrorForm::Influx | ErrorForm::Influx2 => JSON,
             ErrorForm::Text => TEXT,
             ErrorForm::Protobuf => PROTOBUF,
+            ErrorForm::ProtobufJson => PAGE_JSON,
         };
         Reply::new(status, form.body(status, text), content_type)
     }

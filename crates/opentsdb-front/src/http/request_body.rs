@@ -72,6 +72,37 @@ impl RequestBody {
         pool.of_client(self.memory.pool().client())
     }
 
+    /// The body in another form of at most `most` bytes, in which it is charged afterwards: a small one is converted inline, others
+    /// in the computation pool.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Self::charge`] for `most`, and of `convert`.
+    pub(crate) async fn converted(
+        self,
+        most: usize,
+        pool: &ComputePool,
+        convert: impl FnOnce(&Bytes) -> Result<Vec<u8>, HttpError> + Send + 'static,
+    ) -> Result<Self, HttpError> {
+        const INLINE_BYTES: usize = 256 << 10;
+        let compute = self.compute(pool);
+        let Self { bytes, mut memory } = self;
+        charge(&mut memory, most).await?;
+        let converted = if most <= INLINE_BYTES {
+            convert(&bytes)
+        } else {
+            let converted = compute.run(move || convert(&bytes)).await;
+            converted
+                .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+        };
+        let converted = converted?;
+        memory.shrink_to(converted.capacity() as u64);
+        Ok(Self {
+            bytes: converted.into(),
+            memory,
+        })
+    }
+
     /// Charges further `bytes`, for the form that the body is converted to.
     ///
     /// # Errors
@@ -290,33 +321,17 @@ async fn decompressed(
     }
 }
 
-/// Unfolds a body in Snappy's block format, which begins with its length: a small one inline, others in the computation
-/// pool.
+/// Unfolds a body in Snappy's block format, which begins with its length.
 async fn unpacked(body: RequestBody, limits: BodyLimits<'_>) -> Result<RequestBody, HttpError> {
-    const INLINE_BYTES: usize = 256 << 10;
     let invalid = |error: snap::Error| {
         HttpError::bad_request("request body is no valid snappy data").with_details(error.to_string())
     };
-    let RequestBody { bytes, mut memory } = body;
-    let length = snap::raw::decompress_len(&bytes).map_err(invalid)?;
+    let length = snap::raw::decompress_len(&body.bytes).map_err(invalid)?;
     if length > limits.max_bytes {
         return Err(too_large(limits.max_bytes));
     }
-    charge(&mut memory, length).await?;
-    let unpack = move || snap::raw::Decoder::new().decompress_vec(&bytes);
-    let plain = if length <= INLINE_BYTES {
-        unpack()
-    } else {
-        let unpacked = limits.compute.run(unpack).await;
-        unpacked
-            .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
-    };
-    let plain = plain.map_err(invalid)?;
-    memory.shrink_to(plain.capacity() as u64);
-    Ok(RequestBody {
-        bytes: plain.into(),
-        memory,
-    })
+    let unpack = move |bytes: &Bytes| snap::raw::Decoder::new().decompress_vec(bytes).map_err(invalid);
+    body.converted(length, limits.compute, unpack).await
 }
 
 /// Charges further `bytes`; waits a short time for them.

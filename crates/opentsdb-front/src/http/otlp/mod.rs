@@ -1,4 +1,4 @@
-//! Metrics of OpenTelemetry in protobuf: over HTTP at `/v1/metrics`, and over gRPC ([`grpc`]).
+//! Metrics of OpenTelemetry: over HTTP at `/v1/metrics`, in protobuf or JSON, and over gRPC ([`grpc`]).
 //!
 //! ```text
 //!   resource {service.name: api}, sum "http.requests", {route: /a} 3
@@ -11,13 +11,14 @@
 //! ```
 //!
 //! Attributes of a point are its tags, and so are those attributes of its resource that `resource=` names in the URL, or the metadata
-//! of the call ([`RESOURCE_ATTRIBUTES`] unless given), if the point has none of the same key. Points are independent: the good ones are stored, and
+//! of the call (`RESOURCE_ATTRIBUTES` unless given), if the point has none of the same key. Points are independent: the good ones are stored, and
 //! the response counts the others (partial success).
 //!
-//! Source: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>, and the files that [`decode`] names.
+//! Source: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>, and the files that `decode` names.
 
 mod decode;
 pub mod grpc;
+mod json;
 mod message;
 mod point;
 #[cfg(test)]
@@ -26,9 +27,10 @@ mod tests;
 use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use oxtsdb_ingest::{Caller, RejectionKind};
 use oxtsdb_schema::Value;
+use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::value::ValueError;
 use prost::Message as _;
 
@@ -37,6 +39,7 @@ use self::message::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
 use self::point::{Attribute, DataPoint, MOST_BUCKETS, Number};
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
+use crate::http::error_form;
 use crate::http::mapped::{self, Chunk, MOST_TAGS, MappedSeries, NameMap, Tag};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
@@ -70,16 +73,54 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         parts,
         caller,
         parameters,
-        body,
+        content_type,
+        mut body,
         ..
     } = request;
-    if body.bytes.first() == Some(&b'{') {
-        let message =
-            "metrics in JSON are not accepted: send protobuf (OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf)";
-        return Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    let encoding = Encoding::of_request(content_type.as_ref())?;
+    if encoding == Encoding::Json {
+        let most = body.bytes.len().saturating_mul(json::MOST_GROWTH);
+        let convert = |bytes: &Bytes| json::to_protobuf(bytes).map_err(|error| malformed(&error));
+        body = body.converted(most, parts.writer.compute(), convert).await?;
     }
     let response = export(parts, &caller, body, parameters.get("resource")).await?;
-    Ok(Reply::protobuf(response.encode_to_vec()))
+    Ok(match encoding {
+        Encoding::Protobuf => Reply::protobuf(response.encode_to_vec()),
+        Encoding::Json => Reply::page_json(StatusCode::OK, response.to_json()),
+    })
+}
+
+/// How a request and its response are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Protobuf,
+    Json,
+}
+
+impl Encoding {
+    fn of_request(content_type: Option<&HeaderValue>) -> Result<Self, HttpError> {
+        let Some(content_type) = content_type else {
+            return Ok(Self::Protobuf);
+        };
+        if error_form::is_json(content_type) {
+            return Ok(Self::Json);
+        }
+        match error_form::media_type(content_type) {
+            "application/x-protobuf" | "application/protobuf" => Ok(Self::Protobuf),
+            other => {
+                let message = format!(
+                    "content type `{}` is not known, expected application/x-protobuf or application/json",
+                    excerpt(other)
+                );
+                Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+            }
+        }
+    }
+}
+
+fn malformed(error: &dyn std::fmt::Display) -> HttpError {
+    let message = format!("request body is no ExportMetricsServiceRequest: {error}");
+    HttpError::new(StatusCode::BAD_REQUEST, message)
 }
 
 /// Stores the points of a body. `resource` has the attributes of resources that are tags, with commas between.
@@ -100,10 +141,7 @@ async fn export(
     let map = NameMap::new(parts.writer.uids().name_rules(), "otlp");
     let decoder = Decoder::new(&body.bytes, wanted);
     let decode = move |bytes: &Bytes, decoder: &mut Decoder| {
-        decode(bytes, decoder, &map).map_err(|error| {
-            let message = format!("request body is no ExportMetricsServiceRequest: {error}");
-            HttpError::new(StatusCode::BAD_REQUEST, message)
-        })
+        decode(bytes, decoder, &map).map_err(|error| malformed(&error))
     };
     let outcome = mapped::write(parts, caller, body, decoder, decode).await?;
     let partial_success = match mapped::error(&outcome) {

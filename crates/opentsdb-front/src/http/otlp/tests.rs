@@ -405,7 +405,6 @@ async fn bodies_that_are_no_request_are_rejected_for_good() {
     for (body, status, reason) in [
         (&valid[..valid.len() - 1], 400, "a field is cut off"),
         (&b"\x0f"[..], 400, "a field has an unknown wire type"),
-        (&b"{\"resourceMetrics\":[]}"[..], 415, "send protobuf"),
     ] {
         let response = send(&service, "/v1/metrics", body).await;
         assert_eq!(response.status, status, "{reason}");
@@ -417,6 +416,121 @@ async fn bodies_that_are_no_request_are_rejected_for_good() {
     }
     let response = send(&service, "/v1/metrics", b"").await;
     assert_eq!((response.status, rejected(&response)), (200, None));
+}
+
+async fn send_as(service: &Service, content_type: &str, body: &str) -> HttpResponse {
+    let head = format!("POST /v1/metrics HTTP/1.1\r\nContent-Type: {content_type}\r\n");
+    service.request(head, body.as_bytes()).await
+}
+
+#[tokio::test]
+async fn requests_in_json_are_those_in_protobuf() {
+    let service = Service::start().await;
+    let response = send_as(
+        &service,
+        "application/json; charset=utf-8",
+        r#" {"resourceMetrics": [{
+            "schemaUrl": "https://example.com", "resource": {"attributes": [
+                {"key": "service.name", "value": {"stringValue": "api"}},
+                {"key": "host.name", "value": {"stringValue": "w\u0065b01"}}]},
+            "scopeMetrics": [{"scope": {"name": "s", "attributes": []}, "metrics": [
+                {"name": "n", "unit": "1", "sum": {"aggregationTemporality": 2, "isMonotonic": true, "dataPoints": [
+                    {"timeUnixNano": "1700000000000000000", "startTimeUnixNano": 1, "asInt": "-3", "flags": 0,
+                     "exemplars": [{"asInt": 1, "filteredAttributes": [{"key": "deep", "value": {}}]}],
+                     "attributes": [{"key": "i", "value": {"intValue": "200"}}, {"key": "b", "value": {"boolValue": true}},
+                        {"key": "d", "value": {"doubleValue": 1.5}}, {"key": "l", "value": {"arrayValue": {"values": [{}]}}}]},
+                    {"timeUnixNano": 1700000001000000000, "asDouble": 2}]}},
+                {"name": "h", "histogram": {"aggregationTemporality": "AGGREGATION_TEMPORALITY_DELTA", "dataPoints": [
+                    {"timeUnixNano": "1700000000000000000", "count": 3, "sum": 1.5, "min": null, "max": 1e0,
+                     "bucketCounts": ["1", 2], "explicitBounds": [0.5], "attributes": null}]}},
+                {"name": "e", "exponentialHistogram": {"aggregationTemporality": 2, "dataPoints": [
+                    {"timeUnixNano": "1700000000000000000", "count": "4", "scale": -1, "zeroCount": "1",
+                     "positive": {"offset": 1, "bucketCounts": [3]}, "negative": {"offset": -1, "bucketCounts": []}}]}},
+                {"name": "s", "summary": {"dataPoints": [{"timeUnixNano": "1700000000000000000", "count": "2", "sum": 1,
+                    "quantileValues": [{"quantile": 0.5, "value": 0.25}]}]}},
+                {"name": "g", "gauge": {"dataPoints": [{"timeUnixNano": "1700000000000000000", "asDouble": "NaN"}]}}
+            ]}]}]}"#,
+    )
+    .await;
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    let partial = &response.json()["partialSuccess"];
+    assert_eq!(partial["rejectedDataPoints"], "1");
+    let reason = partial["errorMessage"].as_str().unwrap();
+    assert!(
+        reason.starts_with("partial write: 14 points stored, dropped=1: 6: "),
+        "{reason}"
+    );
+    let at = |value: &str| format!(r#"{{"1700000000000":{value}}}"#);
+    let resource = r#"{"host.name":"web01","service.name":"api"}"#;
+    let series = |metric: &str, value: &str| (format!("{metric}{resource}"), at(value));
+    let mut all = BTreeMap::from([
+        series("h_count", "3"),
+        series("h_sum", "1.5"),
+        series("h_max", "1.0"),
+        series("e_count", "4"),
+        series("s_count", "2"),
+        series("s_sum", "1.0"),
+    ]);
+    all.insert(format!("n{resource}"), r#"{"1700000001000":2.0}"#.to_owned());
+    for (series, value) in [
+        (
+            r#"n{"b":"true","d":"1.5","host.name":"web01","i":"200","service.name":"api"}"#,
+            "-3",
+        ),
+        (
+            r#"h_bucket{"host.name":"web01","le":"0.5","service.name":"api"}"#,
+            "1",
+        ),
+        (
+            r#"h_bucket{"host.name":"web01","le":"_Inf","service.name":"api"}"#,
+            "3",
+        ),
+        // The base is 4 at scale -1.
+        (
+            r#"e_bucket{"host.name":"web01","le":"0","service.name":"api"}"#,
+            "1",
+        ),
+        (
+            r#"e_bucket{"host.name":"web01","le":"16","service.name":"api"}"#,
+            "4",
+        ),
+        (
+            r#"e_bucket{"host.name":"web01","le":"_Inf","service.name":"api"}"#,
+            "4",
+        ),
+        (
+            r#"s{"host.name":"web01","quantile":"0.5","service.name":"api"}"#,
+            "0.25",
+        ),
+    ] {
+        all.insert(series.to_owned(), at(value));
+    }
+    let metrics = [
+        "n", "h_bucket", "h_count", "h_sum", "h_max", "e_bucket", "e_count", "s", "s_count", "s_sum",
+    ];
+    assert_eq!(stored(&service, &metrics).await, all);
+    let response = send_as(&service, "Application/JSON", r#"{"resourceMetrics":[]}"#).await;
+    assert_eq!((response.status, &response.body[..]), (200, &b"{}"[..]));
+}
+
+#[tokio::test]
+async fn errors_of_requests_in_json_are_json() {
+    let service = Service::start().await;
+    let response = send_as(&service, "application/json", r#"{"resourceMetrics":3}"#).await;
+    assert_eq!(response.status, 400);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    let status = response.json();
+    assert_eq!(status["code"], 3, "INVALID_ARGUMENT");
+    assert_eq!(
+        status["message"],
+        "request body is no ExportMetricsServiceRequest: invalid type: integer `3`, expected a list for \
+         `resourceMetrics` at line 1 column 20"
+    );
+    let response = send_as(&service, "text/plain", "{}").await;
+    assert_eq!(response.status, 415);
+    let text = String::from_utf8_lossy(&response.body);
+    assert!(text.contains("`text/plain` is not known, expected application/x-protobuf or application/json"));
 }
 
 /// All points of a body that can be decoded: metric, and attributes.
