@@ -25,6 +25,7 @@ instruction() {
 # The second RUN.
 mkdir -p "$folder/source/target" "$folder/image"
 ln -s "$PROFILE_DIR" "$folder/source/target/dist"
+ln -s "$PWD/crates" "$folder/source/crates"
 collect=$(instruction RUN /image | sed "s:\([ =]\)/image:\1$folder/image:g; s:\([ =]\)/volume:\1$folder/volume:g")
 (cd "$folder/source" && bash -euo pipefail -c "$collect")
 mkdir -p "$folder/image/var/lib" "$folder/image/proc"

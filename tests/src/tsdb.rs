@@ -127,7 +127,7 @@ impl Tsdb {
         let mut tsdb = Self::launch(options)?;
         let status = wait::until("tsdb serves or exits", || {
             let ended = tsdb.process.ended();
-            let is_ready = tsdb.process.log().contains("\nready http=");
+            let is_ready = prints_ready(&tsdb.process);
             async move {
                 let ended = ended?;
                 ensure!(is_ready || ended.is_some(), "it starts");
@@ -240,7 +240,7 @@ impl Tsdb {
         let has_tls = self.options.has("--tls-certificate");
         wait::until("tsdb serves", || {
             let running = process.check_running();
-            let is_ready = process.log().contains("\nready http=");
+            let is_ready = prints_ready(process);
             let (data, uid, http) = (data.clone(), uid.clone(), http.clone());
             async move {
                 running?;
@@ -339,6 +339,11 @@ impl Tsdb {
     pub fn uid_address(&self) -> SocketAddr {
         self.uid
     }
+}
+
+/// Whether the program has printed that it serves. The line may be the first one, as the log is another stream.
+fn prints_ready(process: &Process) -> bool {
+    process.log().lines().any(|line| line.starts_with("ready http="))
 }
 
 fn run(
