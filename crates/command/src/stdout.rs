@@ -11,7 +11,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints bytes, as [`print`].
+/// Prints bytes, as [`print()`].
 ///
 /// # Errors
 ///
