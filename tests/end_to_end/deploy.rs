@@ -372,6 +372,8 @@ async fn images_and_manifests_set_variables_that_exist() -> anyhow::Result<()> {
     const DATA: &[&str] = &["data-service", "--help-all"];
     let mut of_image = image()?;
     ensure!(of_image.remove("PATH").as_deref() == Some("/usr/local/bin"));
+    // A variable of the allocator.
+    ensure!(of_image.remove("MIMALLOC_ALLOW_THP").as_deref() == Some("0"));
     let tls = manifest("components/tls/settings.env")?;
     let optional = variables(tls.lines().filter_map(|line| line.strip_prefix("#OXTSDB")))?;
     ensure!(optional.len() == 1, "{optional:?}");
