@@ -288,6 +288,13 @@ mod tests {
     }
 
     #[test]
+    fn a_series_of_three_tags_is_one_line_of_the_processors_cache() {
+        let (counts, tsuid) = (2 * size_of::<usize>(), 3 + 3 * 6);
+        assert_eq!(counts + size_of::<Head>() + tsuid, 61);
+        assert_eq!(size_of::<Series>(), 8);
+    }
+
+    #[test]
     fn names_that_run_together_are_different_keys() {
         let names = |metric, tags| key(SeriesRef::Names { metric, tags });
         let text = |syntax, metric, tags| {
