@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   record   number (4) | length (2) | key | padding to a multiple of 4    in chunks that never move
-//!   slot     place of the record (4)                                       hash table, in 256 shards
+//!   slot     hash (4) | place of the record (4)                            hash table, in 256 shards
 //!   entry    place of the record (4) | metric number (4)                   by series number, in chunks
 //! ```
 //!
 //! A place counts units of 4 bytes over all chunks. The table is sharded by the hash because a shard that grows moves
-//! its slots and reads their keys: growing one table of ten million would stall all callers. For the same reason nothing
-//! else moves. The table has seven bits of the hash for each slot, so that a lookup rarely reads another series' key.
+//! its slots: growing one table of ten million would stall all callers. For the same reason nothing else moves. A
+//! slot has a part of the hash, so that growing reads no keys, and a lookup rarely reads another series' key.
 
 use std::hash::Hasher as _;
 
@@ -34,9 +34,15 @@ pub(super) struct KeyHash(u64);
 #[derive(Debug)]
 pub(super) struct Keys {
     records: Vec<Vec<u8>>,
-    shards: Vec<HashTable<u32>>,
+    shards: Vec<HashTable<Slot>>,
     entries: Vec<Vec<Entry>>,
     len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    place: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +62,15 @@ impl KeyHash {
         (self.0 >> 56) as usize
     }
 
-    /// The hash in its shard: a table uses the lowest bits and the highest seven, which are equal in all of the shard.
-    const fn in_shard(self) -> u64 {
-        self.0.rotate_left(32)
+    const fn slot(self) -> u32 {
+        (self.0 & 0xffff_ffff) as u32
+    }
+}
+
+impl Slot {
+    /// The table uses the lowest bits and the highest seven.
+    const fn table_hash(hash: u32) -> u64 {
+        (hash as u64) << 32 | hash as u64
     }
 }
 
@@ -81,14 +93,14 @@ impl Keys {
 
     /// The number of a key.
     pub(super) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<SeriesNumber> {
-        let is_same = |place: &u32| record(&self.records, *place).1 == key;
-        let place = self.shards[hash.shard()].find(hash.in_shard(), is_same)?;
-        Some(record(&self.records, *place).0)
+        let is_same = |slot: &Slot| slot.hash == hash.slot() && self.record(slot.place).1 == key;
+        let slot = self.shards[hash.shard()].find(Slot::table_hash(hash.slot()), is_same)?;
+        Some(self.record(slot.place).0)
     }
 
     /// The key of a series.
     pub(super) fn key(&self, series: SeriesNumber) -> Option<&[u8]> {
-        Some(record(&self.records, self.entry(series)?.place).1)
+        Some(self.record(self.entry(series)?.place).1)
     }
 
     /// The metric of a series.
@@ -132,8 +144,12 @@ impl Keys {
             self.entries.push(Vec::with_capacity(CHUNK_ENTRIES));
         }
         self.entries[series.index() / CHUNK_ENTRIES].push(Entry { place, metric });
-        let rehash = |place: &u32| KeyHash::of(record(&self.records, *place).1).in_shard();
-        self.shards[hash.shard()].insert_unique(hash.in_shard(), place, rehash);
+        let slot = Slot {
+            hash: hash.slot(),
+            place,
+        };
+        let rehash = |slot: &Slot| Slot::table_hash(slot.hash);
+        self.shards[hash.shard()].insert_unique(rehash(&slot), slot, rehash);
         self.len = next;
         Ok(series)
     }
@@ -148,20 +164,20 @@ impl Keys {
         let chunk = self.entries.get(series.index() / CHUNK_ENTRIES)?;
         chunk.get(series.index() % CHUNK_ENTRIES)
     }
-}
 
-/// The number and the key of the record at a place.
-fn record(records: &[Vec<u8>], place: u32) -> (SeriesNumber, &[u8]) {
-    let place = place as usize;
-    let record = &records[place / CHUNK_UNITS][place % CHUNK_UNITS * UNIT..];
-    let [n0, n1, n2, n3, l0, l1, rest @ ..] = record else {
-        return (SeriesNumber(u32::MAX), &[]);
-    };
-    let length = usize::from(u16::from_be_bytes([*l0, *l1]));
-    (
-        SeriesNumber(u32::from_be_bytes([*n0, *n1, *n2, *n3])),
-        &rest[..length],
-    )
+    /// The number and the key of the record at a place.
+    fn record(&self, place: u32) -> (SeriesNumber, &[u8]) {
+        let place = place as usize;
+        let record = &self.records[place / CHUNK_UNITS][place % CHUNK_UNITS * UNIT..];
+        let [n0, n1, n2, n3, l0, l1, rest @ ..] = record else {
+            return (SeriesNumber(u32::MAX), &[]);
+        };
+        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+        (
+            SeriesNumber(u32::from_be_bytes([*n0, *n1, *n2, *n3])),
+            &rest[..length],
+        )
+    }
 }
 
 #[cfg(test)]
