@@ -154,7 +154,7 @@ impl<'a> Committer<'a> {
         while !group.changes.is_empty() {
             let ready = self
                 .wait_for_capacity()
-                .and_then(|()| self.check_space(group.bytes));
+                .and_then(|()| self.core.check_space(group.bytes));
             if let Err(error) = ready {
                 // Nothing was written.
                 group.answer(Some(&error));
@@ -239,13 +239,6 @@ impl<'a> Committer<'a> {
                 None => drop(self.core.background_changed.wait_for(&mut state, IDLE)),
             }
         }
-    }
-
-    /// Fails unless the disk has space for a frame of a group and for the tables of the cells in memory.
-    ///
-    /// Measured for each group: flushes and merges take space meanwhile, and a call takes a microsecond where a sync takes many.
-    fn check_space(&self, bytes: u64) -> Result<(), StoreError> {
-        self.core.check_space(self.core.free_bytes()?, bytes)
     }
 
     /// Freezes the memtable; the journal's segments up to now have its commits.

@@ -145,8 +145,12 @@ impl Core {
         frozen.sum::<u64>() + version.active.byte_len()
     }
 
-    /// Fails unless `free` bytes of the disk suffice for `bytes` bytes and for the tables of the cells in memory.
-    pub(super) fn check_space(&self, free: u64, bytes: u64) -> Result<(), StoreError> {
+    /// Fails unless the disk has space for `bytes` bytes and for the tables of the cells in memory.
+    ///
+    /// Measured for each group of writes: flushes and merges take space meanwhile, and a call takes a microsecond where a sync
+    /// takes many.
+    pub(super) fn check_space(&self, bytes: u64) -> Result<(), StoreError> {
+        let free = self.free_bytes()?;
         let needed = 2 * bytes + self.memory_bytes() + DISK_RESERVE;
         if free < needed {
             return Err(StoreError::Full {
@@ -169,7 +173,7 @@ impl Core {
                 return Err(error.clone());
             }
         }
-        self.check_space(self.free_bytes()?, 0)
+        self.check_space(0)
     }
 
     /// Waits until all frozen memtables are in tables.
