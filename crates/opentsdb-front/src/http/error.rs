@@ -13,6 +13,7 @@ use std::fmt;
 
 use http::StatusCode;
 use oxtsdb_access::Refusal;
+use oxtsdb_resources::Panicked;
 
 use crate::http::json;
 
@@ -37,6 +38,12 @@ pub(crate) struct HttpError {
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+impl From<Panicked> for HttpError {
+    fn from(panicked: Panicked) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string())
     }
 }
 

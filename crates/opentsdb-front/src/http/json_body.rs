@@ -2,7 +2,6 @@
 //! large.
 
 use bytes::Bytes;
-use http::StatusCode;
 use oxtsdb_resources::ComputePool;
 
 use crate::http::error::HttpError;
@@ -45,10 +44,7 @@ pub(crate) async fn of_content<T: Send + 'static>(
     if content.len() <= INLINE_BYTES {
         return read(&content);
     }
-    compute
-        .run(move || read(&content))
-        .await
-        .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+    compute.run(move || read(&content)).await?
 }
 
 #[cfg(test)]

@@ -335,10 +335,7 @@ where
         } else {
             let (bytes, decode) = (body.bytes.clone(), Arc::clone(&decode));
             let job = move || (decode(&bytes, &mut state), state);
-            let decoded = compute.run(job).await;
-            let (chunk, next) = decoded.map_err(|panicked| {
-                HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string())
-            })?;
+            let (chunk, next) = compute.run(job).await?;
             state = next;
             chunk?
         };

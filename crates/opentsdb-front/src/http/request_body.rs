@@ -91,9 +91,7 @@ impl RequestBody {
         let converted = if most <= INLINE_BYTES {
             convert(&bytes)
         } else {
-            let converted = compute.run(move || convert(&bytes)).await;
-            converted
-                .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+            compute.run(move || convert(&bytes)).await?
         };
         let converted = converted?;
         memory.shrink_to(converted.capacity() as u64);
@@ -315,9 +313,7 @@ async fn decompressed(
             let progress = decompression.resume();
             (decompression, progress)
         };
-        let resumed = limits.compute.run(job).await;
-        (decompression, progress) = resumed
-            .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?;
+        (decompression, progress) = limits.compute.run(job).await?;
     }
 }
 

@@ -100,10 +100,7 @@ async fn parse(compute: &ComputePool, content: Bytes) -> Result<ParsedBody, Http
         ParsedBody::try_new(content, |content| PutBody::parse(content, max_points))
     };
     let parsed = if is_large {
-        compute
-            .run(parse)
-            .await
-            .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+        compute.run(parse).await?
     } else {
         parse()
     };
