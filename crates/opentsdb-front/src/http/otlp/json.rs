@@ -49,7 +49,7 @@ enum Form {
     /// An enumeration with these names of values, from 0.
     Enumeration(&'static [&'static str]),
     Message(&'static Message),
-    /// A value of which only the presence matters.
+    /// Any value; only its presence is kept.
     Opaque,
 }
 
