@@ -10,6 +10,7 @@ use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{HistogramError, NameError, Uid, UidKind};
 
 use super::TimeUnit;
+use super::rollup::AggregateError;
 
 /// The place of a name in a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,8 +164,8 @@ pub enum PointErrorReason {
     #[error(transparent)]
     InvalidHistogram(HistogramError),
     /// A rollup with an unknown interval or aggregator, or a time that its row cannot hold.
-    #[error("{0}")]
-    InvalidRollup(String),
+    #[error(transparent)]
+    InvalidRollup(AggregateError),
     /// Columns that do not fit each other; none of their points is stored.
     #[error(transparent)]
     Shape(ShapeError),

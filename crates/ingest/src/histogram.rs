@@ -47,6 +47,9 @@ impl Writer {
         histograms: &[NewHistogram<'_>],
         deadline: Option<Instant>,
     ) -> Result<WriteOutcome, WriteError> {
+        if histograms.is_empty() {
+            return Ok(WriteOutcome::default());
+        }
         let requested = histograms
             .iter()
             .map(|histogram| Requested::Series(histogram.series));

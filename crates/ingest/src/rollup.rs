@@ -27,7 +27,7 @@ use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{Qualifier, RollupInterval, Timestamp, Value, rollup};
 
 use crate::point_text;
-use crate::{PointError, WriteError, Writer};
+use crate::{PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
 
 /// The aggregate that a value is: its interval and functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,20 +95,9 @@ pub struct RollupWriter {
     rollups: Option<Arc<Rollups>>,
 }
 
-/// The outcome of a write.
-#[derive(Debug, Default)]
-pub struct AggregateOutcome {
-    /// Values stored.
-    pub written: usize,
-    /// By index, ascending.
-    pub invalid: Vec<(usize, AggregateError)>,
-    /// Errors of the values with an unresolved series, by index.
-    pub unresolved: Vec<PointError>,
-}
-
 impl RollupWriter {
     /// Into the tables that queries read.
-    pub fn of(engine: &Engine, writer: &Writer) -> RollupWriter {
+    pub fn from_engine(engine: &Engine, writer: &Writer) -> RollupWriter {
         let storage = engine.storage();
         RollupWriter {
             store: Arc::clone(&storage.store),
@@ -139,13 +128,13 @@ impl RollupWriter {
         &self,
         values: &[NewAggregate<'_>],
         deadline: Option<Instant>,
-    ) -> Result<AggregateOutcome, WriteError> {
-        let mut outcome = AggregateOutcome::default();
+    ) -> Result<WriteOutcome, WriteError> {
+        let mut outcome = WriteOutcome::default();
         let mut placed = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             match place(value, self.rollups.as_deref()) {
                 Ok(place) => placed.push((index, value, place)),
-                Err(error) => outcome.invalid.push((index, error)),
+                Err(error) => outcome.errors.push(PointError::from_rollup(index, error)),
             }
         }
         if placed.is_empty() {
@@ -168,16 +157,16 @@ impl RollupWriter {
             })
         });
         let series = self.writer.resolve_points(requested, deadline).await?;
-        let _permit = self.writer.permit(placed.len()).await;
+        let _permit = self.writer.permit_in_time(placed.len(), deadline).await?;
         let layout = self.writer.uids().layout();
         let mut batches: BTreeMap<&TableName, WriteBatch> = BTreeMap::new();
-        let (mut key, mut written) = (Vec::new(), 0);
+        let mut key = Vec::new();
         let family = String::from_utf8_lossy(FAMILY);
         for ((index, value, place), series) in placed.iter().zip(&series) {
             let series = match series {
                 Ok(series) => series,
                 Err(reason) => {
-                    outcome.unresolved.push(PointError {
+                    outcome.errors.push(PointError {
                         index: *index,
                         reason: Arc::clone(reason),
                     });
@@ -195,7 +184,7 @@ impl RollupWriter {
                     let (base, offset) = match interval.place(place.seconds) {
                         Ok(position) => position,
                         Err(error) => {
-                            outcome.invalid.push((*index, error.into()));
+                            outcome.errors.push(PointError::from_rollup(*index, error.into()));
                             continue;
                         }
                     };
@@ -212,9 +201,9 @@ impl RollupWriter {
                         .put(family, qualifier.as_bytes(), bytes.as_bytes());
                 }
             }
-            written += 1;
+            outcome.written += 1;
         }
-        outcome.invalid.sort_by_key(|(index, _)| *index);
+        outcome.errors.sort_by_key(|error| error.index);
         let stored =
             futures::future::try_join_all(batches.into_values().map(|batch| self.store.write(batch)));
         match deadline {
@@ -224,8 +213,14 @@ impl RollupWriter {
                 stored.map_err(|_elapsed| WriteError::DeadlineExceeded)??
             }
         };
-        outcome.written = written;
         Ok(outcome)
+    }
+}
+
+impl PointError {
+    fn from_rollup(index: usize, error: AggregateError) -> Self {
+        let reason = Arc::new(PointErrorReason::InvalidRollup(error));
+        Self { index, reason }
     }
 }
 

@@ -301,7 +301,7 @@ impl Writer {
 
     /// The same for writes of a client.
     pub fn memory_of(&self, client: ClientId) -> MemoryPool {
-        self.memory().of_client(client)
+        self.memory().for_client(client)
     }
 
     /// The index that new series are added to.
@@ -316,7 +316,7 @@ impl Writer {
 
     /// The same for requests of a client.
     pub fn compute_of(&self, client: ClientId) -> ComputePool {
-        self.compute().of_client(client)
+        self.compute().for_client(client)
     }
 
     /// Points that were rejected because they were older than the retention.
@@ -410,7 +410,7 @@ impl Writer {
     }
 
     /// As [`Writer::permit`], with a limit of the wait.
-    async fn permit_in_time(
+    pub(super) async fn permit_in_time(
         &self,
         points: usize,
         deadline: Option<Instant>,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use oxtsdb_ingest::columns::Failures;
 use oxtsdb_ingest::{NewHistogram, PointErrorReason};
 use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_proto::common::v1::ErrorReason;
@@ -15,9 +14,10 @@ use oxtsdb_schema::{Histogram, HistogramCodecs, Timestamp};
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
+use super::DataServiceHandler;
 use super::results::caller_of;
-use super::write::{WriteOptions, count_write, failures_message};
-use super::{DataServiceHandler, status};
+use super::write::data::{self, CheckedData};
+use super::write::{WriteOptions, failures_message};
 
 /// The most histograms of a request.
 const MAX_HISTOGRAMS: usize = 10_000;
@@ -69,42 +69,19 @@ pub(super) async fn write_histograms(
     let encoded = service.writer.compute_of(caller.client).run(encode_all).await;
     let encoded = encoded.map_err(|panicked| Status::internal(panicked.to_string()))?;
     let tags: Vec<Vec<(&str, &str)>> = request.series.iter().map(tags_of).collect();
-    let mut reasons = Vec::with_capacity(encoded.len());
-    let mut places = Vec::with_capacity(encoded.len());
-    let mut good = Vec::with_capacity(encoded.len());
-    for (place, encoded) in encoded.iter().enumerate() {
-        let message = |series: usize| Some((request.series.get(series)?, tags.get(series)?));
-        match encoded {
-            Ok(encoded) => {
-                let Some((message, tags)) = message(encoded.series) else {
-                    continue;
-                };
-                places.push(place);
-                good.push(NewHistogram {
-                    series: series_ref(message, tags),
-                    timestamp: encoded.timestamp,
-                    value: &encoded.value,
-                });
-            }
-            Err(reason) => reasons.push((place, Arc::new(reason.clone()))),
-        }
-    }
-    let written = if good.is_empty() {
-        0
-    } else {
-        let outcome = service.writer.write_histograms(&good, deadline).await;
-        let outcome = outcome.map_err(|error| {
-            let failures = failures_of(&request.series, &reasons, options.max_errors);
-            count_write(service, &caller, good.len() as u64, &failures, false);
-            status::write_status(&error)
-        })?;
-        let failed = outcome.errors.into_iter();
-        reasons.extend(failed.filter_map(|error| Some((*places.get(error.index)?, error.reason))));
-        outcome.written
-    };
-    reasons.sort_by_key(|(place, _)| *place);
-    let failures = failures_of(&request.series, &reasons, options.max_errors);
-    count_write(service, &caller, written, &failures, true);
+    let data = encoded.iter().map(|encoded| {
+        let encoded = encoded.as_ref().map_err(Clone::clone)?;
+        Ok(NewHistogram {
+            series: series_ref(&request.series[encoded.series], &tags[encoded.series]),
+            timestamp: encoded.timestamp,
+            value: &encoded.value,
+        })
+    });
+    let data: CheckedData<NewHistogram<'_>> = data.collect();
+    let outcome = service.writer.write_histograms(data.good(), deadline).await;
+    let (written, failures) = data.end((service, &caller), outcome, options.max_errors, |place| {
+        data::describe(&request.series, |series| &series.timestamps, series_text, place)
+    })?;
     Ok(Response::new(WriteHistogramsResponse {
         written,
         failed: failures.failed(),
@@ -112,37 +89,13 @@ pub(super) async fn write_histograms(
     }))
 }
 
-/// The failures of histograms, by their places.
-fn failures_of(
-    series: &[HistogramSeries],
-    reasons: &[(usize, Arc<PointErrorReason>)],
-    max_errors: usize,
-) -> Failures {
-    let mut failures = Failures::new(max_errors);
-    for (place, reason) in reasons {
-        failures.add_run(*place, 1, reason);
+/// A series of the request, for the log.
+fn series_text(series: &HistogramSeries) -> String {
+    match &series.series {
+        Some(SeriesMessage::Tsuid(tsuid)) => format!("TSUID {}", hex::encode_upper(tsuid)),
+        Some(SeriesMessage::Name(name)) => data::name_text(name),
+        None => String::new(),
     }
-    failures.describe(|place| {
-        let mut points = series
-            .iter()
-            .flat_map(|series| series.timestamps.iter().map(move |timestamp| (series, timestamp)));
-        let Some((series, timestamp)) = points.nth(place) else {
-            return String::new();
-        };
-        match &series.series {
-            Some(SeriesMessage::Tsuid(tsuid)) => format!("TSUID {} {timestamp}", hex::encode_upper(tsuid)),
-            Some(SeriesMessage::Name(name)) => {
-                let tags = tags_of(series);
-                let tags: String = tags
-                    .iter()
-                    .map(|(key, value)| format!(" {key}={value}"))
-                    .collect();
-                format!("{}{tags} {timestamp}", name.metric)
-            }
-            None => timestamp.to_string(),
-        }
-    });
-    failures
 }
 
 /// Checks the numbers of elements.
@@ -188,10 +141,7 @@ fn encode(codecs: &HistogramCodecs, message: &pb::Histogram) -> Result<Vec<u8>, 
 
 fn tags_of(series: &HistogramSeries) -> Vec<(&str, &str)> {
     match &series.series {
-        Some(SeriesMessage::Name(name)) => {
-            let tags = name.tags.iter();
-            tags.map(|tag| (tag.key.as_str(), tag.value.as_str())).collect()
-        }
+        Some(SeriesMessage::Name(name)) => data::tags(name),
         Some(SeriesMessage::Tsuid(_)) | None => Vec::new(),
     }
 }

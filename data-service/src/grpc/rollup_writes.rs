@@ -1,11 +1,9 @@
 //! `WriteRollups`.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use oxtsdb_ingest::PointErrorReason;
-use oxtsdb_ingest::columns::Failures;
 use oxtsdb_ingest::rollup::{Aggregate, NewAggregate, RollupWriter};
+use oxtsdb_ingest::{PointErrorReason, TimeRules};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{RollupSeries, WriteRollupsRequest, WriteRollupsResponse};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as error_status};
@@ -13,9 +11,10 @@ use oxtsdb_schema::Value;
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
+use super::DataServiceHandler;
 use super::results::caller_of;
-use super::write::{WriteOptions, count_write, failures_message};
-use super::{DataServiceHandler, status};
+use super::write::data::{self, CheckedData};
+use super::write::{WriteOptions, failures_message};
 
 /// The most values of a request.
 const MAX_VALUES: usize = 10_000;
@@ -26,7 +25,7 @@ pub(super) async fn write_rollups(
 ) -> Result<Response<WriteRollupsResponse>, Status> {
     let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
     let request = request.into_inner();
-    let writer = RollupWriter::of(&service.engine, &service.writer);
+    let writer = RollupWriter::from_engine(&service.engine, &service.writer);
     if !writer.is_configured() {
         let message = "rollups are not configured (--rollups-config)";
         let reason = ErrorReason::RollupsNotConfigured;
@@ -35,64 +34,15 @@ pub(super) async fn write_rollups(
     let options = WriteOptions::parse("options", request.options.as_ref())?;
     check_shape(&request.series)?;
     let rules = options.time.rules(SystemTime::now());
-    let mut reasons: Vec<(usize, Arc<PointErrorReason>)> = Vec::new();
-    let (mut places, mut good) = (Vec::new(), Vec::new());
-    let mut place = 0;
-    for series in &request.series {
-        let tags = tags_of(series);
-        for (index, timestamp) in series.timestamps.iter().enumerate() {
-            let stored = rules
-                .timestamp(*timestamp)
-                .and_then(|time| match time.is_millis() {
-                    true => Err(PointErrorReason::NotWholeSecond {
-                        timestamp_ms: time.as_millis(),
-                    }),
-                    false => Ok(time.as_millis() / 1000),
-                });
-            let value = stored.and_then(|timestamp| Ok((timestamp, value_of(series, index)?)));
-            match value {
-                Ok((timestamp, value)) => {
-                    places.push(place);
-                    good.push(NewAggregate {
-                        metric: series.name.as_ref().map_or("", |name| &name.metric),
-                        tags: tags.clone(),
-                        timestamp,
-                        value,
-                        aggregate: Aggregate {
-                            interval: named(&series.interval),
-                            aggregator: named(&series.aggregator),
-                            group_by: named(&series.group_by),
-                        },
-                    });
-                }
-                Err(reason) => reasons.push((place, Arc::new(reason))),
-            }
-            place += 1;
-        }
-    }
-    let mut written = 0;
-    if !good.is_empty() {
-        let outcome = writer.write(&good, deadline).await;
-        let outcome = outcome.map_err(|error| {
-            let failures = failures_of(&request.series, &reasons, options.max_errors);
-            count_write(service, &caller, good.len() as u64, &failures, false);
-            status::write_status(&error)
-        })?;
-        written = outcome.written as u64;
-        let invalid = outcome.invalid.into_iter().map(|(index, error)| {
-            let reason = PointErrorReason::InvalidRollup(error.to_string());
-            (index, Arc::new(reason))
-        });
-        let unresolved = outcome
-            .unresolved
-            .into_iter()
-            .map(|error| (error.index, error.reason));
-        let failed = invalid.chain(unresolved);
-        reasons.extend(failed.filter_map(|(index, reason)| Some((*places.get(index)?, reason))));
-    }
-    reasons.sort_by_key(|(place, _)| *place);
-    let failures = failures_of(&request.series, &reasons, options.max_errors);
-    count_write(service, &caller, written, &failures, true);
+    let values = request.series.iter().flat_map(|series| {
+        let timestamps = series.timestamps.iter().enumerate();
+        timestamps.map(|(index, timestamp)| rollup(series, index, *timestamp, &rules))
+    });
+    let data: CheckedData<NewAggregate<'_>> = values.collect();
+    let outcome = writer.write(data.good(), deadline).await;
+    let (written, failures) = data.end((service, &caller), outcome, options.max_errors, |place| {
+        data::describe(&request.series, |series| &series.timestamps, series_text, place)
+    })?;
     Ok(Response::new(WriteRollupsResponse {
         written,
         failed: failures.failed(),
@@ -100,35 +50,36 @@ pub(super) async fn write_rollups(
     }))
 }
 
-/// The failures of values, by their places.
-fn failures_of(
-    series: &[RollupSeries],
-    reasons: &[(usize, Arc<PointErrorReason>)],
-    max_errors: usize,
-) -> Failures {
-    let mut failures = Failures::new(max_errors);
-    for (place, reason) in reasons {
-        failures.add_run(*place, 1, reason);
+/// A value of a series.
+fn rollup<'a>(
+    series: &'a RollupSeries,
+    index: usize,
+    timestamp: i64,
+    rules: &TimeRules,
+) -> Result<NewAggregate<'a>, PointErrorReason> {
+    let time = rules.timestamp(timestamp)?;
+    if time.is_millis() {
+        return Err(PointErrorReason::NotWholeSecond {
+            timestamp_ms: time.as_millis(),
+        });
     }
-    failures.describe(|place| {
-        let mut points = series
-            .iter()
-            .flat_map(|series| series.timestamps.iter().map(move |timestamp| (series, timestamp)));
-        let Some((series, timestamp)) = points.nth(place) else {
-            return String::new();
-        };
-        let metric = series.name.as_ref().map_or("", |name| &name.metric);
-        let tags = tags_of(series);
-        let tags: String = tags
-            .iter()
-            .map(|(key, value)| format!(" {key}={value}"))
-            .collect();
-        format!(
-            "{}-{} {metric}{tags} {timestamp}",
-            series.interval, series.aggregator
-        )
-    });
-    failures
+    Ok(NewAggregate {
+        metric: series.name.as_ref().map_or("", |name| &name.metric),
+        tags: series.name.as_ref().map(data::tags).unwrap_or_default(),
+        timestamp: time.as_millis() / 1000,
+        value: value_of(series, index)?,
+        aggregate: Aggregate {
+            interval: named(&series.interval),
+            aggregator: named(&series.aggregator),
+            group_by: named(&series.group_by),
+        },
+    })
+}
+
+/// A series of the request, for the log.
+fn series_text(series: &RollupSeries) -> String {
+    let name = series.name.as_ref().map(data::name_text).unwrap_or_default();
+    format!("{}-{} {name}", series.interval, series.aggregator)
 }
 
 /// Checks names and the numbers of elements.
@@ -174,11 +125,6 @@ fn value_of(series: &RollupSeries, index: usize) -> Result<Value, PointErrorReas
             Value::number(double).map_err(PointErrorReason::InvalidValue)
         }
     }
-}
-
-fn tags_of(series: &RollupSeries) -> Vec<(&str, &str)> {
-    let tags = series.name.iter().flat_map(|name| &name.tags);
-    tags.map(|tag| (tag.key.as_str(), tag.value.as_str())).collect()
 }
 
 fn named(text: &str) -> Option<&str> {

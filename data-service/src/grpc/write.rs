@@ -2,6 +2,7 @@
 
 mod columns;
 mod convert;
+pub(super) mod data;
 mod encode;
 mod failures;
 mod options;
@@ -89,7 +90,7 @@ async fn store(
         let mut failures = Failures::new(options.max_errors);
         // The number of elements has a bound far below 32 bits.
         let numbers: Vec<u32> = (0..).take(resolved.len()).collect();
-        let mut table = SeriesTable::of(resolved);
+        let mut table = SeriesTable::from_resolved(resolved);
         let blocks = series_blocks(received.points(), &numbers);
         encode_blocks(blocks, &rules, &mut table, batch.encoded(), &mut failures)
             .map_err(|violation| status::violation_status("", &violation))?;
@@ -122,9 +123,9 @@ pub(super) fn count_write(
 ) {
     let counts = service.writer.counts();
     if is_stored {
-        counts.of(Protocol::Grpc).add_batch(written);
+        counts.for_protocol(Protocol::Grpc).add_batch(written);
     } else {
-        counts.of(Protocol::Grpc).add_failed(written);
+        counts.for_protocol(Protocol::Grpc).add_failed(written);
     }
     for rejected in failures.rejected() {
         counts.reject(caller, rejected.kind, rejected.points, || Example {

@@ -24,7 +24,7 @@ use oxtsdb_schema::{NameRules, Timestamp, Value};
 use crate::front::counters::Counters;
 use crate::http::api_request::ApiParts;
 use crate::http::error::HttpError;
-use crate::http::put::outcome::{Batches, Flags, Outcome};
+use crate::http::put::outcome::{Batches, Flags, Outcome, Violation};
 use crate::http::request_body::RequestBody;
 
 /// Points of a chunk, and of a write.
@@ -358,23 +358,16 @@ async fn store(
     batches: &mut Batches<'_>,
     deadline: std::time::Instant,
 ) -> Result<(), HttpError> {
-    let counters = &parts.counters;
     for rejected in &chunk.rejected {
-        let counter = match rejected.kind {
-            RejectionKind::Value | RejectionKind::Timestamp => &counters.invalid_values,
-            _ => &counters.illegal_arguments,
+        let violation = match rejected.kind {
+            RejectionKind::Value | RejectionKind::Timestamp => Violation::InvalidValue,
+            _ => Violation::IllegalArgument,
         };
-        let example = |reason: &str| Example {
+        let violation = violation(rejected.kind, rejected.reason.clone());
+        batches.reject(rejected.number, violation, |reason| Example {
             reason: reason.to_owned(),
             point: rejected.example.clone(),
-        };
-        batches.reject(
-            rejected.number,
-            counter,
-            rejected.kind,
-            rejected.reason.clone(),
-            example,
-        );
+        });
     }
     let points = &chunk.points;
     if points.is_empty() {
@@ -401,8 +394,7 @@ async fn store(
         }
     };
     let written = parts.writer.write_refs(points.len(), point, Some(deadline)).await;
-    let written = written.map(|written| (points.len() - written.errors.len(), written.errors));
-    for error in batches.end(points.len(), written)?.unwrap_or_default() {
+    for error in batches.end(points.len(), written)? {
         let Some(point) = points.get(error.index) else {
             continue;
         };

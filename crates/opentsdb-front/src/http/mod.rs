@@ -37,6 +37,7 @@ mod api_request;
 mod body;
 mod config;
 mod cors;
+mod datum;
 mod dropcaches;
 mod endpoint;
 mod error;
@@ -303,7 +304,7 @@ impl HttpApi {
     ) -> HttpApi {
         HttpApi(Arc::new(Inner {
             parts: ApiParts {
-                rollups: RollupWriter::of(&engine, &writer),
+                rollups: RollupWriter::from_engine(&engine, &writer),
                 writer,
                 engine,
                 buffers_results: settings.http.http_buffer_results,
@@ -416,7 +417,7 @@ impl HttpApi {
         };
         let mut response = reply
             .wrapped(parameters.get("jsonp"))
-            .into_response(compression, &parts.engine.resources().compute.of_client(client))
+            .into_response(compression, &parts.engine.resources().compute.for_client(client))
             .await;
         if response.status() == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
@@ -488,7 +489,7 @@ impl Inner {
         };
         let memory = match operation.body {
             BodyUse::Ingest => &parts.writer.memory_of(context.client),
-            BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory.of_client(context.client),
+            BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory.for_client(context.client),
         };
         // Shares its text with the request.
         let uri = request.uri().clone();
@@ -499,7 +500,7 @@ impl Inner {
             let limits = BodyLimits {
                 max_bytes: self.max_body_bytes,
                 pool: memory,
-                compute: &parts.writer.compute().of_client(context.client),
+                compute: &parts.writer.compute().for_client(context.client),
             };
             request_body::read(request, limits).await?
         };
@@ -535,7 +536,7 @@ impl Inner {
             limited.engine = limited.engine.clone().with_queries_of(caller);
         }
         if may_request_delete && self.parts.query_rules.allow_delete {
-            let delete = operation::of_http_path("/api/query");
+            let delete = operation::by_http_path("/api/query");
             let delete = delete.map(|query| query.operation(&Method::DELETE, true));
             if !delete.is_some_and(|delete| self.access.grants_all(identity, &delete)) {
                 let limited = limited.get_or_insert_with(|| self.parts.clone());

@@ -81,7 +81,7 @@ pub(super) fn parse<'a>(
         })?;
     }
     let histogram = match id {
-        Some(id) => of_bytes(codecs, id, payload)?,
+        Some(id) => decode_payload(codecs, id, payload)?,
         None => histogram::parse_histogram(payload).map_err(storage)?,
     };
     let value = codecs.encode_cell(&histogram).map_err(storage)?;
@@ -98,7 +98,7 @@ pub(super) fn parse<'a>(
     })
 }
 
-fn of_bytes<'a>(codecs: &HistogramCodecs, id: i32, payload: &str) -> Result<Histogram, Command<'a>> {
+fn decode_payload<'a>(codecs: &HistogramCodecs, id: i32, payload: &str) -> Result<Histogram, Command<'a>> {
     let Ok(id) = u8::try_from(id) else {
         return Err(storage(format_args!("No codec found mapped to ID {id}")));
     };

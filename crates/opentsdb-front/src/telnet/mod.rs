@@ -28,6 +28,7 @@
 //! `PipelineFactory` (lines of 1024 bytes).
 
 mod batch;
+mod datum;
 mod histogram;
 mod in_flight;
 mod lines;
@@ -52,6 +53,7 @@ use oxtsdb_server::metrics::Protocol;
 use oxtsdb_server::telemetry::called_by;
 use tokio::io::AsyncWriteExt as _;
 
+use self::datum::Histograms;
 use self::served::Served;
 use self::session::{Session, SessionOptions, Writers};
 use crate::front::counters::Counters;
@@ -122,13 +124,13 @@ impl Telnet {
         };
         let writers = Writers {
             points: writer("put"),
-            histograms: writer("histogram"),
+            histograms: Histograms(writer("histogram")),
             rollups: match served.metrics("rollup") {
                 Some(scope) => self.rollups.limited_to(scope),
                 None => self.rollups.clone(),
             },
         };
-        let client = ClientId::of(connection.peer());
+        let client = ClientId::from_peer(connection.peer());
         let caller = Caller::new(Protocol::Telnet, None, client);
         let session = Session::new(&writers, &self.counters, caller, self.options, served, stream);
         let serving = session.run(&shutdown, connection);

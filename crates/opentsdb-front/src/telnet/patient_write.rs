@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_ingest::rollup::{AggregateOutcome, NewAggregate, RollupWriter};
-use oxtsdb_ingest::{NewHistogram, NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
+use oxtsdb_ingest::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
 use tokio::time::Instant;
+
+use super::datum::DatumKind;
 
 /// How long points wait for an unavailable store or UID service.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -90,35 +91,17 @@ pub(super) async fn write(writer: &Writer, points: &[NewPoint<'_>]) -> Result<Wr
     }
 }
 
-/// As [`write()`], of histograms. All are written again if some failed for a transient reason: writing a histogram twice
-/// stores it once.
-pub(super) async fn write_histograms(
-    writer: &Writer,
-    histograms: &[NewHistogram<'_>],
+/// As [`write()`], of other data. All are written again if some failed for a transient reason: a datum that is written
+/// twice is stored once. Returns the last result.
+pub(super) async fn write_data<K: DatumKind>(
+    kind: &K,
+    lines: &[&K::Line<'_>],
 ) -> Result<WriteOutcome, WriteError> {
-    let write = |deadline| writer.write_histograms(histograms, deadline);
-    repeat(write, |outcome: &WriteOutcome| &outcome.errors).await
-}
-
-/// As [`write_histograms`], of rollups.
-pub(super) async fn write_rollups(
-    writer: &RollupWriter,
-    rollups: &[NewAggregate<'_>],
-) -> Result<AggregateOutcome, WriteError> {
-    let write = |deadline| writer.write(rollups, deadline);
-    repeat(write, |outcome: &AggregateOutcome| &outcome.unresolved).await
-}
-
-/// Repeats a write while it, or a value of it, fails for a transient reason. Returns the last result.
-async fn repeat<T, F: Future<Output = Result<T, WriteError>>>(
-    write: impl Fn(Option<std::time::Instant>) -> F,
-    errors: fn(&T) -> &Vec<PointError>,
-) -> Result<T, WriteError> {
     let mut attempts = Attempts::new();
     loop {
-        let written = write(attempts.deadline()).await;
+        let written = kind.write(lines, attempts.deadline()).await;
         let is_transient = match &written {
-            Ok(outcome) => errors(outcome).iter().any(|error| error.reason.is_transient()),
+            Ok(outcome) => outcome.errors.iter().any(|error| error.reason.is_transient()),
             Err(error) => error.is_transient(),
         };
         if !is_transient || !attempts.pause().await {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use oxtsdb_ingest::point_text::{self, Rejection};
-use oxtsdb_ingest::rollup::{AggregateError, NewAggregate};
+use oxtsdb_ingest::rollup::AggregateError;
 use oxtsdb_ingest::{Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError};
 use oxtsdb_server::metrics::Protocol;
 
 use crate::front::build_info;
 use crate::front::counters::{Counters, Statistic, now_seconds};
-use crate::telnet::lines::{self, Command, HistogramLine, OtherLine};
-use crate::telnet::rollup;
+use crate::telnet::datum::{DatumKind as _, Histograms};
+use crate::telnet::lines::{Command, OtherLine};
 
 /// Codes of lines in the metrics.
 pub(super) const OK: &str = "ok";
@@ -31,16 +31,12 @@ pub(super) fn reply_to_lines(
     others: &[OtherLine<'_>],
     others_rejected: &BTreeMap<usize, String>,
 ) {
+    let of = (counters, caller);
     rejected.sort_by_key(|error| error.index);
     let mut rejected = rejected.iter().peekable();
     for (place, other) in others.iter().enumerate() {
         while let Some(error) = rejected.next_if(|error| error.index < other.points_before) {
-            reply_to_rejected_point(
-                replies,
-                (counters, caller),
-                points.get(error.index),
-                &error.reason,
-            );
+            reply_to_rejected_point(replies, of, points.get(error.index), &error.reason);
         }
         let (method, code) = method_and_code(&other.command);
         if !others_rejected.contains_key(&place) {
@@ -73,95 +69,65 @@ pub(super) fn reply_to_lines(
         }
     }
     for error in rejected {
-        reply_to_rejected_point(
-            replies,
-            (counters, caller),
-            points.get(error.index),
-            &error.reason,
-        );
+        reply_to_rejected_point(replies, of, points.get(error.index), &error.reason);
     }
 }
 
 fn reply_to_rejected_point(
     replies: &mut Vec<u8>,
-    (counters, caller): (&Counters, &Caller),
+    of: (&Counters, &Caller),
     point: Option<&NewPoint<'_>>,
     reason: &PointErrorReason,
 ) {
-    let (metric, tags) = point.map_or(("", &[][..]), |point| (point.metric, point.tags));
-    let kind = RejectionKind::from(reason);
-    let reason = Rejection::of(reason, tags);
-    count_rejected(counters, "put", &reason);
-    let (counter, text) = match reason {
-        Rejection::NoTags => (
-            &counters.illegal_arguments,
-            lines::illegal(point_text::no_tags(metric)),
-        ),
-        Rejection::Rule(text) => (&counters.illegal_arguments, lines::illegal(text)),
-        Rejection::UnknownName { kind, name } => (
-            &counters.unknown_metrics,
-            format!("put: unknown metric: No such name for '{kind}': '{name}'\n"),
-        ),
-        Rejection::Storage(text) => (&counters.storage_errors, format!("put: HBase error: {text}\n")),
-    };
-    Counters::count(counter);
-    counters.reject(caller, kind, || {
+    let series = point.map_or(("", &[][..]), |point| (point.metric, point.tags));
+    let reply = reply_to_rejected(of, "put", series, reason, || {
         let line =
-            point.map(|point| point_text::line(point.metric, point.timestamp, point.value, point.tags));
-        example(&text, &line.unwrap_or_default())
+            |point: &NewPoint<'_>| point_text::line(point.metric, point.timestamp, point.value, point.tags);
+        point.map(line).unwrap_or_default()
     });
-    replies.extend_from_slice(text.as_bytes());
+    replies.extend_from_slice(reply.as_bytes());
 }
 
-/// The reply to a histogram that was not stored.
-pub(super) fn reply_to_rejected_histogram(
+/// The reply to a line of `command` that was not stored.
+pub(super) fn reply_to_rejected(
     (counters, caller): (&Counters, &Caller),
-    (line, text): (&HistogramLine<'_>, &str),
+    command: &'static str,
+    (metric, tags): (&str, &[(&str, &str)]),
     reason: &PointErrorReason,
+    line: impl FnOnce() -> String,
 ) -> String {
-    let kind = RejectionKind::from(reason);
-    let reason = Rejection::of(reason, &line.tags);
-    count_rejected(counters, "histogram", &reason);
-    // OpenTSDB resolves names while it stores, so it reports all errors as errors of the store.
-    let (counter, rule) = match reason {
-        Rejection::NoTags => (&counters.illegal_arguments, point_text::no_tags(line.metric)),
-        Rejection::Rule(rule) => (&counters.illegal_arguments, rule),
+    let (counter, code, cause, error) = match Rejection::from_reason(reason, tags) {
+        Rejection::NoTags => (
+            &counters.illegal_arguments,
+            ILLEGAL_ARGUMENT,
+            "illegal argument",
+            point_text::no_tags(metric),
+        ),
+        Rejection::Rule(rule) => (
+            &counters.illegal_arguments,
+            ILLEGAL_ARGUMENT,
+            "illegal argument",
+            rule,
+        ),
         Rejection::UnknownName { kind, name } => (
             &counters.unknown_metrics,
+            UNKNOWN_NAME,
+            "unknown metric",
             format!("No such name for '{kind}': '{name}'"),
         ),
-        Rejection::Storage(rule) => (&counters.storage_errors, rule),
+        Rejection::Storage(error) => (&counters.storage_errors, STORAGE_ERROR, "HBase error", error),
     };
-    let reply = format!("histogram: HBase error: {rule}\n");
-    Counters::count(counter);
-    counters.reject(caller, kind, || example(&reply, text));
-    reply
-}
-
-/// The reply to a rollup with an unresolved series.
-pub(super) fn reply_to_rejected_rollup(
-    (counters, caller): (&Counters, &Caller),
-    (line, text): (&NewAggregate<'_>, &str),
-    reason: &PointErrorReason,
-) -> String {
-    let point_kind = RejectionKind::from(reason);
-    let reason = Rejection::of(reason, &line.tags);
-    count_rejected(counters, "rollup", &reason);
-    let (counter, rule) = match reason {
-        Rejection::NoTags => (
-            &counters.illegal_arguments,
-            format!("illegal argument: {}", point_text::no_tags(line.metric)),
-        ),
-        Rejection::Rule(rule) => (&counters.illegal_arguments, format!("illegal argument: {rule}")),
-        Rejection::UnknownName { kind, name } => (
-            &counters.unknown_metrics,
-            format!("unknown metric: No such name for '{kind}': '{name}'"),
-        ),
-        Rejection::Storage(rule) => (&counters.storage_errors, format!("HBase error: {rule}")),
+    let cause = match reason {
+        // OpenTSDB resolves a histogram's names while it stores, so it reports all errors as errors of the store.
+        _ if command == Histograms::COMMAND => "HBase error",
+        PointErrorReason::InvalidRollup(AggregateError::NoInterval) => "HBase error",
+        PointErrorReason::InvalidRollup(AggregateError::NoSuchInterval { .. }) => "No such rollup",
+        _ => cause,
     };
+    let reply = format!("{command}: {cause}: {error}\n");
     Counters::count(counter);
-    let reply = format!("rollup: {rule}\n");
-    counters.reject(caller, point_kind, || example(&reply, text));
+    count_lines(counters, command, code, 1);
+    counters.reject(caller, RejectionKind::from(reason), || example(&reply, &line()));
     reply
 }
 
@@ -222,34 +188,12 @@ pub(super) fn count_failed(counters: &Counters, method: &'static str, lines: usi
     count_lines(counters, method, STORAGE_ERROR, lines as u64);
 }
 
-/// The reply to a rollup that breaks a rule.
-pub(super) fn reply_to_invalid_rollup(
-    (counters, caller): (&Counters, &Caller),
-    line: &str,
-    error: &AggregateError,
-) -> String {
-    Counters::count(&counters.illegal_arguments);
-    count_lines(counters, "rollup", ILLEGAL_ARGUMENT, 1);
-    let reply = rollup::reply_to_invalid(error);
-    counters.reject(caller, RejectionKind::Rollup, || example(&reply, line));
-    reply
-}
-
 /// A rejected line for the log; the reply to it is the reason.
 fn example(reply: &str, line: &str) -> Example {
     Example {
         reason: reply.to_owned(),
         point: line.to_owned(),
     }
-}
-
-fn count_rejected(counters: &Counters, method: &'static str, reason: &Rejection) {
-    let code = match reason {
-        Rejection::NoTags | Rejection::Rule(_) => ILLEGAL_ARGUMENT,
-        Rejection::UnknownName { .. } => UNKNOWN_NAME,
-        Rejection::Storage(_) => STORAGE_ERROR,
-    };
-    count_lines(counters, method, code, 1);
 }
 
 fn write_statistics(replies: &mut Vec<u8>, statistics: &[Statistic]) {

@@ -12,7 +12,7 @@
 use std::fmt::Display;
 
 use oxtsdb_ingest::RejectionKind as Kind;
-use oxtsdb_ingest::rollup::{Aggregate, AggregateError, NewAggregate};
+use oxtsdb_ingest::rollup::{Aggregate, NewAggregate};
 use oxtsdb_schema::rollup::AggregateWord;
 
 use super::lines::{Batch, Command, PutLine, next_word};
@@ -41,7 +41,7 @@ pub(super) fn parse<'a>(words: Option<&'a str>) -> Result<NewAggregate<'a>, Comm
         timestamp,
         value,
         ..
-    } = batch.parse_point(rest, 0).map_err(of_rollup)?;
+    } = batch.parse_point(rest, 0).map_err(rollup_reply)?;
     Ok(NewAggregate {
         metric,
         tags: batch.tags,
@@ -68,19 +68,8 @@ fn aggregate(word: &str) -> Aggregate<'_> {
     }
 }
 
-/// The reply to an aggregate that is not stored because of a rule.
-pub(super) fn reply_to_invalid(error: &AggregateError) -> String {
-    match error {
-        AggregateError::NoSuchInterval { .. } => format!("rollup: No such rollup: {error}\n"),
-        AggregateError::NoInterval => format!("rollup: HBase error: {error}\n"),
-        AggregateError::NotConfigured | AggregateError::Rule(_) | AggregateError::Place(_) => {
-            format!("rollup: illegal argument: {error}\n")
-        }
-    }
-}
-
 /// The same reply, to a line with a rollup.
-fn of_rollup(command: Command<'_>) -> Command<'_> {
+fn rollup_reply(command: Command<'_>) -> Command<'_> {
     let renamed = |text: String| format!("rollup{}", text.trim_start_matches("put"));
     match command {
         Command::InvalidValue(kind, text) => Command::InvalidValue(kind, renamed(text)),

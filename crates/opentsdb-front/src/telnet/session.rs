@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::FutureExt as _;
 use memchr::memrchr;
-use oxtsdb_ingest::rollup::{NewAggregate, RollupWriter};
-use oxtsdb_ingest::{Caller, NewHistogram, NewPoint, WriteError, Writer};
-use oxtsdb_metadata::uids::series::SeriesRef;
+use oxtsdb_ingest::rollup::RollupWriter;
+use oxtsdb_ingest::{Caller, NewPoint, WriteError, Writer};
 use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
@@ -21,13 +20,14 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::batch;
+use super::datum::{DatumKind, Histograms};
 use super::in_flight::{BatchResult, InFlight};
 use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
 use super::puts::{self, Puts};
 use super::replies::{
-    OK, count_failed, method_and_code, reply_to_failed_write, reply_to_invalid_rollup, reply_to_lines,
-    reply_to_long_line, reply_to_rejected_histogram, reply_to_rejected_rollup,
+    OK, count_failed, method_and_code, reply_to_failed_write, reply_to_lines, reply_to_long_line,
+    reply_to_rejected,
 };
 use super::served::Served;
 use crate::front::counters::Counters;
@@ -60,7 +60,7 @@ pub(super) struct SessionOptions {
 #[derive(Debug)]
 pub(super) struct Writers {
     pub(super) points: Writer,
-    pub(super) histograms: Writer,
+    pub(super) histograms: Histograms,
     pub(super) rollups: RollupWriter,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Writers {
 pub(super) struct Session<'a> {
     /// Of points.
     writer: &'a Writer,
-    histograms: &'a Writer,
+    histograms: &'a Histograms,
     rollups: &'a RollupWriter,
     counters: &'a Counters,
     caller: Caller,
@@ -429,8 +429,8 @@ impl<'a> Session<'a> {
     /// Stores points with retries while nothing is in flight, and replies to their lines and to `others`.
     async fn store(&mut self, points: &[NewPoint<'_>], others: &[OtherLine<'_>]) {
         let begun = std::time::Instant::now();
-        let mut others_rejected = self.store_histograms(others).await;
-        others_rejected.append(&mut self.store_rollups(others).await);
+        let mut others_rejected = self.store_data(self.histograms, others).await;
+        others_rejected.append(&mut self.store_data(self.rollups, others).await);
         let (replies, counters) = (&mut self.replies, self.counters);
         let (rejected, failure) = match patient_write::write(self.writer, points).await {
             Ok(outcome) => (outcome.errors, None),
@@ -456,89 +456,36 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Stores the histograms of lines with retries; returns the replies to those that are not stored, by their places.
-    async fn store_histograms(&mut self, others: &[OtherLine<'_>]) -> BTreeMap<usize, String> {
-        let lines = || {
-            others
-                .iter()
-                .enumerate()
-                .filter_map(|(place, other)| match &other.command {
-                    Command::Histogram(line) => Some((place, (line, other.line))),
-                    _ => None,
-                })
-        };
-        let new: Vec<NewHistogram<'_>> = lines()
-            .map(|(_, (line, _))| NewHistogram {
-                series: SeriesRef::Names {
-                    metric: line.metric,
-                    tags: &line.tags,
-                },
-                timestamp: line.timestamp,
-                value: &line.value,
-            })
-            .collect();
-        if new.is_empty() {
+    /// Stores the data of lines of a kind with retries; returns the replies to those that are not stored, by their places.
+    async fn store_data<K: DatumKind>(
+        &mut self,
+        kind: &K,
+        others: &[OtherLine<'_>],
+    ) -> BTreeMap<usize, String> {
+        let lines = others.iter().enumerate();
+        let lines = lines.filter_map(|(place, other)| Some((place, K::line(&other.command)?)));
+        let (places, lines): (Vec<usize>, Vec<&K::Line<'_>>) = lines.unzip();
+        if lines.is_empty() {
             return BTreeMap::new();
         }
-        Counters::add(&self.counters.puts, new.len());
-        match patient_write::write_histograms(self.histograms, &new).await {
-            Ok(outcome) => {
-                let stored = new.len() - outcome.errors.len();
-                self.counters.ingest(Protocol::Telnet).add_batch(stored as u64);
-                let lines: Vec<_> = lines().collect();
-                let failed = outcome.errors.iter().filter_map(|error| {
-                    let (place, line) = lines.get(error.index)?;
-                    Some((
-                        *place,
-                        reply_to_rejected_histogram((self.counters, &self.caller), *line, &error.reason),
-                    ))
-                });
-                failed.collect()
-            }
-            Err(error) => {
-                count_failed(self.counters, "histogram", new.len());
-                let reply = |(place, _)| (place, format!("histogram: HBase error: {error}\n"));
-                lines().map(reply).collect()
-            }
-        }
-    }
-
-    /// As [`Session::store_histograms`], of rollups.
-    async fn store_rollups(&mut self, others: &[OtherLine<'_>]) -> BTreeMap<usize, String> {
-        let (places, new): (Vec<usize>, Vec<NewAggregate<'_>>) = others
-            .iter()
-            .enumerate()
-            .filter_map(|(place, other)| match &other.command {
-                Command::Rollup(line) => Some((place, line.clone())),
-                _ => None,
-            })
-            .unzip();
-        if new.is_empty() {
-            return BTreeMap::new();
-        }
-        Counters::add(&self.counters.puts, new.len());
-        let outcome = match patient_write::write_rollups(self.rollups, &new).await {
+        Counters::add(&self.counters.puts, lines.len());
+        let outcome = match patient_write::write_data(kind, &lines).await {
             Ok(outcome) => outcome,
             Err(error) => {
-                count_failed(self.counters, "rollup", new.len());
-                let reply = |place| (place, format!("rollup: HBase error: {error}\n"));
-                return places.into_iter().map(reply).collect();
+                count_failed(self.counters, K::COMMAND, lines.len());
+                let reply = format!("{}: HBase error: {error}\n", K::COMMAND);
+                return places.into_iter().map(|place| (place, reply.clone())).collect();
             }
         };
-        let ingest = self.counters.ingest(Protocol::Telnet);
-        ingest.add_batch(outcome.written as u64);
+        self.counters.ingest(Protocol::Telnet).add_batch(outcome.written);
         let of = (self.counters, &self.caller);
-        let text = |place: usize| others.get(place).map_or("", |other| other.line);
-        let invalid = outcome.invalid.iter().filter_map(|(index, error)| {
-            let place = *places.get(*index)?;
-            Some((place, reply_to_invalid_rollup(of, text(place), error)))
-        });
-        let unresolved = outcome.unresolved.iter().filter_map(|error| {
-            let (place, line) = (*places.get(error.index)?, new.get(error.index)?);
-            let reply = reply_to_rejected_rollup(of, (line, text(place)), &error.reason);
+        let rejected = outcome.errors.iter().filter_map(|error| {
+            let (place, line) = (*places.get(error.index)?, lines.get(error.index)?);
+            let text = || others.get(place).map_or("", |other| other.line).to_owned();
+            let reply = reply_to_rejected(of, K::COMMAND, K::series(line), &error.reason, text);
             Some((place, reply))
         });
-        invalid.chain(unresolved).collect()
+        rejected.collect()
     }
 
     /// Sends the replies. Nothing may be in flight: a client that does not read its replies must not hold a permit.

@@ -32,7 +32,7 @@ impl Received {
     pub(super) fn decode(message: Bytes) -> Result<Self, Status> {
         let view = Self::try_new(Message::Encoded(message.clone()), |message| match message {
             Message::Encoded(bytes) => WriteView::decode(bytes).ok_or(()),
-            Message::Decoded(request) => Ok(WriteView::of(request)),
+            Message::Decoded(request) => Ok(WriteView::from_request(request)),
         });
         let Ok(view) = view else {
             return decode_request(message).map(Self::from_request);
@@ -46,7 +46,7 @@ impl Received {
     /// A request that is decoded.
     pub(super) fn from_request(request: WriteRequest) -> Self {
         Self::new(Message::Decoded(request), |message| match message {
-            Message::Decoded(request) => WriteView::of(request),
+            Message::Decoded(request) => WriteView::from_request(request),
             // Not made here.
             Message::Encoded(_) => WriteView::default(),
         })

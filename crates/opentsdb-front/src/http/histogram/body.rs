@@ -22,6 +22,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::front::histogram_text::{self, decode_base64};
 use crate::http::error::HttpError;
 use crate::http::json;
+use crate::http::put::outcome::{UNEXPECTED, Violation};
 use crate::http::query::scalar::{Text, Whole};
 
 /// A histogram as it was sent; nothing is checked yet.
@@ -93,83 +94,50 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<Option<SentHistogram>>, HttpEr
     }
 }
 
-/// Error of a histogram that is not stored.
-pub(super) enum Unfit {
-    /// A bound that is no number.
-    NoNumber,
-    /// Bytes that are cut off, for which OpenTSDB has no message.
-    Unexpected,
-    /// Another rule, with OpenTSDB's message.
-    Rule(RejectionKind, String),
-}
-
-impl Unfit {
-    pub(super) fn rule(kind: RejectionKind, text: &str) -> Unfit {
-        Unfit::Rule(kind, text.to_owned())
-    }
-
-    /// A rule for histograms.
-    fn histogram(text: impl ToString) -> Unfit {
-        Unfit::Rule(RejectionKind::Histogram, text.to_string())
-    }
-
-    pub(super) const fn kind(&self) -> RejectionKind {
-        match self {
-            Unfit::NoNumber => RejectionKind::Value,
-            Unfit::Unexpected => RejectionKind::Histogram,
-            Unfit::Rule(kind, _) => *kind,
-        }
-    }
-
-    pub(super) fn into_text(self) -> String {
-        match self {
-            Unfit::NoNumber => "Unable to parse value to a number".to_owned(),
-            Unfit::Unexpected => "Unexpected exception".to_owned(),
-            Unfit::Rule(_, text) => text,
-        }
-    }
+/// A rule for histograms.
+fn violation(text: impl ToString) -> Violation {
+    Violation::IllegalArgument(RejectionKind::Histogram, text.to_string())
 }
 
 impl SentHistogram {
     /// Checks the fields in OpenTSDB's order, and returns the histogram.
-    pub(super) fn check(&self, codecs: &HistogramCodecs) -> Result<Histogram, Unfit> {
+    pub(super) fn check(&self, codecs: &HistogramCodecs) -> Result<Histogram, Violation> {
         if self.metric.as_ref().is_none_or(|metric| metric.0.is_empty()) {
-            return Err(Unfit::rule(RejectionKind::Name, "Metric name was empty"));
+            return Err(Violation::rule(RejectionKind::Name, "Metric name was empty"));
         }
         if self.timestamp <= 0 {
-            return Err(Unfit::rule(RejectionKind::Timestamp, "Invalid timestamp"));
+            return Err(Violation::rule(RejectionKind::Timestamp, "Invalid timestamp"));
         }
         if self.tags.as_ref().is_none_or(|tags| tags.0.is_empty()) {
-            return Err(Unfit::rule(RejectionKind::Tags, "Missing tags"));
+            return Err(Violation::rule(RejectionKind::Tags, "Missing tags"));
         }
         match self.value.as_ref().filter(|value| !value.0.is_empty()) {
             Some(value) => {
-                let id = u8::try_from(self.id)
-                    .map_err(|_| Unfit::histogram("Invalid type. Must be from 0 to 255."))?;
+                let id =
+                    u8::try_from(self.id).map_err(|_| violation("Invalid type. Must be from 0 to 255."))?;
                 decode(codecs, id, &decode_base64(&value.0))
             }
-            None => self.of_buckets(),
+            None => self.parse_buckets(),
         }
     }
 
-    fn of_buckets(&self) -> Result<Histogram, Unfit> {
+    fn parse_buckets(&self) -> Result<Histogram, Violation> {
         let Some(Entries(entries)) = self.buckets.as_ref().filter(|buckets| !buckets.0.is_empty()) else {
-            return Err(Unfit::histogram(
+            return Err(violation(
                 "Histogram buckets cannot be null or empty if 'value' is empty.",
             ));
         };
         let mut buckets = Vec::with_capacity(entries.len());
         for (text, count) in entries {
             let bounds = histogram::parse_bounds(text).map_err(|error| match error {
-                BucketTextError::NotANumber { .. } => Unfit::NoNumber,
-                error => Unfit::histogram(error),
+                BucketTextError::NotANumber { .. } => Violation::no_number(),
+                error => violation(error),
             })?;
-            let bounds =
-                bounds.ok_or_else(|| Unfit::histogram(format!("Unable to parse bucket bounds: {text}")))?;
+            let bounds = bounds.ok_or_else(|| violation(format!("Unable to parse bucket bounds: {text}")))?;
             let count = count.map_or(0, |count| count.0);
             buckets.push(Bucket { bounds, count });
         }
-        Histogram::new(buckets, self.underflow, self.overflow).map_err(Unfit::histogram)
+        Histogram::new(buckets, self.underflow, self.overflow).map_err(violation)
     }
 
     /// The JSON of an error, without the fields that are not there.
@@ -205,13 +173,11 @@ impl SentHistogram {
 }
 
 /// Decodes a histogram with OpenTSDB's messages.
-fn decode(codecs: &HistogramCodecs, id: u8, bytes: &[u8]) -> Result<Histogram, Unfit> {
+fn decode(codecs: &HistogramCodecs, id: u8, bytes: &[u8]) -> Result<Histogram, Violation> {
     histogram_text::decode(codecs, id, bytes).map_err(|error| match error {
-        histogram_text::SentError::TooShort(text) => Unfit::histogram(text),
-        histogram_text::SentError::Histogram(error @ HistogramError::UnknownCodec { .. }) => {
-            Unfit::histogram(error)
-        }
-        histogram_text::SentError::Histogram(_) => Unfit::Unexpected,
+        histogram_text::SentError::TooShort(text) => violation(text),
+        histogram_text::SentError::Histogram(error @ HistogramError::UnknownCodec { .. }) => violation(error),
+        histogram_text::SentError::Histogram(_) => violation(UNEXPECTED),
     })
 }
 

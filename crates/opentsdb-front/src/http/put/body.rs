@@ -69,12 +69,12 @@ impl<'a> PutBody<'a> {
             PutBodyError::Unreadable(format!("byte {} is not UTF-8", error.valid_up_to()))
         })?;
         match scan::scan(text, max_points) {
-            Some(points) => Ok(PutBody::of_scanned(points)),
+            Some(points) => Ok(PutBody::from_points(points)),
             None => PutBody::parse_any(text, max_points),
         }
     }
 
-    pub(super) fn of_scanned(points: Vec<Option<PutPoint<'a>>>) -> PutBody<'a> {
+    pub(super) fn from_points(points: Vec<Option<PutPoint<'a>>>) -> PutBody<'a> {
         let tags = Vec::new();
         PutBody { points, tags }
     }

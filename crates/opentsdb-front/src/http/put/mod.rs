@@ -31,7 +31,7 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::put::body::{PutBody, PutBodyError};
-use crate::http::put::outcome::{Batches, Flags, Outcome, reply};
+use crate::http::put::outcome::{Batches, Flags, Outcome, Violation, reply};
 use crate::http::put::point::{PutPoint, PutTags};
 use crate::http::reply::Reply;
 
@@ -176,14 +176,8 @@ async fn store(
                         value,
                     });
                 }
-                Err(unfit) => {
-                    let (counter, kind) = match &unfit {
-                        Unfit::NoNumber => (&counters.invalid_values, RejectionKind::Value),
-                        Unfit::Rule(kind, _) => (&counters.illegal_arguments, *kind),
-                    };
-                    let text = unfit.into_text();
-                    let example = |text: &str| example(text, point.as_ref(), body);
-                    batches.reject(place, counter, kind, text, example);
+                Err(violation) => {
+                    batches.reject(place, violation, |text| example(text, point.as_ref(), body));
                 }
             }
         }
@@ -195,8 +189,7 @@ async fn store(
         });
         let point = |index: usize| (good[index].timestamp, good[index].value);
         let written = writer.write_points(requested, point, Some(deadline)).await;
-        let written = written.map(|written| (good.len() - written.errors.len(), written.errors));
-        for error in batches.end(good.len(), written)?.unwrap_or_default() {
+        for error in batches.end(good.len(), written)? {
             let Some(point) = good.get(error.index) else {
                 continue;
             };
@@ -208,25 +201,6 @@ async fn store(
         }
     }
     Ok(batches.outcome())
-}
-
-/// Error of a point that is not passed to the writer.
-enum Unfit {
-    NoNumber,
-    Rule(RejectionKind, String),
-}
-
-impl Unfit {
-    fn rule(kind: RejectionKind, text: &str) -> Unfit {
-        Unfit::Rule(kind, text.to_owned())
-    }
-
-    fn into_text(self) -> String {
-        match self {
-            Unfit::NoNumber => "Unable to parse value to a number".to_owned(),
-            Unfit::Rule(_, text) => text,
-        }
-    }
 }
 
 /// The text that identifies the series of a point, if the point is of the usual form.
@@ -248,42 +222,39 @@ fn check<'a>(
     body: &'a PutBody<'_>,
     is_known: bool,
     tags: &mut Tags<'a>,
-) -> Result<(&'a str, Timestamp, Value), Unfit> {
+) -> Result<(&'a str, Timestamp, Value), Violation> {
     let Some(point) = point else {
-        return Err(Unfit::rule(
-            RejectionKind::Malformed,
-            "Unexpected null datapoint encountered in set.",
-        ));
+        return Err(Violation::null());
     };
     let metric = match point.metric.as_deref() {
-        None | Some("") => return Err(Unfit::rule(RejectionKind::Name, "Metric name was empty")),
+        None | Some("") => return Err(Violation::rule(RejectionKind::Name, "Metric name was empty")),
         Some(metric) => metric,
     };
     if point.timestamp <= 0 {
-        return Err(Unfit::rule(RejectionKind::Timestamp, "Invalid timestamp"));
+        return Err(Violation::rule(RejectionKind::Timestamp, "Invalid timestamp"));
     }
     let value = match point.value.as_deref() {
-        None | Some("") => return Err(Unfit::rule(RejectionKind::Value, "Empty value")),
+        None | Some("") => return Err(Violation::rule(RejectionKind::Value, "Empty value")),
         Some(value) => value,
     };
     if !point.has_tags() {
-        return Err(Unfit::rule(RejectionKind::Tags, "Missing tags"));
+        return Err(Violation::rule(RejectionKind::Tags, "Missing tags"));
     }
     let value = parse_value(value).map_err(|error| match error {
-        ValueTextError::Value(error) => Unfit::Rule(
+        ValueTextError::Value(error) => Violation::IllegalArgument(
             RejectionKind::Value,
             point_text::not_finite(&error, metric, point.timestamp),
         ),
         ValueTextError::Empty
         | ValueTextError::Integer(_)
         | ValueTextError::NotANumber { .. }
-        | ValueTextError::MultiplePoints { .. } => Unfit::NoNumber,
+        | ValueTextError::MultiplePoints { .. } => Violation::no_number(),
     })?;
     let timestamp = Timestamp::from_opentsdb(point.timestamp).map_err(|_| {
         let tags = body.tags_of(point);
         let tags = tags.iter().map(|(key, value)| (*key, value.unwrap_or_default()));
         let text = point_text::bad_timestamp(point.timestamp, metric, tags, &value);
-        Unfit::Rule(RejectionKind::Timestamp, text)
+        Violation::IllegalArgument(RejectionKind::Timestamp, text)
     })?;
     if !is_known {
         let start = tags.len();
@@ -291,7 +262,7 @@ fn check<'a>(
             let Some(value) = value else {
                 tags.truncate(start);
                 let text = point_text::null_name(NameOf::TagValue(key));
-                return Err(Unfit::Rule(RejectionKind::Name, text));
+                return Err(Violation::IllegalArgument(RejectionKind::Name, text));
             };
             tags.push((key, value));
         }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use oxtsdb_ingest::point_text::Rejection;
-use oxtsdb_ingest::{Caller, Example, PointErrorReason, RejectionKind, WriteError};
+use oxtsdb_ingest::rollup::AggregateError;
+use oxtsdb_ingest::{Caller, Example, PointError, PointErrorReason, RejectionKind, WriteError, WriteOutcome};
 use oxtsdb_server::metrics::Protocol;
 
 use super::failure;
@@ -47,6 +48,37 @@ pub(in crate::http) struct Outcome {
     pub(in crate::http) failure: Option<StatusCode>,
 }
 
+/// OpenTSDB's message for an error that it did not expect.
+pub(in crate::http) const UNEXPECTED: &str = "Unexpected exception";
+
+/// A rule that a point of the body breaks, so that it is not passed to the writer; with OpenTSDB's message.
+#[derive(Debug)]
+pub(in crate::http) enum Violation {
+    /// A value or timestamp is not one.
+    InvalidValue(RejectionKind, String),
+    /// Another rule.
+    IllegalArgument(RejectionKind, String),
+}
+
+impl Violation {
+    /// A rule with its message.
+    pub(in crate::http) fn rule(kind: RejectionKind, text: &str) -> Self {
+        Self::IllegalArgument(kind, text.to_owned())
+    }
+
+    /// A value is no number.
+    pub(in crate::http) fn no_number() -> Self {
+        let text = "Unable to parse value to a number";
+        Self::InvalidValue(RejectionKind::Value, text.to_owned())
+    }
+
+    /// `null` in place of a point.
+    pub(in crate::http) fn null() -> Self {
+        let text = "Unexpected null datapoint encountered in set.";
+        Self::rule(RejectionKind::Malformed, text)
+    }
+}
+
 /// The batches of a body, and their outcome so far.
 pub(in crate::http) struct Batches<'a> {
     counters: &'a Counters,
@@ -65,21 +97,20 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// Counts a point of the body that is not stored; `example` describes it with its error.
+    /// Counts a point of the body that breaks a rule; `example` describes it with its error.
     pub(in crate::http) fn reject(
         &mut self,
         place: usize,
-        counter: &AtomicU64,
-        kind: RejectionKind,
-        text: String,
+        violation: Violation,
         example: impl FnOnce(&str) -> Example,
     ) {
-        Counters::count(counter);
-        self.counters.reject(self.caller, kind, || example(&text));
-        self.outcome.failed += 1;
-        if self.flags.details && self.outcome.details.len() < MOST_DETAILS {
-            self.outcome.details.push((place, text));
-        }
+        let counters = self.counters;
+        let (counter, kind, text) = match violation {
+            Violation::InvalidValue(kind, text) => (&counters.invalid_values, kind, text),
+            Violation::IllegalArgument(kind, text) => (&counters.illegal_arguments, kind, text),
+        };
+        counters.reject(self.caller, kind, || example(&text));
+        self.fail(place, counter, text);
     }
 
     /// As [`Batches::reject`], by the error of the writer.
@@ -91,14 +122,28 @@ impl<'a> Batches<'a> {
         example: impl FnOnce(&str) -> Example,
     ) {
         let counters = self.counters;
-        let (counter, text) = match Rejection::of(reason, tags) {
+        let (counter, text) = match Rejection::from_reason(reason, tags) {
             Rejection::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
             Rejection::Rule(text) => (&counters.illegal_arguments, text),
             Rejection::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
             Rejection::Storage(text) => (&counters.storage_errors, text),
         };
         self.outcome.failure = self.outcome.failure.or(failure::status_of_point(reason));
-        self.reject(place, counter, RejectionKind::from(reason), text, example);
+        counters.reject(self.caller, RejectionKind::from(reason), || example(&text));
+        let text = match reason {
+            // OpenTSDB has no message for it.
+            PointErrorReason::InvalidRollup(AggregateError::NoSuchInterval { .. }) => UNEXPECTED.to_owned(),
+            _ => text,
+        };
+        self.fail(place, counter, text);
+    }
+
+    fn fail(&mut self, place: usize, counter: &AtomicU64, text: String) {
+        Counters::count(counter);
+        self.outcome.failed += 1;
+        if self.flags.details && self.outcome.details.len() < MOST_DETAILS {
+            self.outcome.details.push((place, text));
+        }
     }
 
     /// Whether an earlier batch has timed out; then the points of this one count as not confirmed.
@@ -110,27 +155,28 @@ impl<'a> Batches<'a> {
         has_timed_out
     }
 
-    /// Counts the points of a batch by the result of its write, which has the number of stored points. Returns the rest
-    /// of the result; `None` if the write has timed out.
+    /// Counts the points of a batch by the result of its write. Returns the points' errors; none if the write has timed
+    /// out.
     ///
     /// # Errors
     ///
     /// The write has failed for another reason.
-    pub(in crate::http) fn end<T>(
+    pub(in crate::http) fn end(
         &mut self,
         points: usize,
-        written: Result<(usize, T), WriteError>,
-    ) -> Result<Option<T>, HttpError> {
+        written: Result<WriteOutcome, WriteError>,
+    ) -> Result<Vec<PointError>, HttpError> {
         let ingest = self.counters.ingest(Protocol::Http);
         match written {
-            Ok((stored, rest)) => {
+            Ok(WriteOutcome { errors, .. }) => {
+                let stored = points - errors.len();
                 self.outcome.success += stored;
                 ingest.add_batch(stored as u64);
-                Ok(Some(rest))
+                Ok(errors)
             }
             Err(error) if self.flags.timeout_ms.is_some() && is_timeout(&error) => {
                 self.outcome.timeouts = points;
-                Ok(None)
+                Ok(Vec::new())
             }
             Err(error) => {
                 Counters::add(&self.counters.storage_errors, points);

@@ -23,7 +23,7 @@ async fn reads_lines_while_others_are_being_stored() {
 #[tokio::test]
 async fn coalesces_points_of_a_row_while_hbase_is_busy() {
     let (stack, gate) = Gate::hbase_stack(in_batches_of(1)).await;
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let mut stream = service.connect().await;
     stream.write_all(lines(1).as_bytes()).await.unwrap();
     gate.until_waiting(1).await;
@@ -98,7 +98,7 @@ async fn a_client_that_does_not_read_replies_holds_no_permit_and_is_disconnected
 async fn an_exhausted_memory_pool_pauses_reading_without_loss() {
     let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let pool = memory.ingest();
     let taken = pool.try_reserve(pool.limit_bytes()).unwrap();
     let mut stream = service.connect().await;
@@ -122,7 +122,7 @@ async fn an_exhausted_memory_pool_pauses_reading_without_loss() {
 async fn a_session_that_waits_for_memory_ends_on_shutdown() {
     let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
-    let mut service = Service::of(stack).await;
+    let mut service = Service::from_stack(stack).await;
     let pool = memory.ingest();
     let _taken = pool.try_reserve(pool.limit_bytes()).unwrap();
     let mut stream = service.connect().await;

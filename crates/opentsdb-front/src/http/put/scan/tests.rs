@@ -29,7 +29,7 @@ fn is_scanned(text: &str) -> bool {
     let Some(points) = scan(text, 5) else {
         return false;
     };
-    let scanned = PutBody::of_scanned(points);
+    let scanned = PutBody::from_points(points);
     let parsed = PutBody::parse_any(text, 5).expect("the general parser parses what is scanned");
     assert_eq!(fields(&scanned), fields(&parsed), "{text}");
     true
