@@ -202,8 +202,8 @@ pub fn points_part(
         part: part.folder,
         snapshot_dir: settings.point_store.snapshot_dir(&store.data_dir),
         cells,
-        head_bytes: share.of(settings.point_store.head_bytes(limit_bytes)),
-        cache_bytes: share.of(settings.point_store.cache_bytes(limit_bytes)),
+        head_bytes: share.scale(settings.point_store.head_bytes(limit_bytes)),
+        cache_bytes: share.scale(settings.point_store.cache_bytes(limit_bytes)),
     })
 }
 
@@ -458,15 +458,15 @@ fn query_limits(settings: &DataSettings, memory: &MemoryAccount) -> Limits {
         .query_max_memory_mib
         .map(|mib| mib.saturating_mul(1 << 20));
     Limits {
-        series: Limit::of_setting_or("--query-max-series", settings.query_max_series, all / 2048),
-        rows: Limit::of_setting_or("--query-max-rows", settings.query_max_rows, all / 32),
-        bytes: Limit::of_setting_or(
+        series: Limit::from_setting_or("--query-max-series", settings.query_max_series, all / 2048),
+        rows: Limit::from_setting_or("--query-max-rows", settings.query_max_rows, all / 32),
+        bytes: Limit::from_setting_or(
             "--query-max-bytes",
             settings.query_max_bytes,
             all.saturating_mul(16),
         ),
-        points: Limit::of_setting_or("--query-max-points", settings.query_max_points, all / 4),
-        memory: Limit::of_setting_or(
+        points: Limit::from_setting_or("--query-max-points", settings.query_max_points, all / 4),
+        memory: Limit::from_setting_or(
             "--query-max-memory-mib",
             memory,
             share.min(MAX_QUERY_MEMORY_BYTES),

@@ -91,7 +91,7 @@ impl Tsdb {
             table,
             engine: stack.service.engine.clone(),
             grpc: DataServiceClient::new(DataServiceServer::new(data_handler(&stack), 4 << 20)),
-            http: Service::of(stack).await,
+            http: Service::from_stack(stack).await,
         }
     }
 
@@ -183,9 +183,9 @@ impl Tsdb {
             from_ms: HOUR_MS,
             now_ms: HOUR_MS + 7_200_000,
         };
-        let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));
+        let context = QueryContext::unregistered(Budget::from_limits(Limits::NONE));
         let (storage, compute) = (self.engine.storage(), &self.engine.resources().compute);
-        let last = last::of_series(storage, &tsuid, look_back, &context, compute).await;
+        let last = last::find_last_point(storage, &tsuid, look_back, &context, compute).await;
         let last = last.unwrap();
         last.map(|point| point.time_ms - HOUR_MS)
     }

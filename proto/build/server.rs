@@ -45,7 +45,7 @@ fn generate(service: &Service, code: &mut String) -> Result<(), Box<dyn Error>> 
     let methods: Vec<_> = service
         .methods
         .iter()
-        .map(|method| ServerMethod::of(&full_name, method))
+        .map(|method| ServerMethod::from_method(&full_name, method))
         .collect::<Result<_, _>>()?;
     for method in &methods {
         method.declare(code)?;
@@ -94,7 +94,7 @@ struct ServerMethod<'a> {
 }
 
 impl<'a> ServerMethod<'a> {
-    fn of(service: &str, method: &'a Method) -> Result<Self, Box<dyn Error>> {
+    fn from_method(service: &str, method: &'a Method) -> Result<Self, Box<dyn Error>> {
         let is_encoded = ENCODED.contains(&format!("{service}.{}", method.proto_name).as_str());
         let kind = match (method.client_streaming, method.server_streaming) {
             (false, false) if is_encoded => "unary_encoded",

@@ -50,7 +50,7 @@ where
     fn decoder(&mut self) -> Self::Decoder {
         let name = U::full_name();
         BoundedDecoder {
-            bounds: RequestBounds::of(&name),
+            bounds: RequestBounds::for_message(&name),
             name,
             message: PhantomData,
         }
@@ -102,7 +102,7 @@ fn bounded<U: Message + Default>(
 /// INVALID_ARGUMENT, if it has too many elements or is malformed; the errors of [`decode_memory::take`].
 pub fn decode_request<U: Message + Name + Default>(mut message: Bytes) -> Result<U, Status> {
     let name = U::full_name();
-    match RequestBounds::of(&name) {
+    match RequestBounds::for_message(&name) {
         Some(bounds) => bounded(bounds, &name, &mut message),
         None => U::decode(message).map_err(|error| error::malformed_message(&name, error)),
     }

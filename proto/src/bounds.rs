@@ -55,7 +55,7 @@ pub(crate) struct RequestBounds {
 
 impl RequestBounds {
     /// The bounds of the request with this full name; `None` for a message that no call takes.
-    pub(crate) fn of(full_name: &str) -> Option<Self> {
+    pub(crate) fn for_message(full_name: &str) -> Option<Self> {
         let place = REQUESTS.binary_search_by_key(&full_name, |(name, _)| name).ok()?;
         REQUESTS.get(place).map(|(_, node)| Self { node: *node })
     }

@@ -152,7 +152,7 @@ impl<'a> WriteView<'a> {
     }
 
     /// A view of a decoded request.
-    pub fn of(request: &'a WriteRequest) -> Self {
+    pub fn from_request(request: &'a WriteRequest) -> Self {
         let mut view = Self {
             series: Vec::with_capacity(request.series.len()),
             options: request.options,

@@ -166,7 +166,7 @@ async fn faults_lose_nothing_that_was_acknowledged() -> anyhow::Result<()> {
     until_writes_go_on(&traffics, &AtomicBool::new(true)).await?;
 
     let mut pauses: BTreeMap<Fault, Vec<Duration>> = BTreeMap::new();
-    for number in 0..sizes::of("OXTSDB_CLUSTER_FAULTS", 20)? {
+    for number in 0..sizes::from_environment("OXTSDB_CLUSTER_FAULTS", 20)? {
         let fault = FAULTS[number % FAULTS.len()];
         let done = AtomicBool::new(false);
         let happens = async {

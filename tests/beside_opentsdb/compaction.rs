@@ -164,13 +164,13 @@ async fn results_stay(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_stay_when_rows_are_compacted() -> anyhow::Result<()> {
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 4;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 4;
     results_stay("compact_rows", count, &[], &[], 3).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_stay_when_salted_rows_are_compacted() -> anyhow::Result<()> {
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 10;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 10;
     let settings = [
         "tsd.storage.salt.width=1",
         "tsd.storage.salt.buckets=7",
@@ -192,7 +192,7 @@ async fn results_stay_when_salted_rows_are_compacted() -> anyhow::Result<()> {
 async fn nothing_is_lost_beside_opentsdbs_compaction() -> anyhow::Result<()> {
     let rig = Rig::find()?;
     let mut random = random::seeded("compact_beside")?;
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 4;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 4;
     let (points, plain) = points(&mut random, count)?;
     let tables = rig.create_tables("compact_beside").await?;
     let opentsdb = rig

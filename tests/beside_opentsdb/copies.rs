@@ -84,7 +84,7 @@ fn rollups(points: &str, tables: &Tables) -> String {
 }
 
 /// A query that only rollups answer.
-fn of_rollups() -> Value {
+fn rollup_query() -> Value {
     json!({"start": START_SECONDS, "end": START_SECONDS + 7200, "queries": [{
         "metric": "copies.m", "aggregator": "none", "downsample": "10m-sum", "rollupUsage": "ROLLUP_NOFALLBACK"}]})
 }
@@ -93,7 +93,7 @@ fn of_rollups() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Result<()> {
     let rig = Rig::find()?;
-    let cells = sizes::of("OXTSDB_INTEROP_COPY_CELLS", 300_000)?;
+    let cells = sizes::from_environment("OXTSDB_INTEROP_COPY_CELLS", 300_000)?;
     let folder = TempDir::with_prefix("oxtsdb-copies-")?;
     let path = |name: &str| folder.path().join(name);
     let text = |name: &str| path(name).display().to_string();
@@ -108,7 +108,7 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
         flags
     };
     let (from_flags, to_flags) = (flags(&from, &rollups_from), flags(&to, &rollups_to));
-    let found_rollups;
+    let expected_rollups;
     // A cell for each point, some annotations and rollups.
     let mut file = std::io::BufWriter::new(fs::File::create(path("points"))?);
     for number in 0..cells / SERIES {
@@ -146,9 +146,12 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
             .post("/api/rollup?details", &Value::Array(rollups.collect()))
             .await?;
         ensure!(stored.status == 200, "{stored:?}");
-        found_rollups = server.http().post("/api/query", &of_rollups()).await?.json()?;
-        let values = found_rollups.pointer("/0/dps").and_then(Value::as_object);
-        ensure!(values.is_some_and(|values| values.len() == 12), "{found_rollups}");
+        expected_rollups = server.http().post("/api/query", &rollup_query()).await?.json()?;
+        let values = expected_rollups.pointer("/0/dps").and_then(Value::as_object);
+        ensure!(
+            values.is_some_and(|values| values.len() == 12),
+            "{expected_rollups}"
+        );
     }
     fs::remove_file(path("points"))?;
 
@@ -207,10 +210,10 @@ async fn a_move_to_a_folder_and_back_is_equal_after_ten_kills() -> anyhow::Resul
     let opentsdb = rig
         .opentsdb(&to, &[NO_COMPACTION, "tsd.rollups.enable=true", &setting])
         .await?;
-    let rollups = opentsdb.http().post("/api/query", &of_rollups()).await?;
+    let rollups = opentsdb.http().post("/api/query", &rollup_query()).await?;
     ensure!(
-        rollups.json()? == found_rollups,
-        "{rollups:?}\nexpected\n{found_rollups}"
+        rollups.json()? == expected_rollups,
+        "{rollups:?}\nexpected\n{expected_rollups}"
     );
     let end = START_SECONDS + 600;
     let query = format!("/api/query?start={START_SECONDS}&end={end}&m=sum:copies.m{{host=h1}}");

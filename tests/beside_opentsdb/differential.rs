@@ -11,7 +11,7 @@ use oxtsdb_tests::rig::Rig;
 #[tokio::test(flavor = "multi_thread")]
 async fn results_equal_opentsdbs() -> anyhow::Result<()> {
     let rig = Rig::find()?;
-    let run = Run::of_environment("OXTSDB_DIFFERENTIAL_QUERIES", 10_000)?;
+    let run = Run::from_environment("OXTSDB_DIFFERENTIAL_QUERIES", 10_000)?;
     println!("differential: OXTSDB_DIFFERENTIAL_SEED={}", run.seed);
     let servers = Servers::start(&rig, &run, "differential", &Format::default()).await?;
     let requests = Kind {

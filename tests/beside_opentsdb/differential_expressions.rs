@@ -10,7 +10,7 @@ use oxtsdb_tests::rig::Rig;
 #[tokio::test(flavor = "multi_thread")]
 async fn expression_results_equal_opentsdbs() -> anyhow::Result<()> {
     let rig = Rig::find()?;
-    let run = Run::of_environment("OXTSDB_DIFFERENTIAL_EXPRESSIONS", 1000)?;
+    let run = Run::from_environment("OXTSDB_DIFFERENTIAL_EXPRESSIONS", 1000)?;
     println!("differential_expressions: OXTSDB_DIFFERENTIAL_SEED={}", run.seed);
     let servers = Servers::start(&rig, &run, "expressions", &Format::default()).await?;
     let calls = Kind {

@@ -66,7 +66,7 @@ async fn rolling_restarts_fail_no_call_and_lose_no_point() -> anyhow::Result<()>
     let load = Load::start(&mesh, "restarts").await?;
     load.until_all_succeed().await?;
 
-    let restarts = sizes::of("OXTSDB_ENVOY_RESTARTS", 100)?;
+    let restarts = sizes::from_environment("OXTSDB_ENVOY_RESTARTS", 100)?;
     let begun = Instant::now();
     for number in 0..restarts {
         restart_data(&mut mesh, number % 2).await?;

@@ -11,7 +11,7 @@ use oxtsdb_tests::rig::Rig;
 /// OXTSDB_INTEROP_FORMAT_QUERIES: queries of a format.
 async fn results_equal_opentsdbs(format: &Format) -> anyhow::Result<()> {
     let rig = Rig::find()?;
-    let run = Run::of_environment("OXTSDB_INTEROP_FORMAT_QUERIES", 300)?;
+    let run = Run::from_environment("OXTSDB_INTEROP_FORMAT_QUERIES", 300)?;
     println!("{}: OXTSDB_DIFFERENTIAL_SEED={}", format.name, run.seed);
     let servers = Servers::start(&rig, &run, format.name, format).await?;
     let requests = Kind {

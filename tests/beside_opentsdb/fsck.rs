@@ -52,7 +52,7 @@ fn counted_points<'a>(cells: impl Iterator<Item = (&'a Column, &'a Vec<u8>)>) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn opentsdbs_fsck_finds_nothing_after_our_repairs() -> anyhow::Result<()> {
     let rig = Rig::find()?;
-    let corruptions = sizes::of("OXTSDB_INTEROP_FSCK_CORRUPTIONS", 2_000)?;
+    let corruptions = sizes::from_environment("OXTSDB_INTEROP_FSCK_CORRUPTIONS", 2_000)?;
     let mut random = random::seeded("fsck")?;
     let tables = rig.create_tables("fsck").await?;
     let opentsdb = rig

@@ -50,7 +50,7 @@ fn histogram(random: &mut StdRng) -> Value {
     })
 }
 
-fn of_metric(metric: &str, histogram: &Value) -> Value {
+fn with_metric(metric: &str, histogram: &Value) -> Value {
     let mut histogram = histogram.clone();
     histogram["metric"] = json!(metric);
     histogram
@@ -182,7 +182,7 @@ async fn both_read_the_histograms_of_the_other(
 
     let histograms: Vec<Value> = (0..count).map(|_| histogram(&mut random)).collect();
     for batch in histograms.chunks(100) {
-        let of = |metric: &str| -> Vec<Value> { batch.iter().map(|one| of_metric(metric, one)).collect() };
+        let of = |metric: &str| -> Vec<Value> { batch.iter().map(|one| with_metric(metric, one)).collect() };
         write(&opentsdb.http(), &of(BY_OPENTSDB)).await?;
         write(&oxtsdb.http(), &of(BY_OXTSDB)).await?;
         write(&embedded.http(), &of(BY_OXTSDB)).await?;
@@ -232,8 +232,11 @@ async fn both_read_the_histograms_of_the_other(
 
 /// OXTSDB_INTEROP_HISTOGRAMS, OXTSDB_INTEROP_HISTOGRAM_QUERIES.
 fn sizes() -> anyhow::Result<(usize, usize)> {
-    let count = sizes::of("OXTSDB_INTEROP_HISTOGRAMS", 1_000)?;
-    Ok((count, sizes::of("OXTSDB_INTEROP_HISTOGRAM_QUERIES", 300)?))
+    let count = sizes::from_environment("OXTSDB_INTEROP_HISTOGRAMS", 1_000)?;
+    Ok((
+        count,
+        sizes::from_environment("OXTSDB_INTEROP_HISTOGRAM_QUERIES", 300)?,
+    ))
 }
 
 #[tokio::test(flavor = "multi_thread")]

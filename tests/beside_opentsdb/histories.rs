@@ -104,7 +104,7 @@ async fn histories_on_hbase_are_accepted() -> anyhow::Result<()> {
     }
     let clients: Vec<UidClient> = replicas.iter().map(Replica::client).collect::<Result<_, _>>()?;
     let plan = Plan {
-        operations: sizes::of("OXTSDB_HISTORY_OPERATIONS", 15_000)?,
+        operations: sizes::from_environment("OXTSDB_HISTORY_OPERATIONS", 15_000)?,
         settle: STALENESS,
         staleness: STALENESS,
         is_damaged: false,

@@ -126,14 +126,14 @@ async fn each_reads_what_both_wrote(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_reads_what_both_wrote_with_default_settings() -> anyhow::Result<()> {
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)?;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)?;
     each_reads_what_both_wrote("both", count, &[], &[]).await
 }
 
 /// Salt, other widths of UIDs, and a cell to which points are appended.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_reads_what_both_wrote_with_other_layouts() -> anyhow::Result<()> {
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 10;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 10;
     let settings = [
         "tsd.storage.salt.width=1",
         "tsd.storage.salt.buckets=7",
@@ -264,7 +264,7 @@ fn ensure_same<V: PartialEq + std::fmt::Debug>(
 async fn single_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
     let rig = Rig::find()?;
     let mut random = random::seeded("single_cells")?;
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
     let points = random_points(&mut random, count)?;
     let alone = Alone::start(&rig, &[NO_COMPACTION], "cells", &points.points).await?;
     alone.write(&points.points).await?;
@@ -319,7 +319,7 @@ fn not_compacted(cells: &BTreeMap<Column, Vec<u8>>) -> anyhow::Result<usize> {
 async fn rows_hold_the_same_points_once_they_are_compacted() -> anyhow::Result<()> {
     let rig = Rig::find()?;
     let mut random = random::seeded("compacted")?;
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
     let points = random_points(&mut random, count)?;
     let alone = Alone::start(&rig, &[], "auto", &points.points).await?;
     alone.write(&points.points).await?;
@@ -348,7 +348,7 @@ async fn rows_hold_the_same_points_once_they_are_compacted() -> anyhow::Result<(
 }
 
 /// The cells of rows of past hours.
-fn of_ended_hours(cells: BTreeMap<Column, Vec<u8>>) -> anyhow::Result<BTreeMap<Column, Vec<u8>>> {
+fn keep_ended_hours(cells: BTreeMap<Column, Vec<u8>>) -> anyhow::Result<BTreeMap<Column, Vec<u8>>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut ended = BTreeMap::new();
     for (column, value) in cells {
@@ -375,7 +375,7 @@ fn keep_one_form(points: &mut Vec<Sent>) {
 async fn compacted_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
     let rig = Rig::find()?;
     let mut random = random::seeded("compacted_cells")?;
-    let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
+    let count = sizes::from_environment("OXTSDB_INTEROP_POINTS", 100_000)? / 5;
     let mut points = random_points(&mut random, count)?;
     keep_one_form(&mut points.points);
     let alone = Alone::start(&rig, &[], "cells", &points.points).await?;
@@ -397,8 +397,8 @@ async fn compacted_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
         let mut admin = alone.oxtsdb.data_admin();
         let mut messages = admin.compact_rows(request.clone()).await?.into_inner();
         while messages.message().await?.is_some() {}
-        let theirs = of_ended_hours(stored.cells(&alone.opentsdb_tables.data).await?)?;
-        let ours = of_ended_hours(stored.cells(&alone.oxtsdb_tables.data).await?)?;
+        let theirs = keep_ended_hours(stored.cells(&alone.opentsdb_tables.data).await?)?;
+        let ours = keep_ended_hours(stored.cells(&alone.oxtsdb_tables.data).await?)?;
         ensure!(!ours.is_empty(), "no row has ended");
         ensure_same("tsdb", &theirs, &ours)
     })

@@ -221,7 +221,7 @@ async fn both_read_the_rollups_of_the_other() -> anyhow::Result<()> {
     let embedded = Tsdb::start_with(options()).await?;
     let (ours, theirs, own) = (oxtsdb.http(), opentsdb.http(), embedded.http());
 
-    let count = sizes::of("OXTSDB_INTEROP_ROLLUPS", 1_000)?;
+    let count = sizes::from_environment("OXTSDB_INTEROP_ROLLUPS", 1_000)?;
     let mut rollups: Vec<Value> = (0..count).map(|_| rollup(&mut random)).collect();
     // Cells of one interval with several widths have no order in OpenTSDB.
     rollups.sort_by_key(place);
@@ -282,7 +282,7 @@ async fn both_read_the_rollups_of_the_other() -> anyhow::Result<()> {
         ensure!(done);
     }
 
-    let count = sizes::of("OXTSDB_INTEROP_ROLLUP_QUERIES", 200)?;
+    let count = sizes::from_environment("OXTSDB_INTEROP_ROLLUP_QUERIES", 200)?;
     let intervals = ["1h", "2h", "6h", "1d"];
     // Rollups that were written.
     let queries: Vec<Value> = (0..count)

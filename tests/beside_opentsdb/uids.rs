@@ -180,7 +180,7 @@ async fn opentsdb_and_two_replicas_agree_on_new_names() -> anyhow::Result<()> {
     let tables = rig.create_tables("race").await?;
     let opentsdb = Arc::new(rig.opentsdb(&tables, &[]).await?);
     let replicas = Replicas::start(&rig, &tables).await?;
-    let names = names("race", sizes::of("OXTSDB_INTEROP_NAMES", 20_000)?);
+    let names = names("race", sizes::from_environment("OXTSDB_INTEROP_NAMES", 20_000)?);
     let assigned = race(Some(&opentsdb), &replicas, &names, &mut random).await?;
 
     let table = UidTable::read(&Stored::connect(&rig).await?, &tables.uid).await?;
@@ -214,7 +214,7 @@ async fn replicas_alone_leave_no_orphans() -> anyhow::Result<()> {
     let mut random = random::seeded("replicas")?;
     let tables = rig.create_tables("replicas").await?;
     let replicas = Replicas::start(&rig, &tables).await?;
-    let names = names("race", sizes::of("OXTSDB_INTEROP_NAMES", 20_000)?);
+    let names = names("race", sizes::from_environment("OXTSDB_INTEROP_NAMES", 20_000)?);
     let assigned = race(None, &replicas, &names, &mut random).await?;
 
     let table = UidTable::read(&Stored::connect(&rig).await?, &tables.uid).await?;
@@ -243,7 +243,7 @@ async fn uids_hold_when_replicas_are_killed() -> anyhow::Result<()> {
     let tables = rig.create_tables("killed").await?;
     let mut replicas = Replicas::start(&rig, &tables).await?;
     let flags = rig.uid_flags(&tables);
-    let kills = sizes::of("OXTSDB_INTEROP_KILLS", 50)?;
+    let kills = sizes::from_environment("OXTSDB_INTEROP_KILLS", 50)?;
     let mut assigned = Vec::new();
     for round in 0..kills {
         let names = names(&format!("round{round}"), 300);

@@ -248,7 +248,7 @@ fn rollups(table: &str, row_span: &str) -> String {
 }
 
 /// The results of a query that only rollups may answer.
-async fn of_rollups(server: &Tsdb, start: i64, pre_aggregate: bool) -> anyhow::Result<Vec<Value>> {
+async fn query_rollups(server: &Tsdb, start: i64, pre_aggregate: bool) -> anyhow::Result<Vec<Value>> {
     let query = json!({"start": start, "end": start + 7200, "queries": [{
         "metric": METRIC, "aggregator": "none", "downsample": "10m-sum", "rollupUsage": "ROLLUP_NOFALLBACK",
         "preAggregate": pre_aggregate}]});
@@ -276,13 +276,13 @@ async fn rollups_are_copied_with_their_configuration() -> anyhow::Result<()> {
     let stored = server.http().post("/api/rollup?details", &json!([group])).await?;
     ensure!(stored.status == 200, "{stored:?}");
     let built = until("rollups are built", || async {
-        let built = of_rollups(&server, start, false).await?;
+        let built = query_rollups(&server, start, false).await?;
         let values = built.first().and_then(|group| group["dps"].as_object());
         ensure!(values.is_some_and(|values| values.len() == 6), "{built:?}");
         Ok(built)
     })
     .await?;
-    let grouped = of_rollups(&server, start, true).await?;
+    let grouped = query_rollups(&server, start, true).await?;
     ensure!(grouped.len() == 1, "{grouped:?}");
     // A pass ends after it has noted where.
     let log = server.process().log();
@@ -341,8 +341,8 @@ async fn rollups_are_copied_with_their_configuration() -> anyhow::Result<()> {
 
     let options = Options::default().data_dir(&folders.path("b"));
     let served = Tsdb::start_with(options.flags([there.clone()])).await?;
-    ensure!(of_rollups(&served, start, false).await? == built);
-    ensure!(of_rollups(&served, start, true).await? == grouped);
+    ensure!(query_rollups(&served, start, false).await? == built);
+    ensure!(query_rollups(&served, start, true).await? == grouped);
     let other = json!({"metric": METRIC, "timestamp": start, "value": 1, "tags": {"host": "a"},
         "interval": "10m", "aggregator": "sum"});
     let stored = served.http().post("/api/rollup?details", &json!([other])).await?;

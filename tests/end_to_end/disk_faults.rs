@@ -76,7 +76,7 @@ async fn create_metrics(http: Http, faults: Arc<Faults>, client: i64) -> anyhow:
 async fn one_failed_sync(moment: usize) -> anyhow::Result<Option<Differences>> {
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
     let data_dir = folder.path().join("data");
-    let Some(faults) = Faults::of_files_below(&data_dir.join("uid"))? else {
+    let Some(faults) = Faults::for_files_below(&data_dir.join("uid"))? else {
         return Ok(None);
     };
     let faults = Arc::new(faults);
@@ -133,7 +133,7 @@ fn names_file(text: &str, file: &Path, data_dir: &Path) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_sync_gives_no_uid_twice() -> anyhow::Result<()> {
     let mut random = random::seeded("disk_faults")?;
-    let moments = sizes::of("OXTSDB_FAULT_MOMENTS", MOMENTS)?;
+    let moments = sizes::from_environment("OXTSDB_FAULT_MOMENTS", MOMENTS)?;
     let mut wrong = Vec::new();
     for number in 0..moments {
         let moment = random.random_range(0..LATEST);
@@ -411,7 +411,7 @@ impl Problems {
 async fn failing_syncs(below: &str) -> anyhow::Result<()> {
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
     let data_dir = folder.path().join("data");
-    let Some(faults) = Faults::of_files_below(&data_dir.join(below))? else {
+    let Some(faults) = Faults::for_files_below(&data_dir.join(below))? else {
         return Ok(());
     };
     let mut target = Target::start(&data_dir, faults.variables()).await?;
@@ -459,7 +459,7 @@ async fn failing_syncs_of_points_stop_writes_until_they_succeed() -> anyhow::Res
 async fn a_readonly_folder_stops_writes_until_it_is_writable() -> anyhow::Result<()> {
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
     let data_dir = folder.path().join("data");
-    let Some(faults) = Faults::of_files_below(&data_dir)? else {
+    let Some(faults) = Faults::for_files_below(&data_dir)? else {
         return Ok(());
     };
     let mut target = Target::start(&data_dir, faults.variables()).await?;

@@ -14,7 +14,7 @@ struct Finding {
     level: String,
     check: String,
     server: String,
-    found: String,
+    observation: String,
     advice: String,
 }
 
@@ -48,7 +48,7 @@ async fn run(options: &[String]) -> anyhow::Result<(Vec<Finding>, i32)> {
             level: field("level")?,
             check: field("check")?,
             server: field("server")?,
-            found: field("found")?,
+            observation: field("found")?,
             advice: field("advice")?,
         })
     });
@@ -127,7 +127,7 @@ async fn finds_trouble_of_a_running_server() -> anyhow::Result<()> {
             .first()
             .with_context(|| format!("{check}: {findings:#?}"))?;
         ensure!(
-            problem.level == level && problem.found.contains(text) && problem.advice.contains(advice),
+            problem.level == level && problem.observation.contains(text) && problem.advice.contains(advice),
             "{problem:?}"
         );
     }
@@ -161,13 +161,13 @@ async fn finds_servers_that_do_not_belong_together() -> anyhow::Result<()> {
             .with_context(|| format!("{check}: {findings:#?}"))?;
         ensure!(problem.level == "error", "{problem:?}");
         for part in says {
-            ensure!(problem.found.contains(part), "{problem:?}");
+            ensure!(problem.observation.contains(part), "{problem:?}");
         }
     }
     ensure!(
         problems(&findings, "stores")
             .iter()
-            .any(|finding| finding.found.contains("data services with embedded stores")),
+            .any(|finding| finding.observation.contains("data services with embedded stores")),
         "{findings:#?}"
     );
     // Those that belong together agree.
@@ -184,7 +184,7 @@ async fn finds_servers_that_do_not_belong_together() -> anyhow::Result<()> {
     ensure!(
         servers
             .iter()
-            .any(|finding| finding.found.contains("no UID service")),
+            .any(|finding| finding.observation.contains("no UID service")),
         "{findings:#?}"
     );
     Ok(())
@@ -264,7 +264,7 @@ async fn servers_that_are_away_and_wrong_ports_are_errors() -> anyhow::Result<()
         let admin = findings.iter().filter(|finding| finding.check == "admin");
         admin
             .filter(|finding| finding.server == url)
-            .map(|finding| finding.found.as_str())
+            .map(|finding| finding.observation.as_str())
             .next()
     };
     ensure!(
@@ -293,12 +293,15 @@ async fn servers_that_are_away_and_wrong_ports_are_errors() -> anyhow::Result<()
         ensure!(status == 1);
         let readiness = problems(&findings, "readiness");
         ensure!(
-            readiness.iter().any(|finding| finding.found.contains("draining")),
+            readiness
+                .iter()
+                .any(|finding| finding.observation.contains("draining")),
             "{findings:#?}"
         );
         let grpc = problems(&findings, "gRPC");
         ensure!(
-            grpc.iter().any(|finding| finding.found.contains("NOT_SERVING")),
+            grpc.iter()
+                .any(|finding| finding.observation.contains("NOT_SERVING")),
             "{findings:#?}"
         );
         Ok(())

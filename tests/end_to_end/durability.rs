@@ -34,10 +34,10 @@ struct Acknowledged {
 
 impl Acknowledged {
     fn new(series: String) -> Arc<Self> {
-        Self::of_metric(METRIC, series)
+        Self::with_metric(METRIC, series)
     }
 
-    fn of_metric(metric: &str, series: String) -> Arc<Self> {
+    fn with_metric(metric: &str, series: String) -> Arc<Self> {
         Arc::new(Self {
             metric: metric.to_owned(),
             series,
@@ -118,7 +118,7 @@ fn start_writers(tsdb: &Tsdb, round: usize) -> (JoinSet<()>, Vec<Arc<Acknowledge
     for writer in 0..2 {
         let mut next = |front_end: &str| {
             let metric = metric_of(round);
-            let acknowledged = Acknowledged::of_metric(&metric, format!("{front_end}-{writer}"));
+            let acknowledged = Acknowledged::with_metric(&metric, format!("{front_end}-{writer}"));
             ledgers.push(acknowledged.clone());
             acknowledged
         };
@@ -173,7 +173,7 @@ fn check(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
-    let kills = sizes::of("OXTSDB_KILLS", KILLS)?;
+    let kills = sizes::from_environment("OXTSDB_KILLS", KILLS)?;
     let mut random = random::seeded("durability")?;
     // Kills also hit flushes and merges: points stay in the journal and in memory for a second at most.
     let options = Options::default()

@@ -245,7 +245,10 @@ async fn the_same_points_give_the_same_results() -> anyhow::Result<()> {
     let expected = expected(&points);
 
     for front_end in FRONT_ENDS {
-        let samples: Vec<Sample> = points.iter().map(|sample| sample.of_metric(front_end)).collect();
+        let samples: Vec<Sample> = points
+            .iter()
+            .map(|sample| sample.with_metric(front_end))
+            .collect();
         send(&tsdb, front_end, &samples).await?;
         // Telnet does not acknowledge points.
         until(front_end, || async {

@@ -107,7 +107,7 @@ async fn with_names(corruptions: usize) -> anyhow::Result<TempDir> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn finds_and_repairs_all_and_changes_no_healthy_cell() -> anyhow::Result<()> {
-    let corruptions = sizes::of("OXTSDB_FSCK_CORRUPTIONS", 1_000)?;
+    let corruptions = sizes::from_environment("OXTSDB_FSCK_CORRUPTIONS", 1_000)?;
     let mut random = random::seeded("fsck")?;
     let planted = planted(corruptions, KEYS, &mut random)?;
     let folder = with_names(corruptions).await?;

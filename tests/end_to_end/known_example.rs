@@ -107,13 +107,15 @@ async fn resolves_each_name_in_both_directions() -> anyhow::Result<()> {
         let names = tsdb.uids().lookup_names(request).await?.into_inner().results;
         assert_eq!((uids.len(), names.len()), (MAPPINGS.len(), MAPPINGS.len()));
 
-        for ((kind, name, uid), (found_uid, found_name)) in MAPPINGS.iter().zip(uids.into_iter().zip(names)) {
-            let found_uid = found_uid.outcome.context("no outcome")?;
+        for ((kind, name, uid), (uid_outcome, name_outcome)) in
+            MAPPINGS.iter().zip(uids.into_iter().zip(names))
+        {
+            let uid_outcome = uid_outcome.outcome.context("no outcome")?;
             let expected = lookup_uids_response::result::Outcome::Uid(uid.to_vec().into());
-            assert_eq!(found_uid, expected, "{kind:?} `{name}`");
-            let found_name = found_name.outcome.context("no outcome")?;
+            assert_eq!(uid_outcome, expected, "{kind:?} `{name}`");
+            let name_outcome = name_outcome.outcome.context("no outcome")?;
             let expected = lookup_names_response::result::Outcome::Name((*name).to_owned());
-            assert_eq!(found_name, expected, "{kind:?} {uid:?}");
+            assert_eq!(name_outcome, expected, "{kind:?} {uid:?}");
         }
     }
     Ok(())

@@ -417,7 +417,11 @@ async fn a_lost_file_is_named_and_costs_nothing_else() -> anyhow::Result<()> {
     let all = cases(&folders.whole(), &folders.older())?;
     ensure!(all.len() > 20, "only {} cases", all.len());
     let total = all.len();
-    let chosen = sample(all, sizes::of("OXTSDB_LOST_FILES", CASES)?, &mut random);
+    let chosen = sample(
+        all,
+        sizes::from_environment("OXTSDB_LOST_FILES", CASES)?,
+        &mut random,
+    );
     let count = chosen.len();
     let folders = &folders;
     let mut outcomes = futures::stream::iter(chosen)

@@ -108,7 +108,7 @@ async fn rejects_older_points_and_stores_the_others() -> anyhow::Result<()> {
 
     // The edge follows the newest point within a second.
     let samples = days(now_ms, 10);
-    let old = write_request(&[samples[0].of_metric("retention.old")]);
+    let old = write_request(&[samples[0].with_metric("retention.old")]);
     until("old points are rejected", || async {
         let response = tsdb.data().write(old.clone()).await?.into_inner();
         ensure!(response.failures.is_some(), "it was stored");

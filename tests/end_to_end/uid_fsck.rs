@@ -200,7 +200,7 @@ async fn plans_repairs_and_makes_them_back() -> anyhow::Result<()> {
 async fn a_check_takes_little_memory() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let mut server = start(folder.path()).await?;
-    let names = sizes::of("OXTSDB_FSCK_NAMES", 20_000)?;
+    let names = sizes::from_environment("OXTSDB_FSCK_NAMES", 20_000)?;
     for first in (0..names).step_by(4096) {
         let batch = first..names.min(first + 4096);
         let names = batch.map(|number| format!("host-{number:08}.example.org"));

@@ -217,7 +217,7 @@ async fn histories_of_four_replicas_are_accepted() -> anyhow::Result<()> {
     let mut random = random::seeded("uid histories")?;
     let (replicas, _trigger) = replicas(&mut random, None).await?;
     let plan = Plan {
-        operations: sizes::of("OXTSDB_HISTORY_OPERATIONS", 5_000)?,
+        operations: sizes::from_environment("OXTSDB_HISTORY_OPERATIONS", 5_000)?,
         settle: STALENESS,
         staleness: STALENESS,
         is_damaged: false,

@@ -49,7 +49,7 @@ impl Run {
     /// # Errors
     ///
     /// If a variable is not a number.
-    pub fn of_environment(count_variable: &'static str, count: usize) -> anyhow::Result<Self> {
+    pub fn from_environment(count_variable: &'static str, count: usize) -> anyhow::Result<Self> {
         let variable = "OXTSDB_DIFFERENTIAL_SEED";
         let seed = match std::env::var(variable) {
             Ok(text) => text.parse().with_context(|| format!("{variable}: `{text}`"))?,
@@ -58,8 +58,8 @@ impl Run {
         };
         Ok(Self {
             seed,
-            first: sizes::of("OXTSDB_DIFFERENTIAL_FIRST", 0)?,
-            count: sizes::of(count_variable, count)?,
+            first: sizes::from_environment("OXTSDB_DIFFERENTIAL_FIRST", 0)?,
+            count: sizes::from_environment(count_variable, count)?,
             count_variable,
         })
     }

@@ -27,7 +27,7 @@ impl Faults {
     /// # Errors
     ///
     /// If the library does not compile.
-    pub fn of_files_below(below: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn for_files_below(below: &Path) -> anyhow::Result<Option<Self>> {
         let folder = TempDir::with_prefix("oxtsdb-faults-")?;
         let source = folder.path().join("preloaded.c");
         fs::write(&source, SOURCE)?;

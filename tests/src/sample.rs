@@ -80,7 +80,7 @@ impl Sample {
 
     /// The same point of another metric.
     #[must_use]
-    pub fn of_metric(&self, metric: &str) -> Self {
+    pub fn with_metric(&self, metric: &str) -> Self {
         Self {
             metric: metric.to_owned(),
             ..self.clone()

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 /// # Errors
 ///
 /// If it is not a number.
-pub fn of(variable: &str, usual: usize) -> anyhow::Result<usize> {
+pub fn from_environment(variable: &str, usual: usize) -> anyhow::Result<usize> {
     match std::env::var(variable) {
         Ok(text) => text.parse().with_context(|| format!("{variable}: `{text}`")),
         Err(_not_set) => Ok(usual),

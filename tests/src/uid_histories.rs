@@ -72,14 +72,14 @@ pub enum Action {
         /// The name.
         name: String,
         /// Its UID; `None`: it has none.
-        found: Option<u64>,
+        uid: Option<u64>,
     },
     /// Looked up a UID.
     LookupName {
         /// The UID.
         uid: u64,
         /// Its name; `None`: it has none.
-        found: Option<String>,
+        name: Option<String>,
     },
 }
 
@@ -204,16 +204,13 @@ fn check_response(
             Some((uid, created)) => had_name(*uid, name, if *created { 0 } else { staleness }),
             None => Ok(()),
         },
-        Action::LookupUid {
-            name,
-            found: Some(uid),
-        } => had_name(*uid, name, staleness),
-        Action::LookupUid { name, found: None } => no_uid(name),
+        Action::LookupUid { name, uid: Some(uid) } => had_name(*uid, name, staleness),
+        Action::LookupUid { name, uid: None } => no_uid(name),
         Action::LookupName {
             uid,
-            found: Some(name),
+            name: Some(name),
         } => had_name(*uid, name, staleness),
-        Action::LookupName { uid, found: None } => match of_uid(*uid).iter().find(|tenure| covers(tenure)) {
+        Action::LookupName { uid, name: None } => match of_uid(*uid).iter().find(|tenure| covers(tenure)) {
             Some(tenure) => Err(Violation(format!(
                 "{operation:?}: the UID has a name: {tenure:?}"
             ))),

@@ -107,12 +107,12 @@ impl UidService for UidServiceHandler {
         let request = request.into_inner();
         let (names, invalid) = self.names(&request.names, convert::any_stored())?;
         in_use::check_table(&self.uids, request.table_id).await?;
-        let found = self
+        let outcomes = self
             .uids
             .lookup_uids(&names, freshness(request.bypass_cache))
             .await;
-        fail_if_unavailable(&found)?;
-        let results = in_order(invalid, found, |outcome| ItemResult {
+        fail_if_unavailable(&outcomes)?;
+        let results = in_order(invalid, outcomes, |outcome| ItemResult {
             outcome: Some(match outcome {
                 Ok(Ok(uid)) => Outcome::Uid(convert::uid_bytes(uid)),
                 Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
@@ -133,12 +133,12 @@ impl UidService for UidServiceHandler {
         in_use::check_table(&self.uids, request.table_id).await?;
         let width = |kind| self.uids.layout().width(kind);
         let (uids, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
-        let found = self
+        let outcomes = self
             .uids
             .lookup_names(&uids, freshness(request.bypass_cache))
             .await;
-        fail_if_unavailable(&found)?;
-        let results = in_order(invalid, found, |outcome| ItemResult {
+        fail_if_unavailable(&outcomes)?;
+        let results = in_order(invalid, outcomes, |outcome| ItemResult {
             outcome: Some(match outcome {
                 Ok(Ok(name)) => Outcome::Name(name.to_text()),
                 Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
@@ -238,7 +238,7 @@ impl UidService for UidServiceHandler {
         &self,
         request: Request<pb::WatchUidsRequest>,
     ) -> Result<Response<MessageStream<pb::WatchUidsResponse>>, Status> {
-        let shutdown = Shutdown::of_request(request.extensions(), &self.shutdown);
+        let shutdown = Shutdown::from_extensions(request.extensions(), &self.shutdown);
         let updates = watch::watch(&self.uids, request.into_inner(), shutdown).await?;
         Ok(Response::new(updates))
     }

@@ -193,7 +193,7 @@ impl UidSettings {
     #[must_use]
     pub fn with_fixed_share(mut self, share: &FixedShare) -> Self {
         let bytes = self.memory.uid_cache_mib.saturating_mul(MIB);
-        self.memory.uid_cache_mib = share.of(bytes) / MIB;
+        self.memory.uid_cache_mib = share.scale(bytes) / MIB;
         self
     }
 

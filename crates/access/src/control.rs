@@ -88,7 +88,7 @@ impl Rights {
         if operation.action != Action::Read {
             return None;
         }
-        let cancel = operation::of_grpc_path(CANCEL_QUERY)?;
+        let cancel = operation::by_grpc_path(CANCEL_QUERY)?;
         match self.policy.get().decide(identity, cancel) {
             Decision::Granted(Metrics::All) => None,
             _ => identity.names().next().map(Arc::from),
@@ -189,7 +189,9 @@ impl AccessControl {
             return Ok(Identity::anonymous());
         };
         let token = headers.remove(AUTHORIZATION);
-        let identified = rights.names_of(token.as_ref(), certificate).map(Identity::of);
+        let identified = rights
+            .names_of(token.as_ref(), certificate)
+            .map(Identity::from_names);
         identified.map_err(|why| {
             let refusal = Refusal::InvalidCredentials(why);
             self.0.counts.count(&refusal);
@@ -204,7 +206,7 @@ impl AccessControl {
     ///
     /// As [`AccessControl::admit`].
     pub fn admit_grpc(&self, identity: &Identity, path: &str) -> Result<Access, Refusal> {
-        match operation::of_grpc_path(path) {
+        match operation::by_grpc_path(path) {
             Some(operation) => self.admit(identity, operation),
             None if !self.has_rights() || is_health(path) => Ok(Access::default()),
             // A method without a row cannot be granted.

@@ -45,7 +45,7 @@ impl Identity {
     }
 
     /// A caller with these names; without any, [`Identity::anonymous`].
-    pub(crate) fn of(names: Vec<Box<str>>) -> Self {
+    pub(crate) fn from_names(names: Vec<Box<str>>) -> Self {
         match names.is_empty() {
             true => Self::anonymous(),
             false => Self { names },
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn clients_are_principals_or_addresses() {
         let address = |last| ClientId::Address([10, 0, 0, last].into());
-        let named = |names: &[&str]| Identity::of(names.iter().map(|name| (*name).into()).collect());
+        let named = |names: &[&str]| Identity::from_names(names.iter().map(|name| (*name).into()).collect());
         let principal = named(&["sub:a", "group:g"]).client(address(1));
         assert_eq!(principal, named(&["sub:a", "group:h"]).client(address(2)));
         assert_ne!(principal, named(&["sub:b", "group:g"]).client(address(1)));
@@ -107,19 +107,19 @@ mod tests {
 
     #[test]
     fn shows_names_without_control_characters() {
-        let identity = Identity::of(vec!["sub:a\nb\u{202e}".into()]);
+        let identity = Identity::from_names(vec!["sub:a\nb\u{202e}".into()]);
         assert_eq!(identity.to_string(), "sub:a\\nb\\u{202e}");
-        let identity = Identity::of(vec!["x".repeat(300).into()]);
+        let identity = Identity::from_names(vec!["x".repeat(300).into()]);
         assert_eq!(identity.to_string().chars().count(), MAX_SHOWN + 1);
     }
 
     #[test]
     fn only_credentials_authenticate() {
-        assert!(Identity::of(vec!["sub:anonymous".into()]).is_authenticated());
+        assert!(Identity::from_names(vec!["sub:anonymous".into()]).is_authenticated());
         for identity in [
             Identity::anonymous(),
             Identity::telnet(),
-            Identity::of(Vec::new()),
+            Identity::from_names(Vec::new()),
         ] {
             assert!(!identity.is_authenticated(), "{identity}");
         }

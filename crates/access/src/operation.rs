@@ -313,18 +313,18 @@ pub static TELNET: &[Operation] = &[
 ];
 
 /// The row of a gRPC method, by the path of its requests.
-pub fn of_grpc_path(path: &str) -> Option<&'static Operation> {
+pub fn by_grpc_path(path: &str) -> Option<&'static Operation> {
     let name = path.strip_prefix('/')?;
     GRPC.iter().find(|operation| operation.name == name)
 }
 
 /// The row of an HTTP endpoint.
-pub fn of_http_path(path: &str) -> Option<&'static HttpEndpoint> {
+pub fn by_http_path(path: &str) -> Option<&'static HttpEndpoint> {
     HTTP.iter().find(|endpoint| endpoint.path == path)
 }
 
 /// The row of a telnet command.
-pub fn of_telnet_command(command: &str) -> Option<&'static Operation> {
+pub fn by_telnet_command(command: &str) -> Option<&'static Operation> {
     let of = |operation: &&Operation| operation.name.strip_prefix("telnet/") == Some(command);
     TELNET.iter().find(of)
 }
@@ -356,13 +356,13 @@ mod tests {
 
     #[test]
     fn finds_operations_by_path() {
-        let write = of_grpc_path("/oxtsdb.data.v1.DataService/Write").unwrap();
+        let write = by_grpc_path("/oxtsdb.data.v1.DataService/Write").unwrap();
         assert_eq!((write.action, write.modes), (Action::Write, Modes::Writing));
-        assert!(of_grpc_path("/oxtsdb.data.v1.DataService/write").is_none());
-        let query = of_http_path("/api/query").unwrap();
+        assert!(by_grpc_path("/oxtsdb.data.v1.DataService/write").is_none());
+        let query = by_http_path("/api/query").unwrap();
         let delete = query.operation(&http::Method::DELETE, true);
         assert_eq!(delete.action, Action::Administer);
-        assert_eq!(of_telnet_command("put").unwrap().name, "telnet/put");
-        assert!(of_telnet_command("exit").is_none());
+        assert_eq!(by_telnet_command("put").unwrap().name, "telnet/put");
+        assert!(by_telnet_command("exit").is_none());
     }
 }

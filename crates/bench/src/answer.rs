@@ -18,7 +18,7 @@ impl Answer {
     }
 
     /// The points of a response: of OpenTSDB's `/api/query`, of `/api/v1/export` (one series) or of `query_range`.
-    pub(crate) fn of(response: &Value) -> anyhow::Result<Self> {
+    pub(crate) fn from_response(response: &Value) -> anyhow::Result<Self> {
         let mut values: Vec<&Value> = Vec::new();
         if let Some(groups) = response.as_array() {
             for group in groups {
@@ -78,10 +78,10 @@ mod tests {
             json!({"metric": {}, "values": [2, 3.5], "timestamps": [10, 20]}),
             json!({"data": {"result": [{"values": [[10, "2"], [20, "3.5"]]}]}}),
         ] {
-            assert_eq!(Answer::of(&response).unwrap(), expected, "{response}");
+            assert_eq!(Answer::from_response(&response).unwrap(), expected, "{response}");
         }
-        Answer::of(&json!({"error": "no"})).unwrap_err();
-        Answer::of(&json!([{"dps": {"10": "NaN?"}}])).unwrap_err();
+        Answer::from_response(&json!({"error": "no"})).unwrap_err();
+        Answer::from_response(&json!([{"dps": {"10": "NaN?"}}])).unwrap_err();
         let later = Answer {
             sum: 5.5 + 1e-12,
             ..expected

@@ -277,8 +277,8 @@ impl Bench {
         loop {
             // The time of the query itself does not count: the points that it returns were stored before it.
             let (wall, used) = (started.elapsed(), self.cpu_seconds()? - cpu);
-            let found = count(http, workload.shape).await?;
-            if found == points {
+            let returned_points = count(http, workload.shape).await?;
+            if returned_points == points {
                 return Ok(Taken {
                     points,
                     wall,
@@ -287,8 +287,8 @@ impl Bench {
                 });
             }
             ensure!(
-                started.elapsed() < wall + PATIENCE && found < points,
-                "{subject:?} returns {found} of {points} points"
+                started.elapsed() < wall + PATIENCE && returned_points < points,
+                "{subject:?} returns {returned_points} of {points} points"
             );
         }
     }
@@ -297,7 +297,7 @@ impl Bench {
 /// Counts the points of a load that a server returns.
 async fn count(server: SocketAddr, shape: Shape) -> anyhow::Result<usize> {
     let mut connection = Connection::open(server).await?;
-    let mut found = 0;
+    let mut points = 0;
     for metric in 0..shape.metrics {
         let path = format!(
             "/api/query?start={}&end={}&m=sum:1h-count:bench.metric{metric:02}",
@@ -319,7 +319,7 @@ async fn count(server: SocketAddr, shape: Shape) -> anyhow::Result<usize> {
             .filter_map(serde_json::Value::as_f64);
         let sum: f64 = counts.sum();
         // A whole number of points, exact in a double.
-        found += format!("{sum:.0}").parse::<usize>()?;
+        points += format!("{sum:.0}").parse::<usize>()?;
     }
-    Ok(found)
+    Ok(points)
 }

@@ -199,5 +199,5 @@ async fn ask(server: SocketAddr, query: &Value) -> anyhow::Result<Answer> {
     let mut connection = Connection::open(server).await?;
     let (status, body) = connection.exchange(request.as_bytes()).await?;
     ensure!(status == 200, "{status}: {}", String::from_utf8_lossy(&body));
-    Answer::of(&serde_json::from_slice(&body)?)
+    Answer::from_response(&serde_json::from_slice(&body)?)
 }

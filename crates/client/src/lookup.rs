@@ -75,13 +75,13 @@ pub struct FoundSeries {
 }
 
 impl From<pb::FoundSeries> for FoundSeries {
-    fn from(found: pb::FoundSeries) -> Self {
-        let name = found.name.map(|name| {
+    fn from(series: pb::FoundSeries) -> Self {
+        let name = series.name.map(|name| {
             let tags = name.tags.iter().map(|tag| (&tag.key, &tag.value));
             SeriesName::new(&name.metric, tags)
         });
         Self {
-            tsuid: found.tsuid,
+            tsuid: series.tsuid,
             name,
         }
     }

@@ -23,7 +23,7 @@ pub struct ReferencedUids {
 
 impl ReferencedUids {
     /// The numbers of a kind.
-    pub fn of(&self, kind: UidKind) -> &UidSet {
+    pub fn get(&self, kind: UidKind) -> &UidSet {
         self.sets.get(kind)
     }
 }

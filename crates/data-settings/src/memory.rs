@@ -59,7 +59,7 @@ impl MemorySettings {
             &mut self.series_index_mib,
             &mut self.max_writes_mib,
         ] {
-            let bytes = share.of((*mib as u64) << 20);
+            let bytes = share.scale((*mib as u64) << 20);
             *mib = usize::try_from(bytes >> 20).unwrap_or(*mib).max(1);
         }
     }

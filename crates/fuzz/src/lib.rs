@@ -105,7 +105,7 @@ fn fuzz(
     let end = Instant::now() + seconds()?;
     let mut inputs = population.len();
     while Instant::now() < end {
-        let mut input = mutate::of(&population, &mut random);
+        let mut input = mutate::next_input(&population, &mut random);
         input.truncate(MAX_INPUT);
         inputs += 1;
         if check(&input)? {

@@ -23,7 +23,7 @@ const NUMBERS: [u64; 12] = [
 const CHANGES: usize = 6;
 
 /// One of the inputs, changed.
-pub(crate) fn of(inputs: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
+pub(crate) fn next_input(inputs: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     let mut input = inputs.choose(random).cloned().unwrap_or_default();
     for _ in 0..random.random_range(1..=CHANGES) {
         let other = inputs.choose(random).map_or(&[][..], Vec::as_slice);

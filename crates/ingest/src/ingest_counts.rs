@@ -55,7 +55,7 @@ pub static POINT_FIGURES: &[Row] = &[
 
 impl IngestCounts {
     /// The counts of a protocol.
-    pub const fn of(&self, protocol: Protocol) -> &ProtocolCounts {
+    pub const fn for_protocol(&self, protocol: Protocol) -> &ProtocolCounts {
         match protocol {
             Protocol::Grpc => &self.grpc,
             Protocol::Http => &self.http,
@@ -71,7 +71,7 @@ impl IngestCounts {
         points: u64,
         example: impl FnOnce() -> Example,
     ) {
-        self.of(caller.protocol).rejected.add(points);
+        self.for_protocol(caller.protocol).rejected.add(points);
         self.rejections.add(caller, kind, points, example);
     }
 
@@ -88,7 +88,7 @@ impl IngestCounts {
     /// Points stored, of all protocols.
     pub fn stored(&self) -> u64 {
         Protocol::ALL
-            .map(|protocol| self.of(protocol).stored())
+            .map(|protocol| self.for_protocol(protocol).stored())
             .iter()
             .sum()
     }
@@ -138,18 +138,18 @@ mod tests {
     #[test]
     fn counts_each_protocol_and_all() {
         let counts = IngestCounts::default();
-        counts.of(Protocol::Grpc).add_batch(10);
+        counts.for_protocol(Protocol::Grpc).add_batch(10);
         let caller = Caller::new(Protocol::Grpc, None, ClientId::Local);
         counts.reject(&caller, RejectionKind::Value, 1, || Example {
             reason: String::new(),
             point: String::new(),
         });
-        counts.of(Protocol::Http).add_batch(5);
-        counts.of(Protocol::Telnet).add_failed(7);
+        counts.for_protocol(Protocol::Http).add_batch(5);
+        counts.for_protocol(Protocol::Telnet).add_failed(7);
         assert_eq!(counts.stored(), 15);
-        let grpc = counts.of(Protocol::Grpc);
+        let grpc = counts.for_protocol(Protocol::Grpc);
         assert_eq!((grpc.batches(), grpc.stored(), grpc.rejected()), (1, 10, 1));
-        let telnet = counts.of(Protocol::Telnet);
+        let telnet = counts.for_protocol(Protocol::Telnet);
         assert_eq!((telnet.batches(), telnet.stored(), telnet.failed()), (1, 0, 7));
     }
 }

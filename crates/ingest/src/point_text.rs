@@ -155,7 +155,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// The texts for the writer's reason. `tags` are the tags of the point.
-    pub fn of(reason: &PointErrorReason, tags: &[(&str, &str)]) -> Rejection {
+    pub fn from_reason(reason: &PointErrorReason, tags: &[(&str, &str)]) -> Rejection {
         use PointErrorReason as R;
         match reason {
             R::NoTags => Rejection::NoTags,

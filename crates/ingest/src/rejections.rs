@@ -135,8 +135,8 @@ pub struct Caller {
 
 impl Caller {
     /// The caller of a gRPC call, by the call's extensions and the address of its connection.
-    pub fn of_call(extensions: &Extensions, peer: Option<SocketAddr>) -> Self {
-        let address = peer.map_or(ClientId::Local, ClientId::of);
+    pub fn from_call(extensions: &Extensions, peer: Option<SocketAddr>) -> Self {
+        let address = peer.map_or(ClientId::Local, ClientId::from_peer);
         Self::new(Protocol::Grpc, extensions.get::<Identity>(), address)
     }
 

@@ -67,7 +67,7 @@ impl HttpTelnetServer {
         settings: &DataSettings,
     ) -> HttpTelnetServer {
         let counters = Arc::new(Counters::beside(&engine, &writer));
-        let rollups = RollupWriter::of(&engine, &writer);
+        let rollups = RollupWriter::from_engine(&engine, &writer);
         HttpTelnetServer {
             http: HttpApi::new(
                 writer.clone(),
@@ -191,7 +191,7 @@ impl HttpTelnetServer {
             let certificate = stream.peer_certificate().cloned();
             // Admission is fair among clients.
             let peer = connection.peer();
-            let client = ClientId::of(peer);
+            let client = ClientId::from_peer(peer);
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(client);
                 if let Some(certificate) = &certificate {

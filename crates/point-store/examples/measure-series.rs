@@ -64,17 +64,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let order: Vec<u32> = (0..1_000_000).map(|n| shuffled(n, series)).collect();
     let keys: Vec<[u8; 21]> = order.iter().map(|n| key(*n, metrics)).collect();
-    let (found, took) = timed(|| keys.iter().filter(|key| catalogue.find(*key).is_some()).count());
-    assert_eq!(found, order.len());
+    let (count, took) = timed(|| keys.iter().filter(|key| catalogue.find(*key).is_some()).count());
+    assert_eq!(count, order.len());
     println!("find       {:>9.0} ns, random order", nanos(took, 1_000_000));
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 21]>::as_slice).collect();
-    let (found, took) = timed(|| {
+    let (count, took) = timed(|| {
         keys.chunks(BATCH)
             .map(|keys| catalogue.numbers(keys))
             .filter(Result::is_ok)
             .count()
     });
-    assert_eq!(found, order.len() / BATCH);
+    assert_eq!(count, order.len() / BATCH);
     println!(
         "numbers    {:>9.0} ns a known key, batches of {BATCH}, random order",
         nanos(took, 1_000_000)

@@ -37,7 +37,7 @@ pub struct SeriesColumns {
 
 impl SeriesColumns {
     /// The columns of points that ascend by instant. There is at least one point.
-    pub fn of(series: SeriesNumber, points: &[Point]) -> Self {
+    pub fn from_points(series: SeriesNumber, points: &[Point]) -> Self {
         let is_same = points.windows(2).all(|pair| pair[0].kind == pair[1].kind);
         let mut kinds = points.iter().map(|point| point.kind);
         Self {

@@ -37,12 +37,12 @@ pub enum PointStoreError {
     #[error(transparent)]
     Rows(Box<StoreError>),
     /// The folder has a format that this version does not read.
-    #[error("{} has format {found}, this version reads format {supported}", path.display())]
+    #[error("{} has format {format}, this version reads format {supported}", path.display())]
     Format {
         /// The folder.
         path: PathBuf,
         /// The format of the folder.
-        found: String,
+        format: String,
         /// The format that is supported.
         supported: u32,
     },
@@ -78,11 +78,11 @@ impl From<StorageError> for PointStoreError {
             StorageError::Damaged { path, detail } => Self::Damaged { path, detail },
             StorageError::Format {
                 path,
-                found,
+                found: format,
                 supported,
             } => Self::Format {
                 path,
-                found,
+                format,
                 supported,
             },
         }

@@ -15,7 +15,7 @@ pub struct HighestUids {
 
 impl HighestUids {
     /// The highest number of a kind.
-    pub const fn of(&self, kind: UidKind) -> u64 {
+    pub const fn get(&self, kind: UidKind) -> u64 {
         match kind {
             UidKind::Metric => self.metric,
             UidKind::Tagk => self.tagk,

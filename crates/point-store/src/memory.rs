@@ -96,7 +96,7 @@ impl MemoryPoints {
                 })
                 .collect();
             let items = points.chunks(ITEM_POINTS);
-            read.extend(items.map(|points| SeriesColumns::of(*series, points)));
+            read.extend(items.map(|points| SeriesColumns::from_points(*series, points)));
         }
         Ok(read)
     }
@@ -150,7 +150,7 @@ impl PointStore for MemoryPoints {
     }
 
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber> {
-        self.data.lock().series.of_metric(metric)
+        self.data.lock().series.metric_series(metric)
     }
 
     fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber> {

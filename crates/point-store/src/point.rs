@@ -114,11 +114,11 @@ impl Point {
         } else {
             Resolution::Seconds
         };
-        Self::of_value(timestamp.as_millis(), resolution, value)
+        Self::from_value(timestamp.as_millis(), resolution, value)
     }
 
     /// The point of an instant and a value.
-    pub(crate) fn of_value(time_ms: i64, resolution: Resolution, value: &Value) -> Self {
+    pub(crate) fn from_value(time_ms: i64, resolution: Resolution, value: &Value) -> Self {
         let (kind, bits) = match value {
             Value::Int(value) => (ValueKind::Int, value.cast_unsigned()),
             Value::Float(value) => (ValueKind::Float, widen(*value).to_bits()),

@@ -57,7 +57,7 @@ impl RollupSlot {
         clippy::cast_possible_truncation,
         reason = "masked to the widths of the fields"
     )]
-    pub(crate) const fn of(time_ms: i64) -> Self {
+    pub(crate) const fn from_time_ms(time_ms: i64) -> Self {
         let place = time_ms.cast_unsigned();
         Self {
             id: (place >> (HOUR_BITS + OFFSET_BITS)) as u8,
@@ -105,7 +105,7 @@ mod tests {
         ) {
             let slot = |(id, seconds, offset)| RollupSlot::new(id, BaseTime::from_seconds(seconds), offset).unwrap();
             let (one, other) = (slot(a), slot(b));
-            prop_assert_eq!(RollupSlot::of(one.time_ms()), one);
+            prop_assert_eq!(RollupSlot::from_time_ms(one.time_ms()), one);
             prop_assert_eq!(one.base(), BaseTime::from_seconds(a.1));
             prop_assert!((0..=MAX_MILLIS).contains(&one.time_ms()));
             let order = |slot: RollupSlot| (slot.id, slot.hour, slot.offset);

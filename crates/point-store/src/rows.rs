@@ -254,7 +254,7 @@ impl PointStore for RowPoints {
     /// Reads the keys of the metric's rows.
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber> {
         self.list(Some(metric));
-        self.0.series.lock().of_metric(metric)
+        self.0.series.lock().metric_series(metric)
     }
 
     /// Reads the keys of the metric's rows.

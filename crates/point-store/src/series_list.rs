@@ -88,7 +88,7 @@ impl SeriesList {
     }
 
     /// The series of a metric, in order of their keys.
-    pub(crate) fn of_metric(&self, metric: &[u8]) -> Vec<SeriesNumber> {
+    pub(crate) fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber> {
         let from = self.numbers.range(metric.to_vec()..);
         from.take_while(|(key, _)| key.starts_with(metric))
             .map(|(_, number)| *number)
@@ -116,7 +116,7 @@ impl SeriesList {
 
     /// The series of a metric with their tags.
     fn tagged(&self, metric: &[u8]) -> impl Iterator<Item = (SeriesNumber, Vec<(TagkUid, TagvUid)>)> {
-        self.of_metric(metric).into_iter().filter_map(|series| {
+        self.metric_series(metric).into_iter().filter_map(|series| {
             let tsuid = Tsuid::from_bytes(self.key(series)?, &self.widths).ok()?;
             Some((series, tsuid.tags(&self.widths).collect()))
         })

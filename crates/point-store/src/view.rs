@@ -124,7 +124,7 @@ impl TableView {
         layout: RowKeyLayout,
         table: TableName,
     ) -> Result<Self, PointStoreError> {
-        let aggregates = Aggregates::of(&*points)?;
+        let aggregates = Aggregates::from_store(&*points)?;
         Ok(Self {
             form: CellForm::Rollups(Arc::new(aggregates)),
             ..Self::new(rows, points, layout, table)

@@ -23,7 +23,7 @@ pub fn annotation_cells(row: &Row) -> impl Iterator<Item = CellRef<'_>> {
 }
 
 /// The annotations of a group of series that begin in a range, in order; `None` if no row of the series has any.
-pub(crate) fn of_group<'a>(
+pub(crate) fn group_annotations<'a>(
     series: impl Iterator<Item = &'a SeriesPoints>,
     (start_ms, end_ms): (i64, i64),
     quirks: Quirks,

@@ -172,7 +172,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Resolves UIDs by kind, in the order of [`UidKind::ALL`]. UIDs may occur more than once.
-    pub(crate) async fn of_uids(
+    pub(crate) async fn resolve(
         needed: [Vec<Uid>; 3],
         directory: &dyn NameDirectory,
         context: &QueryContext,
@@ -225,14 +225,14 @@ mod tests {
     async fn memory_of_names_is_charged() {
         // Names of UIDs from 10,000 on have 6 bytes.
         let bytes = NAME_BYTES + 6;
-        let budget = Budget::of_limits(Limits {
-            memory: Limit::of_setting("--query-max-memory-mib", 15_000 * bytes),
+        let budget = Budget::from_limits(Limits {
+            memory: Limit::from_setting("--query-max-memory-mib", 15_000 * bytes),
             ..Limits::NONE
         });
         let context = QueryContext::unregistered(budget.clone());
         let directory = NumberedNames::default();
-        let names = Names::of_uids(uids(10_000), &directory, &context).await.unwrap();
-        assert_eq!(budget.usage().of(Resource::Memory), 10_000 * bytes);
+        let names = Names::resolve(uids(10_000), &directory, &context).await.unwrap();
+        assert_eq!(budget.usage().get(Resource::Memory), 10_000 * bytes);
         let calls = directory.take_requested();
         assert_eq!(calls.concat().len(), 10_000);
         assert!(
@@ -240,11 +240,11 @@ mod tests {
             "other tasks run between look-ups"
         );
         drop(names);
-        assert_eq!(budget.usage().of(Resource::Memory), 0);
-        let error = Names::of_uids(uids(20_000), &directory, &context)
+        assert_eq!(budget.usage().get(Resource::Memory), 0);
+        let error = Names::resolve(uids(20_000), &directory, &context)
             .await
             .unwrap_err();
         assert!(matches!(error, QueryError::OverBudget { .. }), "{error}");
-        assert_eq!(budget.usage().of(Resource::Memory), 0);
+        assert_eq!(budget.usage().get(Resource::Memory), 0);
     }
 }

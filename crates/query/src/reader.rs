@@ -42,7 +42,7 @@ use crate::plan::selection::row_selection::Selection;
 #[async_trait]
 pub trait PointReader: LastPointReader + fmt::Debug {
     /// The reader of another table: of pre-aggregates, or of the rollups of an interval.
-    fn of_table(&self, table: &TableName, rollup: Option<&RollupRead>) -> Arc<dyn PointReader>;
+    fn for_table(&self, table: &TableName, rollup: Option<&RollupRead>) -> Arc<dyn PointReader>;
 
     /// Chooses how the series are read that pass a selection.
     ///

@@ -95,13 +95,13 @@ pub async fn scan_rows(
     let (selection, ranges, in_hours) = match scan.source.resolve(storage, deadline).await? {
         ResolvedSource::Metric(metric, selection) => (selection, hours.ranges(&layout, metric), None),
         ResolvedSource::Tsuids(tsuids) => {
-            let selection = Selection::of_series(&layout, tsuids.iter().map(AsRef::as_ref), Vec::new());
+            let selection = Selection::from_series(&layout, tsuids.iter().map(AsRef::as_ref), Vec::new());
             (selection, series_ranges(&tsuids, &layout, hours), None)
         }
         ResolvedSource::GlobalAnnotations => {
             let (range, length) = global_annotations(&layout, hours);
             (
-                Selection::of_tags(&layout, Vec::new(), None),
+                Selection::from_tests(&layout, Vec::new(), None),
                 vec![range],
                 // Longer keys are of series with unassigned UIDs.
                 Some(RowFilter::new(move |key| key.len() == length)),
@@ -113,7 +113,7 @@ pub async fn scan_rows(
                 base_time(key, base_time_at).is_none_or(|hour| hours.contains(hour))
             });
             (
-                Selection::of_tags(&layout, Vec::new(), None),
+                Selection::from_tests(&layout, Vec::new(), None),
                 vec![(Vec::new(), Vec::new())],
                 Some(filter),
             )

@@ -92,7 +92,7 @@ pub struct SubQuery {
     pub downsample: Option<Downsample>,
     /// First derivative of each series, after downsampling; `None`: values as they are.
     pub rate: Option<RateOptions>,
-    /// Of histograms in place of points; see [`SubQuery::of_histograms`].
+    /// Of histograms in place of points; see [`SubQuery::with_histograms`].
     pub histogram: Option<HistogramResults>,
     /// The tables to read.
     pub rollup: RollupRequest,

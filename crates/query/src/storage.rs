@@ -40,10 +40,10 @@ pub struct Storage {
 
 impl Storage {
     /// The storage of another table; `None`: of this one.
-    pub(crate) fn of_table(&self, read: &TableRead) -> Option<Self> {
+    pub(crate) fn for_table(&self, read: &TableRead) -> Option<Self> {
         let table = read.table.as_ref()?;
         Some(Self {
-            reader: self.reader.of_table(table, read.rollup.as_ref()),
+            reader: self.reader.for_table(table, read.rollup.as_ref()),
             index: None,
             table: table.clone(),
             ..self.clone()

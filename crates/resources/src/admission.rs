@@ -49,7 +49,7 @@ pub fn client_address(peer: SocketAddr) -> IpAddr {
 
 impl ClientId {
     /// The client at the other end of a connection.
-    pub fn of(peer: SocketAddr) -> Self {
+    pub fn from_peer(peer: SocketAddr) -> Self {
         Self::Address(client_address(peer))
     }
 }

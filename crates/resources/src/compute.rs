@@ -251,7 +251,7 @@ impl ComputePool {
 
     /// The pool for the jobs of a client.
     #[must_use]
-    pub fn of_client(&self, client: ClientId) -> Self {
+    pub fn for_client(&self, client: ClientId) -> Self {
         Self {
             handle: Arc::clone(&self.handle),
             client,

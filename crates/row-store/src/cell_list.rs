@@ -118,10 +118,10 @@ mod tests {
         let mut cells = CellList::default();
         cells.push(u8::MAX, &longest, 1, b"a");
         cells.push(0, &[], 2, b"b");
-        let found: Vec<_> = cells
+        let entries: Vec<_> = cells
             .iter()
             .map(|cell| (cell.family, cell.qualifier.len(), cell.value))
             .collect();
-        assert_eq!(found, [(u8::MAX, longest.len(), &b"a"[..]), (0, 0, b"b")]);
+        assert_eq!(entries, [(u8::MAX, longest.len(), &b"a"[..]), (0, 0, b"b")]);
     }
 }

@@ -15,7 +15,7 @@ pub struct RangeMeasure {
 
 impl RangeMeasure {
     /// Sums the first `limit` rows, with their sizes in bytes.
-    pub(crate) fn of(rows: BTreeMap<Vec<u8>, u64>, limit: usize) -> Self {
+    pub(crate) fn from_rows(rows: BTreeMap<Vec<u8>, u64>, limit: usize) -> Self {
         let mut measure = Self::default();
         let is_cut = rows.len() > limit;
         for (key, bytes) in rows.into_iter().take(limit) {

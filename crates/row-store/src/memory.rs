@@ -159,7 +159,7 @@ impl RowStore for MemoryStore {
             .iter()
             .flatten()
             .map(|row| (row.key().to_vec(), row.byte_len() as u64));
-        Ok(Some(RangeMeasure::of(rows.collect(), limit)))
+        Ok(Some(RangeMeasure::from_rows(rows.collect(), limit)))
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {

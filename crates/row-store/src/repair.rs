@@ -198,8 +198,8 @@ impl CellRepair<'_> {
         };
         let mut stored = HashMap::new();
         for rows in rows.chunks(READ_ROWS) {
-            let found = self.store.get_rows(self.table, rows, &columns, None).await?;
-            stored.extend(rows.iter().zip(found));
+            let stored_rows = self.store.get_rows(self.table, rows, &columns, None).await?;
+            stored.extend(rows.iter().zip(stored_rows));
         }
         let cells = changes.iter().map(|CellChange { cell, .. }| {
             let row = stored.get(&cell.row)?.as_ref()?;

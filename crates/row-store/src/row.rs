@@ -33,7 +33,11 @@ pub struct Row {
 
 impl Row {
     /// A row of these cells; `None` if there are none.
-    pub(crate) fn of(key: impl Into<Box<[u8]>>, families: Arc<[String]>, cells: CellList) -> Option<Self> {
+    pub(crate) fn from_cells(
+        key: impl Into<Box<[u8]>>,
+        families: Arc<[String]>,
+        cells: CellList,
+    ) -> Option<Self> {
         (!cells.is_empty()).then(|| Self {
             key: key.into(),
             families,
@@ -144,6 +148,6 @@ impl RowBuilder {
 
     /// The row, or `None` if it has no cells.
     pub fn finish(self) -> Option<Row> {
-        Row::of(self.key, self.families, self.cells)
+        Row::from_cells(self.key, self.families, self.cells)
     }
 }

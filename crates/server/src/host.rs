@@ -161,7 +161,7 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         // Raises the limit of descriptors, before stores open files.
         let tls = args.tls.open()?;
         admin.metrics.collect_tls(tls.clone());
-        let connections = Connections::of_process(tls);
+        let connections = Connections::for_process(tls);
         let mut host = Host {
             grpc: GrpcOptions {
                 client_timeout: self.client_timeout,

@@ -41,8 +41,8 @@ pub fn message_error(status: Status) -> Status {
     let is_broken = || BROKEN.iter().any(|broken| text.starts_with(broken));
     match status.code() {
         Code::OutOfRange if text.starts_with(TOO_LARGE) => match numbers(text).as_slice() {
-            [found, limit, ..] => {
-                let message = format!("message has {found} bytes, at most {limit} are allowed");
+            [size, limit, ..] => {
+                let message = format!("message has {size} bytes, at most {limit} are allowed");
                 too_large(message, &[("limit", limit)])
             }
             _ => too_large("message is larger than the server accepts".to_owned(), &[]),

@@ -87,7 +87,7 @@ fn pool_of<'a>(account: &'a MemoryAccount, path: &str) -> &'a MemoryPool {
 fn client_of(request: &Request<Body>) -> ClientId {
     let info = request.extensions().get::<TcpConnectInfo>();
     let peer = info.and_then(TcpConnectInfo::remote_addr);
-    let address = peer.map_or(ClientId::Local, ClientId::of);
+    let address = peer.map_or(ClientId::Local, ClientId::from_peer);
     let identity = request.extensions().get::<Identity>();
     identity.map_or(address, |identity| identity.client(address))
 }
@@ -106,7 +106,7 @@ impl MessageLimits {
     }
 
     /// Of a call's path, `/service/method`.
-    fn of(&self, path: &str) -> u64 {
+    fn for_path(&self, path: &str) -> u64 {
         let service = path.strip_prefix('/').and_then(|path| path.rsplit_once('/'));
         let limit = service.and_then(|(service, _)| self.0.get(service));
         u64::try_from(*limit.unwrap_or(&OTHER_MESSAGE_BYTES)).unwrap_or(u64::MAX)
@@ -128,9 +128,9 @@ impl Middleware for RequestMemory {
         S::Error: Send,
     {
         let path = request.uri().path();
-        let pool = pool_of(&self.account, path).of_client(client_of(&request));
+        let pool = pool_of(&self.account, path).for_client(client_of(&request));
         let is_single = SINGLE_REQUESTS.contains(path);
-        let limit = self.limits.of(path);
+        let limit = self.limits.for_path(path);
         let charge = Arc::new(Mutex::new(pool.empty_reservation()));
         let (head, body) = request.into_parts();
         let mut messages = Messages::new(body, pool, Arc::clone(&charge), is_single, limit);

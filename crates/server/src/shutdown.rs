@@ -32,7 +32,7 @@ impl Shutdown {
     }
 
     /// The shutdown that one connection sees: it drains when the program does, or by [`Shutdown::drain`].
-    pub(crate) fn of_connection(&self) -> Self {
+    pub(crate) fn for_connection(&self) -> Self {
         Self {
             draining: self.draining.child_token(),
             stopping: self.stopping.clone(),
@@ -45,7 +45,7 @@ impl Shutdown {
     }
 
     /// The shutdown of the connection that a request came over; for a request within the process, `program`.
-    pub fn of_request(extensions: &http::Extensions, program: &Self) -> Self {
+    pub fn from_extensions(extensions: &http::Extensions, program: &Self) -> Self {
         extensions.get().unwrap_or(program).clone()
     }
 

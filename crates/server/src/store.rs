@@ -250,7 +250,7 @@ async fn open_embedded(
     part: &StorePart,
     memory: &FixedShare,
 ) -> anyhow::Result<Arc<CellStore>> {
-    let memory_bytes = memory.of(part.memory_bytes);
+    let memory_bytes = memory.scale(part.memory_bytes);
     let store = open_folder(data_dir, part.folder, |folder| {
         CellStore::open(CellConfig::new(folder).with_memory(memory_bytes))
     })?;

@@ -210,10 +210,10 @@ impl Tls {
                 Ok::<_, TlsError>((files, configured))
             });
             match read.await {
-                Ok(Ok((found, configured))) => {
+                Ok(Ok((new_files, configured))) => {
                     failed = None;
-                    if found != files {
-                        files = found;
+                    if new_files != files {
+                        files = new_files;
                         *self.0.configured.write() = configured;
                         info!(certificate = %self.0.source.certificate.display(), "TLS files were read again");
                     }

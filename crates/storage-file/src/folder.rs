@@ -42,7 +42,7 @@ pub struct Folder {
     path: PathBuf,
     format: Format,
     /// The version that the folder had when it was opened.
-    found: u32,
+    version: u32,
     /// Whether files of the store may not have been created yet.
     is_new: bool,
     _lock: Box<dyn FileLock>,
@@ -59,7 +59,7 @@ impl Folder {
         create_dir_durably(disk, path).map_err(|error| StorageError::io(path.display(), &error))?;
         let lock = lock(disk, path)?;
         let marker = path.join("STORE");
-        let (found, is_new) = match read_all(disk, &marker, MAX_STORE_BYTES) {
+        let (version, is_new) = match read_all(disk, &marker, MAX_STORE_BYTES) {
             Ok(text) => version_of(path, &text, format)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let failed = |error| StorageError::io(path.display(), &error);
@@ -80,7 +80,7 @@ impl Folder {
         Ok(Self {
             path: path.to_owned(),
             format,
-            found,
+            version,
             is_new,
             _lock: lock,
         })
@@ -93,7 +93,7 @@ impl Folder {
 
     /// The version of its format.
     pub const fn version(&self) -> u32 {
-        self.found
+        self.version
     }
 
     /// Whether files of the store may not have been created yet, because its creation did not end.
@@ -107,9 +107,9 @@ impl Folder {
     ///
     /// Errors of the disk.
     pub fn complete(&mut self, disk: &dyn Disk) -> Result<(), StorageError> {
-        if self.is_new || self.found != self.format.version {
+        if self.is_new || self.version != self.format.version {
             mark(disk, &self.path, self.format)?;
-            (self.is_new, self.found) = (false, self.format.version);
+            (self.is_new, self.version) = (false, self.format.version);
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Service {
 
     /// Starts a service over a new [`TestStack`] with these settings.
     pub async fn start_with(settings: DataSettings, uid_settings: UidSettings) -> Service {
-        Service::of(TestStack::with(settings, uid_settings).await).await
+        Service::from_stack(TestStack::with(settings, uid_settings).await).await
     }
 
     /// A service with codec 42 for histograms.
@@ -103,21 +103,21 @@ impl Service {
     /// A service that blocks assignments of UIDs.
     pub async fn with_gated_uids() -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::uid_stack().await;
-        (Service::of(stack).await, gate)
+        (Service::from_stack(stack).await, gate)
     }
 
     /// A service that blocks writes of points.
     pub async fn gated(settings: DataSettings) -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::stack(settings).await;
-        (Service::of(stack).await, gate)
+        (Service::from_stack(stack).await, gate)
     }
 
     /// A service over these parts.
-    pub async fn of(stack: TestStack) -> Service {
+    pub async fn from_stack(stack: TestStack) -> Service {
         Service::with_server(stack, |server| server).await
     }
 
-    /// As [`Service::of`], with changes to the server.
+    /// As [`Service::from_stack`], with changes to the server.
     pub async fn with_server(
         stack: TestStack,
         change: impl FnOnce(HttpTelnetServer) -> HttpTelnetServer,

@@ -174,7 +174,7 @@ impl Changes {
             };
         };
         check_expected(name, uid, *expected)?;
-        if let Some(taken) = to_uid.filter(|found| *found != uid || *to == name.1) {
+        if let Some(taken) = to_uid.filter(|taken| *taken != uid || *to == name.1) {
             return Err(UidServiceError::NameTaken {
                 kind,
                 name: to.clone(),
@@ -414,19 +414,19 @@ impl Changes {
         let Some(to) = entry.change.to() else {
             return Ok(None);
         };
-        let found = self.table.names(&[entry.uid]).await.pop().unwrap_or(Ok(None))?;
-        Ok(found.filter(|other| other != entry.change.from() && other != to))
+        let name = self.table.names(&[entry.uid]).await.pop().unwrap_or(Ok(None))?;
+        Ok(name.filter(|other| other != entry.change.from() && other != to))
     }
 
     /// Whether the mapping is what the request has found. It was looked up before the entry excluded other changes.
     async fn still_holds(&self, entry: &Entry) -> Result<bool, UidServiceError> {
         let (kind, uid) = entry.uid;
-        let found = self.uid_of(kind, entry.change.from()).await?;
+        let from_uid = self.uid_of(kind, entry.change.from()).await?;
         match entry.change.to() {
-            Some(to) if found != Some(uid) => {
+            Some(to) if from_uid != Some(uid) => {
                 Ok(self.uid_of(kind, to).await? == Some(uid) && self.is_name_of(kind, uid, to).await?)
             }
-            _ => Ok(found == Some(uid)),
+            _ => Ok(from_uid == Some(uid)),
         }
     }
 
@@ -511,14 +511,14 @@ impl Changes {
     }
 
     async fn uid_of(&self, kind: UidKind, name: &Name) -> Result<Option<Uid>, UidServiceError> {
-        let found = self.table.uids(&[(kind, name.clone())]).await.pop();
-        found.unwrap_or(Ok(None))
+        let result = self.table.uids(&[(kind, name.clone())]).await.pop();
+        result.unwrap_or(Ok(None))
     }
 
     /// Whether the UID's name is `name` in the reverse direction as well.
     async fn is_name_of(&self, kind: UidKind, uid: Uid, name: &Name) -> Result<bool, UidServiceError> {
-        let found = self.table.names(&[(kind, uid)]).await.pop().unwrap_or(Ok(None))?;
-        Ok(found.as_ref() == Some(name))
+        let stored_name = self.table.names(&[(kind, uid)]).await.pop().unwrap_or(Ok(None))?;
+        Ok(stored_name.as_ref() == Some(name))
     }
 }
 

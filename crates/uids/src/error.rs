@@ -38,7 +38,7 @@ pub enum UidServiceError {
     },
     /// The stored UID does not have the configured width: a width was changed.
     #[error(
-        "`{name}` of `{kind}` has a stored UID of {found} bytes, but the configured width is \
+        "`{name}` of `{kind}` has a stored UID of {bytes} bytes, but the configured width is \
          {configured}: a width must never change while there is data"
     )]
     StoredWidth {
@@ -47,7 +47,7 @@ pub enum UidServiceError {
         /// The name.
         name: Name,
         /// Bytes of the stored value.
-        found: usize,
+        bytes: usize,
         /// The width of the kind.
         configured: UidWidth,
     },
@@ -60,7 +60,7 @@ pub enum UidServiceError {
         name: Name,
     },
     /// A rule of the deployment denies the name a UID.
-    #[error("`{name}` of `{kind}`{} is not assigned a UID: denied by `{rule}`", of_tag_key(tag_key.as_deref()))]
+    #[error("`{name}` of `{kind}`{} is not assigned a UID: denied by `{rule}`", tag_key_suffix(tag_key.as_deref()))]
     AssignmentRejected {
         /// Its kind.
         kind: UidKind,
@@ -124,14 +124,14 @@ pub enum UidServiceError {
     },
     /// The table is not the one that the caller's points were written with.
     #[error(
-        "table {found:016x} of UIDs is not the one that the points were written with, {expected:016x}: the folder of \
-         UIDs was removed, or belongs to another deployment"
+        "table {table_id:016x} of UIDs is not the one that the points were written with, {expected:016x}: the folder \
+         of UIDs was removed, or belongs to another deployment"
     )]
     OtherTable {
         /// The identity in the request.
         expected: u64,
         /// The identity of the table.
-        found: u64,
+        table_id: u64,
     },
     /// Data services use more random UIDs than the service remembers.
     #[error("data services use more than {limit} random UIDs of `{kind}`")]
@@ -300,6 +300,6 @@ pub enum UidServiceError {
     Store(#[from] StoreError),
 }
 
-fn of_tag_key(tag_key: Option<&str>) -> String {
+fn tag_key_suffix(tag_key: Option<&str>) -> String {
     tag_key.map_or_else(String::new, |tag_key| format!(" for tag key `{tag_key}`"))
 }

@@ -147,8 +147,8 @@ where
     }
     let (followers, leader) = reads.join(missing.iter().map(|index| keys[*index].clone()));
     if let Some(leader) = leader {
-        let found = read(leader.keys().to_vec()).await;
-        leader.finish(found);
+        let outcomes = read(leader.keys().to_vec()).await;
+        leader.finish(outcomes);
     }
     let mut unread = Vec::new();
     for (index, follower) in missing.into_iter().zip(followers) {
@@ -183,7 +183,7 @@ mod tests {
         let (begun, go_on) = (Notify::new(), Notify::new());
         let (count, assigned) = (AtomicUsize::new(0), AtomicBool::new(false));
         let read = |keys: Vec<&'static str>| {
-            let found = assigned.load(Ordering::SeqCst).then_some(7);
+            let value = assigned.load(Ordering::SeqCst).then_some(7);
             let first = count.fetch_add(1, Ordering::SeqCst) == 0;
             let (begun, go_on) = (&begun, &go_on);
             async move {
@@ -191,7 +191,7 @@ mod tests {
                     begun.notify_one();
                     go_on.notified().await;
                 }
-                keys.iter().map(|_| Ok(found)).collect()
+                keys.iter().map(|_| Ok(value)).collect()
             }
             .boxed()
         };

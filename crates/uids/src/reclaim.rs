@@ -77,7 +77,10 @@ pub(crate) struct Reclaim {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// The name has another UID, or none.
-    #[error("`{name}` of `{kind}` has {}, not {uid}", found.map_or_else(|| "no UID".to_owned(), |found| format!("the UID {found}")))]
+    #[error(
+        "`{name}` of `{kind}` has {}, not {uid}",
+        stored_uid.map_or_else(|| "no UID".to_owned(), |stored| format!("the UID {stored}"))
+    )]
     OtherUid {
         /// The kind.
         kind: UidKind,
@@ -86,7 +89,7 @@ pub enum ReclaimError {
         /// The expected UID.
         uid: Uid,
         /// The UID of the name.
-        found: Option<Uid>,
+        stored_uid: Option<Uid>,
     },
     /// The mapping, or the record of the UID, is not what the step expects.
     #[error("{uid} of `{kind}` {detail}")]
@@ -186,9 +189,9 @@ impl Reclaim {
         };
         let forward = self.forward(*kind, name).await?;
         if record.state != State::Quarantining {
-            let found = forward.as_ref().map(|cell| cell.uid);
+            let stored_uid = forward.as_ref().map(|cell| cell.uid);
             let Some(forward) = forward.filter(|cell| cell.uid == *uid) else {
-                return Err(other_uid(mapping, found));
+                return Err(other_uid(mapping, stored_uid));
             };
             self.check_reverse(mapping).await?;
             let not_before = written(forward.timestamp_ms) + self.quarantine;
@@ -239,12 +242,12 @@ impl Reclaim {
             .table
             .check_and_put(forward_cell(*kind, name), None, uid.as_bytes())
             .await?;
-        let found = if put {
+        let stored_uid = if put {
             Some(*uid)
         } else {
             self.forward(*kind, name).await?.map(|cell| cell.uid)
         };
-        let (state, since) = if found == Some(*uid) {
+        let (state, since) = if stored_uid == Some(*uid) {
             let restored = Change::Rename {
                 from: name.clone(),
                 to: name.clone(),
@@ -258,8 +261,8 @@ impl Reclaim {
         if !self.records.put(&mut record, state, since).await? {
             return Err(raced(mapping));
         }
-        if found != Some(*uid) {
-            return Err(other_uid(mapping, found));
+        if stored_uid != Some(*uid) {
+            return Err(other_uid(mapping, stored_uid));
         }
         Ok(())
     }
@@ -351,8 +354,8 @@ impl Reclaim {
 
     /// Checks that the reverse mapping of a UID has its name.
     async fn check_reverse(&self, mapping: &Mapping) -> Result<(), ReclaimError> {
-        let found = self.table.names(&[(mapping.kind, mapping.uid)]).await.pop();
-        match found.unwrap_or(Ok(None))? {
+        let result = self.table.names(&[(mapping.kind, mapping.uid)]).await.pop();
+        match result.unwrap_or(Ok(None))? {
             Some(name) if name == mapping.name => Ok(()),
             Some(name) => Err(changed(
                 mapping,
@@ -453,12 +456,12 @@ struct Forward {
     timestamp_ms: i64,
 }
 
-fn other_uid(mapping: &Mapping, found: Option<Uid>) -> ReclaimError {
+fn other_uid(mapping: &Mapping, stored_uid: Option<Uid>) -> ReclaimError {
     ReclaimError::OtherUid {
         kind: mapping.kind,
         name: mapping.name.clone(),
         uid: mapping.uid,
-        found,
+        stored_uid,
     }
 }
 

@@ -191,16 +191,18 @@ impl UidTable {
     ) -> Result<(), StoreError> {
         let columns = ColumnSelection::Columns(vec![(cell.family.clone(), cell.qualifier.clone())]);
         let row = self.store.get(&self.name, &cell.row, &columns).await?;
-        let found = row
+        let stored_cell = row
             .as_ref()
             .and_then(|row| row.get(&cell.family, &cell.qualifier))
-            .filter(|found| condition(found.value));
-        let Some(found) = found else { return Ok(()) };
+            .filter(|stored_cell| condition(stored_cell.value));
+        let Some(stored_cell) = stored_cell else {
+            return Ok(());
+        };
         let mut batch = WriteBatch::new(self.name.clone());
         let family = batch.family(&cell.family);
         batch
             .row(&cell.row)
-            .delete_column_up_to(family, &cell.qualifier, found.timestamp_ms);
+            .delete_column_up_to(family, &cell.qualifier, stored_cell.timestamp_ms);
         self.store.write(batch).await
     }
 
@@ -212,7 +214,7 @@ impl UidTable {
             _ => Err(UidServiceError::StoredWidth {
                 kind: *kind,
                 name: name.clone(),
-                found: value.len(),
+                bytes: value.len(),
                 configured,
             }),
         }
@@ -245,8 +247,8 @@ impl UidTable {
                 .get_rows(&self.name, &rows, &column(family, kind), None)
                 .await
             {
-                Ok(found) => {
-                    for (index, row) in indexes.into_iter().zip(found) {
+                Ok(stored_rows) => {
+                    for (index, row) in indexes.into_iter().zip(stored_rows) {
                         if let Some(stored) = row.as_ref().and_then(|row| value(row, family, kind)) {
                             results[index] = decode(&keys[index], stored).map(Some);
                         }

@@ -188,7 +188,7 @@ impl Uids {
             .into_iter()
             .zip(names)
             .enumerate()
-            .map(|(index, (found, (kind, name)))| match found? {
+            .map(|(index, (result, (kind, name)))| match result? {
                 Some(uid) => Ok(AssignedUid { uid, created: false }),
                 None if may_create(*kind) => {
                     unknown.push(index);
@@ -223,15 +223,15 @@ impl Uids {
         names: &[KindName],
         freshness: Freshness,
     ) -> Vec<Result<Uid, UidServiceError>> {
-        let found = match freshness {
+        let results = match freshness {
             Freshness::Cached => self.lookup.uids(names, Absence::Certain).await,
             Freshness::Store => self.lookup.read_uids(names).await,
         };
-        found
+        results
             .into_iter()
             .zip(names)
-            .map(|(found, (kind, name))| {
-                found?.ok_or_else(|| UidServiceError::NameNotFound {
+            .map(|(result, (kind, name))| {
+                result?.ok_or_else(|| UidServiceError::NameNotFound {
                     kind: *kind,
                     name: name.clone(),
                 })
@@ -245,14 +245,14 @@ impl Uids {
         uids: &[KindUid],
         freshness: Freshness,
     ) -> Vec<Result<Name, UidServiceError>> {
-        let found = match freshness {
+        let results = match freshness {
             Freshness::Cached => self.lookup.names(uids).await,
             Freshness::Store => self.lookup.read_names(uids).await,
         };
-        found
+        results
             .into_iter()
             .zip(uids)
-            .map(|(found, (kind, uid))| {
+            .map(|(result, (kind, uid))| {
                 let expected = self.layout().width(*kind);
                 if uid.width() != expected {
                     return Err(UidServiceError::UidWidth {
@@ -261,7 +261,7 @@ impl Uids {
                         expected,
                     });
                 }
-                found?.ok_or(UidServiceError::UidNotFound {
+                result?.ok_or(UidServiceError::UidNotFound {
                     kind: *kind,
                     uid: *uid,
                 })
@@ -354,8 +354,8 @@ impl Uids {
             return Ok(());
         }
         match self.table_id().await? {
-            found if found == 0 || found == expected => Ok(()),
-            found => Err(UidServiceError::OtherTable { expected, found }),
+            table_id if table_id == 0 || table_id == expected => Ok(()),
+            table_id => Err(UidServiceError::OtherTable { expected, table_id }),
         }
     }
 

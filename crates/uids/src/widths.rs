@@ -33,7 +33,7 @@ const NAMES: u64 = 1000;
 pub enum WidthError {
     /// The table was written with another width.
     #[error(
-        "table `{table}`: `{name}` of `{kind}` has a UID of {found} bytes, but {} is {configured}: set it to {found}",
+        "table `{table}`: `{name}` of `{kind}` has a UID of {bytes} bytes, but {} is {configured}: set it to {bytes}",
         setting(*.kind)
     )]
     Differs {
@@ -44,7 +44,7 @@ pub enum WidthError {
         /// A name with such a UID.
         name: Name,
         /// Bytes of its UID.
-        found: usize,
+        bytes: usize,
         /// The configured width.
         configured: UidWidth,
     },
@@ -79,7 +79,7 @@ pub async fn check(table: &UidTable) -> Result<(), WidthError> {
         let sampled = sampled.get(kind);
         let matching = sampled.get(&configured.bytes()).map_or(0, |(count, _)| *count);
         let others = sampled.iter().filter(|(width, _)| **width != configured.bytes());
-        let Some((found, (differing, name))) = others.max_by_key(|(_, (count, _))| *count) else {
+        let Some((bytes, (differing, name))) = others.max_by_key(|(_, (count, _))| *count) else {
             continue;
         };
         if *differing > matching {
@@ -87,11 +87,11 @@ pub async fn check(table: &UidTable) -> Result<(), WidthError> {
                 table: table.name().clone(),
                 kind,
                 name: name.clone(),
-                found: *found,
+                bytes: *bytes,
                 configured,
             });
         }
-        warn!(%kind, width = %configured, other_width = found, %name, "some UIDs have another width: they were assigned with other settings and cannot be used");
+        warn!(%kind, width = %configured, other_width = bytes, %name, "some UIDs have another width: they were assigned with other settings and cannot be used");
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ impl DataServiceHandler {
 
     /// This handler as the caller of a request may use it: limited to the metrics that its rights name, and to
     /// the sight of its own queries.
-    pub(super) fn of_caller(&self, extensions: &Extensions) -> Cow<'_, Self> {
+    pub(super) fn for_caller(&self, extensions: &Extensions) -> Cow<'_, Self> {
         let access = extensions.get::<Access>();
         let Some(access) = access.filter(|access| access.is_limited()) else {
             return Cow::Borrowed(self);

@@ -116,12 +116,14 @@ async fn send_all(
         let mut uids: Vec<u8> = Vec::new();
         for number in references.numbers(kind) {
             if uids.len() + width > MESSAGE_BYTES {
-                sender.send(Ok(of_uids(kind, std::mem::take(&mut uids)))).await?;
+                sender
+                    .send(Ok(uids_response(kind, std::mem::take(&mut uids))))
+                    .await?;
             }
             uids.extend_from_slice(number.to_be_bytes().get(8 - width..).unwrap_or_default());
         }
         if !uids.is_empty() {
-            sender.send(Ok(of_uids(kind, uids))).await?;
+            sender.send(Ok(uids_response(kind, uids))).await?;
         }
     }
     let summary = Event::Summary(Summary {
@@ -132,7 +134,7 @@ async fn send_all(
     sender.send(Ok(message(summary))).await
 }
 
-fn of_uids(kind: UidKind, uids: Vec<u8>) -> ListReferencedUidsResponse {
+fn uids_response(kind: UidKind, uids: Vec<u8>) -> ListReferencedUidsResponse {
     message(Event::Uids(Uids {
         kind: common::UidKind::from(kind).into(),
         uids: Bytes::from(uids),

@@ -39,11 +39,11 @@ pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
 
 /// The caller of a call.
 pub(super) fn caller_of<T>(request: &Request<T>) -> Caller {
-    Caller::of_call(request.extensions(), request.remote_addr())
+    Caller::from_call(request.extensions(), request.remote_addr())
 }
 
 fn address_of<T>(request: &Request<T>) -> ClientId {
-    request.remote_addr().map_or(ClientId::Local, ClientId::of)
+    request.remote_addr().map_or(ClientId::Local, ClientId::from_peer)
 }
 
 /// Sends messages as fast as the client reads them; each is encoded once the outbox has accepted the one before it.

@@ -31,7 +31,7 @@ pub(super) fn cancel(engine: &Engine, request: &CancelQueryRequest) -> Result<Ca
 }
 
 fn message(query: &RunningQuery) -> RunningQueryMessage {
-    let used = |resource| query.usage.of(resource);
+    let used = |resource| query.usage.get(resource);
     RunningQueryMessage {
         id: query.id,
         sub_queries: query.description.sub_queries.clone(),

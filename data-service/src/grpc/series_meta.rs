@@ -77,7 +77,7 @@ impl SeriesMetaService for SeriesMetaHandler {
         if meta.document.is_none() && meta.counter.is_none() {
             return Err(meta_status(&MetaError::NotFound { tsuid }));
         }
-        let names = names::of_tsuid(&self.uids, &tsuid, deadline).await;
+        let names = names::resolve_tsuid(&self.uids, &tsuid, deadline).await;
         let names = names.map_err(|error| series_status(&error))?;
         Ok(Response::new(GetSeriesMetaResponse {
             meta: Some(convert::message(&tsuid, names, meta)),
@@ -97,7 +97,7 @@ impl SeriesMetaService for SeriesMetaHandler {
         let values = convert::document(&new)?;
         let tsuid = self.tsuid(request.series, deadline).await?;
         // All UIDs of the series must have names.
-        let names = names::of_tsuid(&self.uids, &tsuid, deadline).await;
+        let names = names::resolve_tsuid(&self.uids, &tsuid, deadline).await;
         let names = names.map_err(|error| series_status(&error))?;
         let etag = Some(new.etag.as_str()).filter(|etag| !etag.is_empty());
         let change = |document: &mut TsMeta| convert::assign(document, &values, &fields);

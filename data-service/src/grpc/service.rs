@@ -26,7 +26,7 @@ use super::{
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
     async fn write(&self, request: Request<Bytes>) -> Result<Response<WriteResponse>, Status> {
-        let service = self.of_caller(request.extensions());
+        let service = self.for_caller(request.extensions());
         write::write(&service, request).await
     }
 
@@ -34,7 +34,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<WriteColumnsRequest>,
     ) -> Result<Response<WriteColumnsResponse>, Status> {
-        let service = self.of_caller(request.extensions()).into_owned();
+        let service = self.for_caller(request.extensions()).into_owned();
         write::write_columns(&service, request).await
     }
 
@@ -42,7 +42,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<WriteHistogramsRequest>,
     ) -> Result<Response<WriteHistogramsResponse>, Status> {
-        let service = self.of_caller(request.extensions()).into_owned();
+        let service = self.for_caller(request.extensions()).into_owned();
         histograms::write_histograms(&service, request).await
     }
 
@@ -50,7 +50,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<WriteRollupsRequest>,
     ) -> Result<Response<WriteRollupsResponse>, Status> {
-        let service = self.of_caller(request.extensions()).into_owned();
+        let service = self.for_caller(request.extensions()).into_owned();
         rollup_writes::write_rollups(&service, request).await
     }
 
@@ -58,7 +58,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<Streaming<WriteStreamRequest>>,
     ) -> Result<Response<MessageStream<WriteStreamResponse>>, Status> {
-        let service = self.of_caller(request.extensions()).into_owned();
+        let service = self.for_caller(request.extensions()).into_owned();
         write_stream::write_stream(&service, request)
     }
 
@@ -66,12 +66,12 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<QueryRequest>,
     ) -> Result<Response<MessageStream<QueryResponse>>, Status> {
-        let engine = self.of_caller(request.extensions()).engine.clone();
+        let engine = self.for_caller(request.extensions()).engine.clone();
         query::query(&engine, request).await
     }
 
     async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        let engine = self.of_caller(request.extensions()).engine.clone();
+        let engine = self.for_caller(request.extensions()).engine.clone();
         explain::explain(&engine, request).await
     }
 
@@ -79,7 +79,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<QueryExpressionsRequest>,
     ) -> Result<Response<MessageStream<QueryExpressionsResponse>>, Status> {
-        let engine = self.of_caller(request.extensions()).engine.clone();
+        let engine = self.for_caller(request.extensions()).engine.clone();
         expressions::query_expressions(&engine, request).await
     }
 
@@ -87,7 +87,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<QueryLastRequest>,
     ) -> Result<Response<MessageStream<QueryLastResponse>>, Status> {
-        let engine = self.of_caller(request.extensions()).engine.clone();
+        let engine = self.for_caller(request.extensions()).engine.clone();
         last::query_last(&engine, request).await
     }
 
@@ -105,7 +105,7 @@ impl DataAdminService for DataServiceHandler {
         &self,
         request: Request<ListQueriesRequest>,
     ) -> Result<Response<ListQueriesResponse>, Status> {
-        let service = self.of_caller(request.extensions());
+        let service = self.for_caller(request.extensions());
         Ok(Response::new(running::list(&service.engine)))
     }
 

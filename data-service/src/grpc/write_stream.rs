@@ -43,7 +43,7 @@ pub(super) fn write_stream(
     request: Request<Streaming<WriteStreamRequest>>,
 ) -> Result<Response<MessageStream<WriteStreamResponse>>, Status> {
     let (deadline, caller) = (deadline_of(request.extensions()), caller_of(&request));
-    let shutdown = Shutdown::of_request(request.extensions(), &service.shutdown);
+    let shutdown = Shutdown::from_extensions(request.extensions(), &service.shutdown);
     // In place of a response: a proxy that has none yet can open the stream at another server.
     if shutdown.is_draining() {
         return Err(draining());

@@ -58,7 +58,7 @@ fn resources(running: usize, queued: usize) -> QueryResources {
 
 fn limits(memory_bytes: u64) -> Limits {
     Limits {
-        memory: Limit::of_setting("--query-max-memory-mib", memory_bytes),
+        memory: Limit::from_setting("--query-max-memory-mib", memory_bytes),
         ..Limits::NONE
     }
 }

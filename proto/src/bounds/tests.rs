@@ -20,7 +20,10 @@ fn check<M: Message + Name>(message: &M) -> Result<(), Status> {
 
 fn check_bytes<M: Name>(message: &[u8]) -> Result<(), Status> {
     let name = M::full_name();
-    RequestBounds::of(&name).unwrap().check(&name, message).map(drop)
+    RequestBounds::for_message(&name)
+        .unwrap()
+        .check(&name, message)
+        .map(drop)
 }
 
 fn limit_of(field: &str) -> usize {
@@ -213,7 +216,7 @@ fn what_elements_take_is_returned() {
             ..WriteRequest::default()
         };
         let name = WriteRequest::full_name();
-        let bounds = RequestBounds::of(&name).unwrap();
+        let bounds = RequestBounds::for_message(&name).unwrap();
         bounds.check(&name, &request.encode_to_vec()).unwrap()
     };
     assert_eq!(unfolded(0), 0);
@@ -260,5 +263,5 @@ fn malformed_bytes_do_not_end_the_count() {
         );
     }
     check_bytes::<WriteRequest>(&[]).unwrap();
-    assert!(RequestBounds::of("oxtsdb.data.v1.WriteResponse").is_none());
+    assert!(RequestBounds::for_message("oxtsdb.data.v1.WriteResponse").is_none());
 }

@@ -48,7 +48,7 @@ fn agrees(message: &[u8]) -> bool {
     };
     let decoded: WriteRequest = decode_request(message.to_vec().into()).expect("a view of a bad message");
     assert_eq!(view.options, decoded.options);
-    assert_eq!(contents(&view), contents(&WriteView::of(&decoded)));
+    assert_eq!(contents(&view), contents(&WriteView::from_request(&decoded)));
     true
 }
 

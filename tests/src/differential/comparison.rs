@@ -61,7 +61,7 @@ impl Kind<'_> {
                     ours.body
                 );
             }
-            match known::of(self.known, request, &theirs, &ours) {
+            match known::find(self.known, request, &theirs, &ours) {
                 Some(known) => compared = Comparison::Known(known.reason),
                 None => return Ok(Comparison::Differs(format!("on {store}: {difference}"))),
             }

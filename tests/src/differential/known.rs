@@ -76,7 +76,7 @@ fn begins(response: &HttpResponse, status: u16, starts: &[&str]) -> bool {
 }
 
 /// The accepted difference that explains why two responses differ.
-pub fn of(
+pub fn find(
     list: &'static [KnownDifference],
     request: &Request,
     theirs: &HttpResponse,
@@ -106,7 +106,7 @@ mod tests {
             body: None,
         };
         let passes = |theirs: (u16, &str), ours: (u16, &str)| {
-            of(
+            find(
                 &KNOWN,
                 &request,
                 &response(theirs.0, theirs.1),
@@ -126,7 +126,7 @@ mod tests {
             body: None,
         };
         assert!(passes((200, ""), (200, "")));
-        assert!(of(&KNOWN, &other, &response(200, ""), &response(200, "")).is_none());
+        assert!(find(&KNOWN, &other, &response(200, ""), &response(200, "")).is_none());
         assert!(KNOWN.len() <= 10);
     }
 }

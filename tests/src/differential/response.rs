@@ -196,25 +196,25 @@ fn elements_difference(theirs: &[Element], ours: &[Element]) -> Option<String> {
 }
 
 fn element_difference(theirs: &Element, ours: &Element) -> Option<String> {
-    fn of<T: PartialEq + fmt::Debug>(what: &str, theirs: &T, ours: &T) -> Option<String> {
+    fn field_difference<T: PartialEq + fmt::Debug>(what: &str, theirs: &T, ours: &T) -> Option<String> {
         (theirs != ours).then(|| format!("{what} {theirs:?} and {ours:?}"))
     }
-    of("metric", &theirs.metric, &ours.metric)
-        .or_else(|| of("tags", &theirs.tags, &ours.tags))
-        .or_else(|| of("aggregateTags", &theirs.aggregate_tags, &ours.aggregate_tags))
-        .or_else(|| of("query", &theirs.query, &ours.query))
-        .or_else(|| of("tsuids", &theirs.tsuids, &ours.tsuids))
-        .or_else(|| of("annotations", &theirs.annotations, &ours.annotations))
+    field_difference("metric", &theirs.metric, &ours.metric)
+        .or_else(|| field_difference("tags", &theirs.tags, &ours.tags))
+        .or_else(|| field_difference("aggregateTags", &theirs.aggregate_tags, &ours.aggregate_tags))
+        .or_else(|| field_difference("query", &theirs.query, &ours.query))
+        .or_else(|| field_difference("tsuids", &theirs.tsuids, &ours.tsuids))
+        .or_else(|| field_difference("annotations", &theirs.annotations, &ours.annotations))
         .or_else(|| {
-            of(
+            field_difference(
                 "globalAnnotations",
                 &theirs.global_annotations,
                 &ours.global_annotations,
             )
         })
-        .or_else(|| of("stats", &theirs.stats.is_some(), &ours.stats.is_some()))
+        .or_else(|| field_difference("stats", &theirs.stats.is_some(), &ours.stats.is_some()))
         .or_else(|| {
-            of(
+            field_difference(
                 "statsSummary",
                 &theirs.stats_summary.is_some(),
                 &ours.stats_summary.is_some(),

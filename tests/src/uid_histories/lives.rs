@@ -76,13 +76,13 @@ pub(super) fn collect<'a>(
         },
         Action::Rename { from, to, outcome } => step(lives, *outcome, (*start, *end), from, Some(to)),
         Action::Delete { name, outcome } => step(lives, *outcome, (*start, *end), name, None),
-        Action::LookupUid { name, found } => {
-            if let Some(uid) = found {
+        Action::LookupUid { name, uid } => {
+            if let Some(uid) = uid {
                 seen(*uid, name);
             }
         }
-        Action::LookupName { uid, found } => {
-            if let Some(name) = found {
+        Action::LookupName { uid, name } => {
+            if let Some(name) = name {
                 seen(*uid, name);
             }
         }
@@ -122,15 +122,15 @@ pub(super) fn tenures_of(
         steps: &steps,
         is_used: vec![false; steps.len()],
         chain: Vec::new(),
-        found: Vec::new(),
+        orders: Vec::new(),
         tries: 0,
     };
     let mut tenures = Vec::new();
     let mut chains = 0;
     for (name, start, end) in first_names(uid, life, lost)? {
         search.run(&name);
-        chains += search.found.len();
-        for chain in search.found.drain(..) {
+        chains += search.orders.len();
+        for chain in search.orders.drain(..) {
             tenures.extend(along(uid, (&name, start, end), &chain, &steps));
         }
     }
@@ -204,7 +204,7 @@ struct Search<'a> {
     is_used: Vec<bool>,
     /// The current order.
     chain: Vec<usize>,
-    found: Vec<Vec<usize>>,
+    orders: Vec<Vec<usize>>,
     tries: usize,
 }
 
@@ -217,7 +217,7 @@ impl Search<'_> {
         }
         let mut unused = (0..self.steps.len()).filter(|index| !self.is_used[*index]);
         if unused.all(|index| !self.steps[index].is_certain) {
-            self.found.push(self.chain.clone());
+            self.orders.push(self.chain.clone());
         }
         let unused = (0..self.steps.len()).filter(|index| !self.is_used[*index]);
         // No step can follow one that began after its end.
@@ -245,7 +245,7 @@ impl Search<'_> {
     fn run_deleted(&mut self) {
         let mut unused = (0..self.steps.len()).filter(|index| !self.is_used[*index]);
         if unused.all(|index| !self.steps[index].is_certain) {
-            self.found.push(self.chain.clone());
+            self.orders.push(self.chain.clone());
         }
     }
 }

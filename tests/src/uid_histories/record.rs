@@ -138,10 +138,7 @@ async fn client(
             continue;
         };
         let mapping = match &action {
-            Action::LookupUid {
-                name,
-                found: Some(uid),
-            } if choice >= 80 => Some((name.clone(), *uid)),
+            Action::LookupUid { name, uid: Some(uid) } if choice >= 80 => Some((name.clone(), *uid)),
             _ => None,
         };
         let end = recording.now();
@@ -205,7 +202,7 @@ async fn lookup_uid(
     let Ok(results) = service.lookup_uids(&[(KIND, &name)]).await else {
         return Ok(None);
     };
-    let found = match results.into_iter().next() {
+    let uid = match results.into_iter().next() {
         Some(Ok(uid)) => Some(recording.note(uid)),
         Some(Err(rejection)) if rejection.reason == Some(ErrorReason::NameNotFound) => None,
         Some(Err(rejection)) => {
@@ -214,14 +211,14 @@ async fn lookup_uid(
         }
         None => bail!("no result"),
     };
-    Ok(Some(Action::LookupUid { name, found }))
+    Ok(Some(Action::LookupUid { name, uid }))
 }
 
 async fn lookup_name(service: &UidClient, recording: &Recording, uid: u64) -> anyhow::Result<Option<Action>> {
     let Ok(results) = service.lookup_names(&[(KIND, wide(uid)?)]).await else {
         return Ok(None);
     };
-    let found = match results.into_iter().next() {
+    let name = match results.into_iter().next() {
         Some(Ok(name)) => Some(name),
         Some(Err(rejection)) if rejection.reason == Some(ErrorReason::UidNotFound) => None,
         Some(Err(rejection)) => {
@@ -230,7 +227,7 @@ async fn lookup_name(service: &UidClient, recording: &Recording, uid: u64) -> an
         }
         None => bail!("no result"),
     };
-    Ok(Some(Action::LookupName { uid, found }))
+    Ok(Some(Action::LookupName { uid, name }))
 }
 
 /// Records a watch until the sender of `stopped` is dropped.

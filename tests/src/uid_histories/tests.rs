@@ -37,14 +37,14 @@ fn delete(name: &str, uid: u64) -> Action {
     }
 }
 
-fn uid_of(name: &str, found: Option<u64>) -> Action {
+fn uid_of(name: &str, uid: Option<u64>) -> Action {
     let name = name.to_owned();
-    Action::LookupUid { name, found }
+    Action::LookupUid { name, uid }
 }
 
-fn name_of(uid: u64, found: Option<&str>) -> Action {
-    let found = found.map(str::to_owned);
-    Action::LookupName { uid, found }
+fn name_of(uid: u64, name: Option<&str>) -> Action {
+    let name = name.map(str::to_owned);
+    Action::LookupName { uid, name }
 }
 
 #[test]

@@ -100,8 +100,8 @@ pub(super) fn uid(
     match Uid::from_bytes(&uid.uid) {
         Ok(uid) if uid.width() == expected => Ok((kind, uid)),
         _ => {
-            let found = uid.uid.len();
-            let message = format!("uids[{index}]: UID of `{kind}` has {found} bytes, expected {expected}");
+            let bytes = uid.uid.len();
+            let message = format!("uids[{index}]: UID of `{kind}` has {bytes} bytes, expected {expected}");
             let metadata = [
                 ("kind", kind_name(kind)),
                 ("expected_width", &expected.to_string()),

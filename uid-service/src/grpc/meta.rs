@@ -48,11 +48,11 @@ impl UidMetaService for UidMetaHandler {
     ) -> Result<Response<pb::GetUidMetaResponse>, Status> {
         let request = request.into_inner();
         let key = self.key("", request.kind, &request.uid)?;
-        let mut found = self.metadata.get(&[key], MAX_GET_BYTES).await;
-        let found = found.pop().ok_or_else(|| Status::internal("no result"))?;
-        let found = found.map_err(|error| status::status(&error))?;
+        let mut results = self.metadata.get(&[key], MAX_GET_BYTES).await;
+        let result = results.pop().ok_or_else(|| Status::internal("no result"))?;
+        let described = result.map_err(|error| status::status(&error))?;
         Ok(Response::new(pb::GetUidMetaResponse {
-            meta: Some(message(key, found)),
+            meta: Some(message(key, described)),
         }))
     }
 
@@ -66,12 +66,12 @@ impl UidMetaService for UidMetaHandler {
         convert::check_batch("uids", request.uids.len(), MAX_GET)?;
         let width = |kind| self.metadata.table().layout().width(kind);
         let (keys, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
-        let found = self.metadata.get(&keys, MAX_GET_BYTES).await;
-        fail_if_unavailable(&found)?;
-        let found: Vec<_> = keys.into_iter().zip(found).collect();
-        let results = in_order(invalid, found, |outcome| ItemResult {
+        let outcomes = self.metadata.get(&keys, MAX_GET_BYTES).await;
+        fail_if_unavailable(&outcomes)?;
+        let outcomes: Vec<_> = keys.into_iter().zip(outcomes).collect();
+        let results = in_order(invalid, outcomes, |outcome| ItemResult {
             outcome: Some(match outcome {
-                Ok((key, Ok(found))) => Outcome::Meta(message(key, found)),
+                Ok((key, Ok(described))) => Outcome::Meta(message(key, described)),
                 Ok((_, Err(failure))) => Outcome::Error(status::item(&failure)),
                 Err(error) => Outcome::Error(error),
             }),

@@ -45,29 +45,33 @@ fn describe(failure: &UidServiceError) -> Described {
         E::NameNotFound { kind, name } => (
             Code::NotFound,
             ErrorReason::NameNotFound,
-            of_name(*kind, &name.to_text()),
+            name_metadata(*kind, &name.to_text()),
         ),
-        E::UidNotFound { kind, uid } => (Code::NotFound, ErrorReason::UidNotFound, of_uid(*kind, *uid)),
+        E::UidNotFound { kind, uid } => (
+            Code::NotFound,
+            ErrorReason::UidNotFound,
+            uid_metadata(*kind, *uid),
+        ),
         E::UidWidth { kind, uid, expected } => {
-            let mut metadata = of_uid(*kind, *uid);
+            let mut metadata = uid_metadata(*kind, *uid);
             metadata.push(("expected_width", expected.to_string()));
             (Code::InvalidArgument, ErrorReason::InvalidUidWidth, metadata)
         }
         E::StoredWidth {
             kind,
             name,
-            found,
+            bytes,
             configured,
         } => {
-            let mut metadata = of_name(*kind, &name.to_text());
-            metadata.push(("stored_width", found.to_string()));
+            let mut metadata = name_metadata(*kind, &name.to_text());
+            metadata.push(("stored_width", bytes.to_string()));
             metadata.push(("configured_width", configured.to_string()));
             (Code::FailedPrecondition, ErrorReason::TableMismatch, metadata)
         }
         E::AutoCreateDisabled { kind, name } => (
             Code::FailedPrecondition,
             ErrorReason::AutoCreateDisabled,
-            of_name(*kind, &name.to_text()),
+            name_metadata(*kind, &name.to_text()),
         ),
         E::AssignmentRejected {
             kind,
@@ -75,9 +79,9 @@ fn describe(failure: &UidServiceError) -> Described {
             tag_key,
             rule,
         } => {
-            let mut metadata = of_name(*kind, &name.to_text());
+            let mut metadata = name_metadata(*kind, &name.to_text());
             metadata.push(("rule", rule.clone()));
-            metadata.extend(of_tag_key(tag_key.as_deref()));
+            metadata.extend(tag_key_metadata(tag_key.as_deref()));
             (
                 Code::FailedPrecondition,
                 ErrorReason::AssignmentRejected,
@@ -89,54 +93,54 @@ fn describe(failure: &UidServiceError) -> Described {
             limit,
             setting,
         } => {
-            let mut metadata = of_kind(scope.kind);
+            let mut metadata = kind_metadata(scope.kind);
             metadata.push(("limit", limit.to_string()));
             metadata.push(("setting", setting.clone()));
-            metadata.extend(of_tag_key(scope.tag_key.as_deref()));
+            metadata.extend(tag_key_metadata(scope.tag_key.as_deref()));
             (Code::ResourceExhausted, ErrorReason::QuotaExceeded, metadata)
         }
         E::SpaceExhausted { kind, .. } => (
             Code::ResourceExhausted,
             ErrorReason::UidSpaceExhausted,
-            of_kind(*kind),
+            kind_metadata(*kind),
         ),
         // The next attempt draws other numbers, or continues from where the counter is now.
         E::NoFreeRandomUid { kind, .. } | E::CounterBehind { kind, .. } => {
-            (Code::Unavailable, ErrorReason::NoFreeUid, of_kind(*kind))
+            (Code::Unavailable, ErrorReason::NoFreeUid, kind_metadata(*kind))
         }
         E::CounterBelowUse {
             kind,
             counter,
             in_use,
         } => {
-            let mut metadata = of_kind(*kind);
+            let mut metadata = kind_metadata(*kind);
             metadata.push(("counter", counter.to_string()));
             metadata.push(("in_use", in_use.to_string()));
             (Code::FailedPrecondition, ErrorReason::UidCounterBehind, metadata)
         }
         E::OtherTable { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch, Vec::new()),
         E::TooManyInUse { kind, limit } => {
-            let mut metadata = of_kind(*kind);
+            let mut metadata = kind_metadata(*kind);
             metadata.push(("limit", limit.to_string()));
             (Code::ResourceExhausted, ErrorReason::MessageTooLarge, metadata)
         }
         E::CounterUnreadable { kind, .. } | E::CounterNegative { kind, .. } => (
             Code::DataLoss,
             ErrorReason::CorruptCell,
-            of_cell(*kind, COUNTER_ROW),
+            cell_metadata(*kind, COUNTER_ROW),
         ),
         E::EmptyName { kind, uid } => (
             Code::DataLoss,
             ErrorReason::CorruptCell,
-            of_cell(*kind, uid.as_bytes()),
+            cell_metadata(*kind, uid.as_bytes()),
         ),
         E::Contended { kind, name } => (
             Code::Unavailable,
             ErrorReason::StoreUnavailable,
-            of_name(*kind, &name.to_text()),
+            name_metadata(*kind, &name.to_text()),
         ),
         E::EtagMismatch { kind, uid, stored } => {
-            let mut metadata = of_uid(*kind, *uid);
+            let mut metadata = uid_metadata(*kind, *uid);
             metadata.push(("etag", stored.clone()));
             (Code::Aborted, ErrorReason::EtagMismatch, metadata)
         }
@@ -154,7 +158,7 @@ fn describe(failure: &UidServiceError) -> Described {
         E::MetaContended { kind, uid } => (
             Code::Unavailable,
             ErrorReason::StoreUnavailable,
-            of_uid(*kind, *uid),
+            uid_metadata(*kind, *uid),
         ),
         E::DocumentTooLarge { max_bytes, .. } => (
             Code::InvalidArgument,
@@ -167,30 +171,34 @@ fn describe(failure: &UidServiceError) -> Described {
             vec![("limit", max_bytes.to_string())],
         ),
         E::NameTaken { kind, name, uid } => {
-            let mut metadata = of_name(*kind, &name.to_text());
+            let mut metadata = name_metadata(*kind, &name.to_text());
             metadata.push(("uid", uid.to_string()));
             (Code::AlreadyExists, ErrorReason::NameTaken, metadata)
         }
         E::UidMismatch { kind, name, uid, .. } => {
-            let mut metadata = of_name(*kind, &name.to_text());
+            let mut metadata = name_metadata(*kind, &name.to_text());
             metadata.push(("uid", uid.to_string()));
             (Code::Aborted, ErrorReason::UidMismatch, metadata)
         }
         E::InProgress { kind, name } => (
             Code::Aborted,
             ErrorReason::OperationInProgress,
-            of_name(*kind, &name.to_text()),
+            name_metadata(*kind, &name.to_text()),
         ),
         E::ChangedMeanwhile { kind, name } => {
-            let metadata = of_cell(*kind, name.as_bytes());
+            let metadata = cell_metadata(*kind, name.as_bytes());
             (Code::Aborted, ErrorReason::StateChanged, metadata)
         }
         E::OneWay { kind, uid, .. } => (
             Code::DataLoss,
             ErrorReason::CorruptCell,
-            of_cell(*kind, uid.as_bytes()),
+            cell_metadata(*kind, uid.as_bytes()),
         ),
-        E::CounterContended { kind } => (Code::Unavailable, ErrorReason::StoreUnavailable, of_kind(*kind)),
+        E::CounterContended { kind } => (
+            Code::Unavailable,
+            ErrorReason::StoreUnavailable,
+            kind_metadata(*kind),
+        ),
         E::CheckRunning => (
             Code::Unavailable,
             ErrorReason::Overloaded,
@@ -223,27 +231,27 @@ fn describe(failure: &UidServiceError) -> Described {
     }
 }
 
-fn of_kind(kind: UidKind) -> Vec<(&'static str, String)> {
+fn kind_metadata(kind: UidKind) -> Vec<(&'static str, String)> {
     vec![("kind", convert::kind_name(kind).to_owned())]
 }
 
-fn of_name(kind: UidKind, name: &str) -> Vec<(&'static str, String)> {
-    let mut metadata = of_kind(kind);
+fn name_metadata(kind: UidKind, name: &str) -> Vec<(&'static str, String)> {
+    let mut metadata = kind_metadata(kind);
     metadata.push(("name", name.to_owned()));
     metadata
 }
 
-fn of_tag_key(tag_key: Option<&str>) -> Option<(&'static str, String)> {
+fn tag_key_metadata(tag_key: Option<&str>) -> Option<(&'static str, String)> {
     tag_key.map(|tag_key| ("tag_key", excerpt(tag_key)))
 }
 
-fn of_uid(kind: UidKind, uid: Uid) -> Vec<(&'static str, String)> {
-    let mut metadata = of_kind(kind);
+fn uid_metadata(kind: UidKind, uid: Uid) -> Vec<(&'static str, String)> {
+    let mut metadata = kind_metadata(kind);
     metadata.push(("uid", uid.to_string()));
     metadata
 }
 
 /// A cell of table `tsdb-uid`. Its qualifier is OpenTSDB's word for the kind.
-fn of_cell(kind: UidKind, row: &[u8]) -> Vec<(&'static str, String)> {
+fn cell_metadata(kind: UidKind, row: &[u8]) -> Vec<(&'static str, String)> {
     vec![("row_key", hex::encode(row)), ("qualifier", kind.to_string())]
 }

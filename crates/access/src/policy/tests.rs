@@ -1,5 +1,5 @@
 use super::*;
-use crate::operation::{of_grpc_path, of_http_path};
+use crate::operation::{by_grpc_path, by_http_path};
 
 const WRITE: &str = "/oxtsdb.data.v1.DataService/Write";
 const QUERY: &str = "/oxtsdb.data.v1.DataService/Query";
@@ -10,11 +10,11 @@ fn error(text: &str) -> String {
 }
 
 fn caller(names: &[&str]) -> Identity {
-    Identity::of(names.iter().map(|name| (*name).into()).collect())
+    Identity::from_names(names.iter().map(|name| (*name).into()).collect())
 }
 
 fn decide(policy: &Policy, names: &[&str], path: &str) -> Decision {
-    policy.decide(&caller(names), of_grpc_path(path).unwrap())
+    policy.decide(&caller(names), by_grpc_path(path).unwrap())
 }
 
 fn grants(policy: &Policy, names: &[&str], path: &str) -> bool {
@@ -78,7 +78,7 @@ fn grants_services_methods_and_endpoints() {
         "/oxtsdb.data.v1.DataService/QueryLast"
     ));
     let http = |path, method: http::Method| {
-        let operation = of_http_path(path).unwrap().operation(&method, true);
+        let operation = by_http_path(path).unwrap().operation(&method, true);
         policy.decide(&caller(&["sub:a"]), &operation) == Decision::Granted(Metrics::All)
     };
     assert!(http("/api/put", http::Method::POST));

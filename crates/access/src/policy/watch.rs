@@ -40,8 +40,8 @@ impl LivePolicy {
     /// Reads the file again if it has changed. Blocks: it reads a file. Returns whether another policy is in use now.
     pub(crate) fn reload(&self) -> bool {
         let mut known = self.read.lock();
-        let found = text_file::version(&self.path);
-        if found == *known {
+        let current_version = text_file::version(&self.path);
+        if current_version == *known {
             return false;
         }
         let file = self.path.display();
@@ -53,7 +53,7 @@ impl LivePolicy {
                 true
             }
             Err(error) => {
-                *known = found;
+                *known = current_version;
                 warn!(%file, %error, "kept the old policy: the new one is wrong");
                 false
             }

@@ -158,8 +158,8 @@ impl KeySource {
         let kept = |error: &str| warn!(jwks = name, error, "kept the old keys of tokens");
         match self {
             Self::File { path, read } => {
-                let found = text_file::version(path);
-                if found == *read {
+                let current_version = text_file::version(path);
+                if current_version == *read {
                     return None;
                 }
                 match read_file(path) {
@@ -168,7 +168,7 @@ impl KeySource {
                         Some(keys)
                     }
                     Err(error) => {
-                        *read = found;
+                        *read = current_version;
                         kept(&error);
                         None
                     }

@@ -103,13 +103,13 @@ async fn measure_crash(program: &Path, folder: &Path, arguments: &Arguments) -> 
 
 async fn require_all_points(server: SocketAddr, load: Load) -> anyhow::Result<()> {
     let end = load.start_seconds + load.steps * STEP_SECONDS;
-    let mut found = 0.0;
+    let mut points = 0.0;
     for number in 0..METRICS {
         let answer = query(server, load.start_seconds..end, "1h-count", number).await?;
-        found += answer.sum;
+        points += answer.sum;
     }
     let sent = load.points() as f64;
-    ensure!(found == sent, "the server has {found} of {sent} points");
+    ensure!(points == sent, "the server has {points} of {sent} points");
     Ok(())
 }
 
@@ -126,5 +126,5 @@ async fn query(
     let (status, body) = Connection::open(server).await?.get(&path).await?;
     let text = || String::from_utf8_lossy(&body[..body.len().min(500)]);
     ensure!(status == 200, "{path}: status {status}: {}", text());
-    Answer::of(&serde_json::from_slice(&body)?)
+    Answer::from_response(&serde_json::from_slice(&body)?)
 }

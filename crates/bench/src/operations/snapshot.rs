@@ -161,7 +161,7 @@ async fn restore(
     let bytes = folder_bytes(&restored)?;
     let server = arguments.start(program, &restored, &[])?;
     let range = START_SECONDS..START_SECONDS + batches * STEPS * STEP_SECONDS;
-    let mut found = 0.0;
+    let mut points = 0.0;
     // Windows that end with the range: OpenTSDB completes the last one with points after it.
     for metric in 0..METRICS {
         for downsample in ["100s-count", "100s-sum"] {
@@ -172,12 +172,12 @@ async fn restore(
                 "{downsample} of metric {metric} is {restored:?}, of the server {expected:?}"
             );
             if downsample == "100s-count" {
-                found += restored.sum;
+                points += restored.sum;
             }
         }
     }
     let sent = f64::from(batches) * f64::from(BATCH_POINTS);
-    ensure!(found == sent, "the restored store has {found} of {sent} points");
+    ensure!(points == sent, "the restored store has {points} of {sent} points");
     println!(
         "restore of {} bytes: {}; counts and sums of its {} points are those of the server",
         thousands(bytes as f64),

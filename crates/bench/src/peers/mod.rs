@@ -237,17 +237,17 @@ async fn require_all_points(program: &Program, server: &Running, load: Load) -> 
     let (started, sent) = (Instant::now(), load.points() as f64);
     loop {
         server.publish().await?;
-        let mut found = 0.0;
+        let mut points = 0.0;
         for query in queries::counts(load.steps) {
             let timed = query.time(server.queries(), program.language, 1).await?;
-            found += timed.answer.sum;
+            points += timed.answer.sum;
         }
-        if found == sent {
+        if points == sent {
             return Ok(());
         }
         ensure!(
             started.elapsed() < patience,
-            "{}: {} has {found} of {sent} points",
+            "{}: {} has {points} of {sent} points",
             title(load),
             program.name()
         );

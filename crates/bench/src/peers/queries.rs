@@ -121,7 +121,7 @@ impl Range {
     /// The series of hosts with the numbers 100 to 299, each by itself.
     fn raw_of_some(&self, name: &'static str, metric: &str, hosts: u32) -> Query {
         let pattern = "host00[12].*";
-        let found = hosts.min(300).saturating_sub(100);
+        let matching_hosts = hosts.min(300).saturating_sub(100);
         Query {
             name,
             oxtsdb: self.oxtsdb(&format!("sum:{metric}{{host=regexp({pattern})}}")),
@@ -129,7 +129,7 @@ impl Range {
                 STEP_SECONDS,
                 &format!(r#"{{__name__="{metric}",host=~"{pattern}"}}"#),
             ),
-            points: (found * self.windows(STEP_SECONDS)) as usize,
+            points: (matching_hosts * self.windows(STEP_SECONDS)) as usize,
         }
     }
 
@@ -196,7 +196,7 @@ impl Query {
         }
         times.remove(0);
         times.sort_unstable();
-        let answer = Answer::of(&serde_json::from_slice(&body)?).with_context(|| path.clone())?;
+        let answer = Answer::from_response(&serde_json::from_slice(&body)?).with_context(|| path.clone())?;
         Ok(Timed {
             answer,
             median: times.get(times.len() / 2).copied().unwrap_or_default(),

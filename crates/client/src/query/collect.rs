@@ -52,10 +52,10 @@ impl Results<QueryFrame> {
                 QueryFrame::Points(points) => collected.extend(&points)?,
                 QueryFrame::Annotations {
                     series,
-                    annotations: found,
+                    annotations: frame_annotations,
                 } => match series {
-                    Some(series) => annotations.entry(series).or_default().extend(found),
-                    None => global_annotations.extend(found),
+                    Some(series) => annotations.entry(series).or_default().extend(frame_annotations),
+                    None => global_annotations.extend(frame_annotations),
                 },
                 QueryFrame::Done { .. } => {}
                 QueryFrame::Statistics(last) => statistics = last,
@@ -164,12 +164,12 @@ mod tests {
             points(0, &[3], Values::Doubles(vec![2.5])),
             QueryFrame::Statistics(Statistics::default()),
         ]);
-        let found = result.into_result().await.unwrap().series;
-        let numbers: Vec<u32> = found.iter().map(|series| series.series.number).collect();
+        let all_series = result.into_result().await.unwrap().series;
+        let numbers: Vec<u32> = all_series.iter().map(|series| series.series.number).collect();
         assert_eq!(numbers, [1, 0], "by sub-query");
         let at = Timestamp::from_seconds;
         assert_eq!(
-            found[1].points,
+            all_series[1].points,
             [
                 (at(1), Value::Int(1)),
                 (at(2), Value::Int(2)),

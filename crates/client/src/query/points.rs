@@ -106,8 +106,8 @@ mod tests {
     #[test]
     fn timestamps_are_absolute() {
         let points = points(&[1000, 1010, 1015], &[1, 2, 3], &[]).unwrap();
-        let found: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
-        assert_eq!((points.series, found), (7, vec![1000, 1010, 1015]));
+        let timestamps: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
+        assert_eq!((points.series, timestamps), (7, vec![1000, 1010, 1015]));
         assert_eq!(points.values.get(2), Some(Value::Int(3)));
     }
 
@@ -125,8 +125,8 @@ mod tests {
             })
         };
         let points = encoded(&[10, 5]).unwrap();
-        let found: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
-        assert_eq!(found, [1000, 1010, 1015]);
+        let timestamps: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
+        assert_eq!(timestamps, [1000, 1010, 1015]);
         assert!(encoded(&[10, 15]).is_err());
         assert!(encoded(&[15]).is_err(), "fewer timestamps than values");
     }

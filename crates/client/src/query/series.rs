@@ -71,9 +71,9 @@ impl QueryFrame {
             Ok(match frame {
                 Frame::Series(series) => Self::Series(series.into()),
                 Frame::Points(points) => Self::Points(points.try_into()?),
-                Frame::Annotations(found) => Self::Annotations {
-                    series: found.series,
-                    annotations: found.annotations.into_iter().map(Into::into).collect(),
+                Frame::Annotations(annotations) => Self::Annotations {
+                    series: annotations.series,
+                    annotations: annotations.annotations.into_iter().map(Into::into).collect(),
                 },
                 Frame::Done(done) => Self::Done {
                     query: done.query,

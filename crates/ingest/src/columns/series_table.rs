@@ -44,7 +44,7 @@ impl Entry {
 
 impl SeriesTable {
     /// A table of these series, in their order.
-    pub fn of(series: Vec<Resolved>) -> Self {
+    pub fn from_resolved(series: Vec<Resolved>) -> Self {
         Self {
             entries: series.into_iter().map(Entry::new).collect(),
         }

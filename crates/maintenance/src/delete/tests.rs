@@ -37,7 +37,7 @@ fn engine(stack: &TestStack) -> Engine {
     )
 }
 
-fn of_all(first_ms: i64, last_ms: i64, dry_run: bool) -> Deletion {
+fn delete_all_series(first_ms: i64, last_ms: i64, dry_run: bool) -> Deletion {
     Deletion {
         source: RowSource::All,
         range: TimeRange { first_ms, last_ms },
@@ -60,7 +60,7 @@ async fn stored(storage: &Storage) -> (Points, usize) {
         start_after_row_key: Vec::new(),
         limit: None,
     };
-    let context = QueryContext::unregistered(oxtsdb_query::Budget::of_limits(Limits::NONE));
+    let context = QueryContext::unregistered(oxtsdb_query::Budget::from_limits(Limits::NONE));
     let rows = scan_rows(storage, scan, &context).await.unwrap();
     let rows: Vec<_> = rows.try_collect().await.unwrap();
     for row in rows.iter().flatten() {
@@ -187,13 +187,13 @@ proptest! {
             let (first_ms, last_ms) = (T_MS + first_ms, T_MS + first_ms + length_ms);
             let before = expected.len();
             expected.retain(|(_, time_ms), _| !(first_ms..=last_ms).contains(time_ms));
-            let planned = deleted(&engine, of_all(first_ms, last_ms, true)).await.unwrap();
+            let planned = deleted(&engine, delete_all_series(first_ms, last_ms, true)).await.unwrap();
             assert_eq!(stored(engine.storage()).await.0.len(), before, "a dry run deletes nothing");
-            let done = deleted(&engine, of_all(first_ms, last_ms, false)).await.unwrap();
+            let done = deleted(&engine, delete_all_series(first_ms, last_ms, false)).await.unwrap();
             assert_eq!((planned, done.points), (done, (before - expected.len()) as u64));
             assert_eq!((done.damaged_cells, done.contended_rows), (0, 0));
             assert_eq!(stored(engine.storage()).await, (expected, rows.len()), "annotations stay");
-            let again = deleted(&engine, of_all(first_ms, last_ms, false)).await.unwrap();
+            let again = deleted(&engine, delete_all_series(first_ms, last_ms, false)).await.unwrap();
             assert_eq!(again, Deleted::default());
         });
     }
@@ -262,7 +262,7 @@ async fn cells_that_do_not_decode_stay() {
     );
     batch.row(&key).put(family, &[0, 0x10, 0, 0x20], &[1]);
     stack.store.write(batch).await.unwrap();
-    let done = deleted(&engine(&stack), of_all(T_MS, T_MS + 10, false))
+    let done = deleted(&engine(&stack), delete_all_series(T_MS, T_MS + 10, false))
         .await
         .unwrap();
     assert_eq!((done.points, done.damaged_cells), (1, 1));
@@ -292,7 +292,7 @@ async fn deletes_points_in_columns() {
         source: RowSource::Metric {
             metric: "m".to_owned(),
             filter: SeriesFilter {
-                tags: vec![oxtsdb_query::TagFilter::of_tag("host", host).unwrap()],
+                tags: vec![oxtsdb_query::TagFilter::from_tag("host", host).unwrap()],
                 explicit_tags: false,
             },
         },

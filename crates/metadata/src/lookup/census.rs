@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     fn census(series: &[&[u8]], request: CensusRequest) -> Census {
-        let held = Budget::of_limits(Limits::NONE).hold(0).unwrap();
+        let held = Budget::from_limits(Limits::NONE).hold(0).unwrap();
         let mut counter = Counter::new(UidWidths::default(), request, held);
         for numbers in series {
             let tsuid: Vec<u8> = numbers.iter().flat_map(|number| [0, 0, *number]).collect();
@@ -313,10 +313,10 @@ mod tests {
     #[test]
     fn memory_of_values_is_charged() {
         let limits = Limits {
-            memory: oxtsdb_query::Limit::of_setting("--query-max-memory-mib", 1 << 20),
+            memory: oxtsdb_query::Limit::from_setting("--query-max-memory-mib", 1 << 20),
             ..Limits::NONE
         };
-        let held = Budget::of_limits(limits).hold(0).unwrap();
+        let held = Budget::from_limits(limits).hold(0).unwrap();
         let mut counter = Counter::new(UidWidths::default(), request(0, 1, KeyOrder::Values), held);
         let rejected = (0..1_u32 << 24).map(|number| {
             let [_, a, b, c] = number.to_be_bytes();

@@ -301,11 +301,11 @@ async fn rejects_unknown_names_and_too_much_memory() {
         );
     }
     let memory = Limits {
-        memory: Limit::of_setting("--query-max-memory-mib", 1000),
+        memory: Limit::from_setting("--query-max-memory-mib", 1000),
         ..Limits::NONE
     };
     let rows = Limits {
-        rows: Limit::of_setting("--query-max-rows", 100),
+        rows: Limit::from_setting("--query-max-rows", 100),
         ..Limits::NONE
     };
     for limits in [memory, rows] {

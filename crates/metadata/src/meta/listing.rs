@@ -31,7 +31,7 @@ impl MetaTable {
     /// # Errors
     ///
     /// Errors of the store.
-    pub async fn of_metric(&self, metric: Uid, tags: Vec<Vec<u8>>) -> Result<Documents, StoreError> {
+    pub async fn for_metric(&self, metric: Uid, tags: Vec<Vec<u8>>) -> Result<Documents, StoreError> {
         let mut scan = Scan::prefix(metric.as_bytes());
         let (metric_width, tag_width) = (self.widths.metric.bytes(), self.widths.tag_bytes());
         scan.filter = Some(RowFilter::new(move |key| {

@@ -73,7 +73,7 @@ pub async fn to_tsuid(
 /// # Errors
 ///
 /// See [`SeriesError`].
-pub async fn of_tsuid(
+pub async fn resolve_tsuid(
     uids: &Uids,
     tsuid: &Tsuid,
     deadline: Option<Instant>,

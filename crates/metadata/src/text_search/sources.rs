@@ -151,7 +151,7 @@ impl Sources {
 
     /// A series with its names; `None` if one of its UIDs has none.
     pub(super) async fn named(&self, tsuid: &Tsuid, meta: SeriesMeta) -> Result<Option<Record>, QueryError> {
-        match names::of_tsuid(&self.uids, tsuid, None).await {
+        match names::resolve_tsuid(&self.uids, tsuid, None).await {
             Ok(names) => Ok(Some(Record::Series {
                 tsuid: tsuid.clone(),
                 names,

@@ -275,7 +275,7 @@ async fn an_index_is_used_again_and_follows_other_writers() {
     let other = start(settings(None)).await;
     assign(&other, &["first", "second"]).await;
     let note = json!({"startTime": 1_356_998_405, "tsuid": "000001000001000001", "description": "early"});
-    let service = Service::of(other).await;
+    let service = Service::from_stack(other).await;
     assert_eq!(
         service.post("/api/annotation", note.to_string()).await.status,
         200

@@ -57,13 +57,13 @@ impl NeededFields {
                     RuleType::TagvCustom => UidKind::Tagv,
                     RuleType::Metric | RuleType::Tagk => continue,
                 };
-                needed.of_kind_mut(kind).insert(field.to_owned());
+                needed.fields_mut(kind).insert(field.to_owned());
             }
         }
         needed
     }
 
-    fn of_kind(&self, kind: UidKind) -> &BTreeSet<String> {
+    fn fields(&self, kind: UidKind) -> &BTreeSet<String> {
         let [metric, tagk, tagv] = &self.0;
         match kind {
             UidKind::Metric => metric,
@@ -72,7 +72,7 @@ impl NeededFields {
         }
     }
 
-    fn of_kind_mut(&mut self, kind: UidKind) -> &mut BTreeSet<String> {
+    fn fields_mut(&mut self, kind: UidKind) -> &mut BTreeSet<String> {
         let [metric, tagk, tagv] = &mut self.0;
         match kind {
             UidKind::Metric => metric,
@@ -103,7 +103,7 @@ impl Trees {
             }
         }
         for (kind, subjects) in UidKind::ALL.into_iter().zip(&mut subjects) {
-            self.load(kind, needed.of_kind(kind), subjects).await?;
+            self.load(kind, needed.fields(kind), subjects).await?;
         }
         let [metrics, tagks, tagvs] = &subjects;
         let get = |kind, subjects: &Subjects, uid: Uid| {

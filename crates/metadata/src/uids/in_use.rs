@@ -137,7 +137,7 @@ impl SeriesUse {
         let metrics = metrics.filter_map(|uid| Some((UidKind::Metric, Uid::from_bytes(uid).ok()?)));
         let highest = self.highest();
         let of_tags = [UidKind::Tagk, UidKind::Tagv].into_iter().filter_map(|kind| {
-            let number = Some(highest.of(kind)).filter(|number| *number > 0)?;
+            let number = Some(highest.get(kind)).filter(|number| *number > 0)?;
             Some((kind, Uid::from_number(number, self.widths.get(kind)).ok()?))
         });
         metrics.chain(of_tags).collect()
@@ -156,7 +156,7 @@ impl UidUse for SeriesUse {
             let is_random = self.random.contains(kind);
             KindInUse {
                 kind: common::UidKind::from(*kind).into(),
-                highest: if is_random { 0 } else { highest.of(*kind) },
+                highest: if is_random { 0 } else { highest.get(*kind) },
                 uids: match (is_random, kind) {
                     (true, UidKind::Metric) => self.metrics().concat().into(),
                     // UIDs of tags are never random.

@@ -48,7 +48,7 @@ async fn stack() -> TestStack {
 fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)) -> QuerySpec {
     let tags = filters
         .iter()
-        .map(|(key, filter)| TagFilter::of_tag(key, filter).unwrap())
+        .map(|(key, filter)| TagFilter::from_tag(key, filter).unwrap())
         .collect();
     QuerySpec {
         start_ms: i64::from(start) * 1000,

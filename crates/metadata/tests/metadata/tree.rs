@@ -139,7 +139,7 @@ impl Fixture {
 }
 
 fn budget() -> Budget {
-    Budget::of_limits(Limits::NONE)
+    Budget::from_limits(Limits::NONE)
 }
 
 fn rule(level: i32, rule_type: RuleType, field: &str) -> RuleDocument {

@@ -23,7 +23,7 @@ struct Held {
 }
 
 impl HeldResponses {
-    fn of(method: &'static str) -> Self {
+    fn for_method(method: &'static str) -> Self {
         Self(Arc::new(Held {
             method,
             arrived: Notify::new(),
@@ -78,7 +78,7 @@ const OLD: (UidKind, &str) = (UidKind::Metric, "old");
 #[tokio::test]
 async fn a_result_that_arrives_after_a_rename_is_not_cached() {
     for method in ["GetOrCreateUids", "LookupUids", "LookupNames"] {
-        let held = HeldResponses::of(method);
+        let held = HeldResponses::for_method(method);
         let stack = TestStack::with_uid_client(|routes| held.client(routes)).await;
         let uids = &stack.service.uids;
         let look_up = async {

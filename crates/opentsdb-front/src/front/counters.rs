@@ -123,7 +123,7 @@ impl Counters {
 
     /// The points of a protocol.
     pub(crate) fn ingest(&self, protocol: Protocol) -> &ProtocolCounts {
-        self.ingest.of(protocol)
+        self.ingest.for_protocol(protocol)
     }
 
     /// Counts a rejected point, and describes it for the log.

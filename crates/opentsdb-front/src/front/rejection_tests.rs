@@ -19,14 +19,14 @@ fn records(counts: &IngestCounts) -> Vec<Value> {
 }
 
 fn has(records: &[Value], (protocol, kind): (&str, &str), reason: &str, point: &str) {
-    let found = records.iter().any(|record| {
+    let is_recorded = records.iter().any(|record| {
         let text = |key: &str| record[key].as_str().unwrap().to_owned();
         record["protocol"] == protocol
             && record["kind"] == kind
             && text("reason").contains(reason)
             && text("point").contains(point)
     });
-    assert!(found, "{protocol} {kind} {reason} {point}: {records:#?}");
+    assert!(is_recorded, "{protocol} {kind} {reason} {point}: {records:#?}");
 }
 
 fn settings() -> DataSettings {
@@ -40,7 +40,7 @@ fn settings() -> DataSettings {
 async fn http_and_telnet_describe_rejected_points() {
     let stack = TestStack::with(settings(), uid_service::UidSettings::default()).await;
     let counts = Arc::clone(stack.service.writer.counts());
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let put = |metric: &str, timestamp: i64| json!({"metric": metric, "timestamp": timestamp, "value": 1, "tags": {"le": "+Inf"}});
     // Without `details` the response has no reason.
     let body = json!([put("zero", 0), put("zero2", 0), put("bucket", 1_356_998_400)]);
@@ -105,7 +105,12 @@ async fn http_and_telnet_describe_rejected_points() {
         (&zero["points"], &zero["caller"]),
         (&json!(2), &json!("127.0.0.1"))
     );
-    assert!(counts.of(oxtsdb_server::metrics::Protocol::Http).rejected() >= 5);
+    assert!(
+        counts
+            .for_protocol(oxtsdb_server::metrics::Protocol::Http)
+            .rejected()
+            >= 5
+    );
 }
 
 #[tokio::test]

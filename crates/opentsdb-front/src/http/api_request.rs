@@ -41,7 +41,7 @@ impl ApiParts {
         let writer = self.writer.limited_to(scope);
         let engine = limited_engine(&self.engine, scope);
         Self {
-            rollups: RollupWriter::of(&engine, &writer),
+            rollups: RollupWriter::from_engine(&engine, &writer),
             writer,
             engine,
             pictures: PictureCache::none(),

@@ -55,7 +55,7 @@ impl fmt::Debug for ReplyBody {
 
 impl ReplyBody {
     /// A body of parts, and their memory.
-    pub(crate) fn of_parts(parts: Vec<Bytes>, held: Held) -> Self {
+    pub(crate) fn from_parts(parts: Vec<Bytes>, held: Held) -> Self {
         Self {
             length: parts.iter().map(|part| part.len() as u64).sum(),
             parts: parts.into(),
@@ -71,7 +71,7 @@ impl ReplyBody {
     /// # Errors
     ///
     /// The first error, before anything is sent.
-    pub(crate) async fn of_pieces(
+    pub(crate) async fn from_pieces(
         pieces: impl Stream<Item = Result<Self, QueryError>> + Send + 'static,
         is_whole: bool,
         result: &'static str,
@@ -244,7 +244,7 @@ impl BodyWriter {
     /// # Errors
     ///
     /// As [`Budget::hold`].
-    pub(crate) fn of(budget: &Budget) -> Result<Self, QueryError> {
+    pub(crate) fn with_budget(budget: &Budget) -> Result<Self, QueryError> {
         let mut writer = Self::new();
         writer.hold_of(budget)?;
         Ok(writer)
@@ -385,8 +385,8 @@ mod tests {
     use oxtsdb_query::Resource;
 
     fn budget(bytes: u64) -> Budget {
-        Budget::of_limits(Limits {
-            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+        Budget::from_limits(Limits {
+            memory: Limit::from_setting("--query-max-memory-mib", bytes),
             ..Limits::NONE
         })
     }
@@ -406,7 +406,7 @@ mod tests {
             writer.roll().unwrap();
         }
         let mut body = writer.finish().unwrap();
-        let held = || budget.usage().of(Resource::Memory);
+        let held = || budget.usage().get(Resource::Memory);
         assert_eq!((body.len(), held()), (1_000_000, 1_000_000));
         assert_eq!(body.size_hint().exact(), Some(1_000_000));
         let first = body.next_part().unwrap().len() as u64;
@@ -426,6 +426,6 @@ mod tests {
         });
         assert!(matches!(refused, Some(QueryError::OverBudget { .. })));
         drop(writer);
-        assert_eq!(budget.usage().of(Resource::Memory), 0);
+        assert_eq!(budget.usage().get(Resource::Memory), 0);
     }
 }

@@ -191,7 +191,7 @@ impl Endpoint {
 
     /// Its row in the table of rights; `None`: it cannot be called.
     pub(crate) fn rights(&self) -> Option<&'static HttpEndpoint> {
-        operation::of_http_path(self.path)
+        operation::by_http_path(self.path)
     }
 
     /// Whether a request may change something; the method is that after `method_override`.
@@ -368,8 +368,8 @@ mod tests {
             assert!(endpoint.rights().is_some(), "{}", endpoint.path);
         }
         for row in operation::HTTP {
-            let found = find(ENDPOINTS, row.path).unwrap().unwrap();
-            assert_eq!(found.path, row.path);
+            let endpoint = find(ENDPOINTS, row.path).unwrap().unwrap();
+            assert_eq!(endpoint.path, row.path);
         }
     }
 

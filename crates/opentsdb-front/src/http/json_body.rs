@@ -26,9 +26,9 @@ pub(crate) async fn parsed<T: Send + 'static>(
 ) -> Result<T, HttpError> {
     let content = body.bytes.clone();
     let compute = &body.compute(compute);
-    let values = of_content(content.clone(), compute, count_checked).await?;
+    let values = read_content(content.clone(), compute, count_checked).await?;
     body.charge(values * VALUE_BYTES + content.len()).await?;
-    of_content(content, compute, parse).await
+    read_content(content, compute, parse).await
 }
 
 /// Reads content that is charged, in the computation pool if it is large.
@@ -36,7 +36,7 @@ pub(crate) async fn parsed<T: Send + 'static>(
 /// # Errors
 ///
 /// Errors of `read`.
-pub(crate) async fn of_content<T: Send + 'static>(
+pub(crate) async fn read_content<T: Send + 'static>(
     content: Bytes,
     compute: &ComputePool,
     read: impl FnOnce(&[u8]) -> Result<T, HttpError> + Send + 'static,

@@ -69,7 +69,7 @@ impl RequestBody {
 
     /// The threads of a pool, for jobs of the client that sent the body.
     pub(crate) fn compute(&self, pool: &ComputePool) -> ComputePool {
-        pool.of_client(self.memory.pool().client())
+        pool.for_client(self.memory.pool().client())
     }
 
     /// The body in another form of at most `most` bytes, in which it is charged afterwards: a small one is converted inline, others

@@ -15,7 +15,7 @@ use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 
 /// Names of a response if the client gives no `max`.
@@ -141,27 +141,27 @@ async fn respond(
     let SuggestRequest { kind, prefix, .. } = &pages.request;
     let description = QueryDescription::without_range(format!("suggest:{kind}:{prefix}"));
     let admitted = parts.engine.admit(context, description, None).await;
-    let admitted = admitted.map_err(|error| of_query(&error))?;
+    let admitted = admitted.map_err(|error| query_error(&error))?;
     let context = admitted.context();
     let compute = &context.compute(&parts.engine.resources().compute);
-    let mut body = BodyWriter::of(admitted.budget()).map_err(|error| of_query(&error))?;
+    let mut body = BodyWriter::with_budget(admitted.budget()).map_err(|error| query_error(&error))?;
     body.out().push(b'[');
     let mut is_first = true;
     loop {
         let page = context
             .run(async { Ok(pages.next(context.deadline()).await) })
             .await;
-        let Some(names) = page.map_err(|error: QueryError| of_query(&error))?? else {
+        let Some(names) = page.map_err(|error: QueryError| query_error(&error))?? else {
             break;
         };
         if !std::mem::take(&mut is_first) && !names.is_empty() {
             body.out().push(b',');
         }
         let written = body.write_items(compute, names, |out, name| json::write_string(out, &name));
-        body = written.await.map_err(|error| of_query(&error))?;
+        body = written.await.map_err(|error| query_error(&error))?;
     }
     body.out().push(b']');
-    let body = body.finish().map_err(|error| of_query(&error))?;
+    let body = body.finish().map_err(|error| query_error(&error))?;
     Ok(Reply::json(body))
 }
 
@@ -215,7 +215,7 @@ mod tests {
     async fn many_names_are_admitted_as_a_query_and_read_in_pages() {
         let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
         let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
-        let service = Service::of(stack).await;
+        let service = Service::from_stack(stack).await;
         let tags: Vec<String> = (0..1500).map(|number| format!("v{number:04}")).collect();
         let points = tags.iter().map(|tagv| {
             let tags = serde_json::json!({"k": tagv});

@@ -338,7 +338,7 @@ async fn slow_bodies_do_not_block_other_requests() {
 async fn puts_get_503_while_the_memory_pool_is_exhausted() {
     let full = MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &full).await;
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let taken = full.ingest().try_reserve(full.ingest().limit_bytes()).unwrap();
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
     let response = service.post("/api/put", point).await;
@@ -361,7 +361,7 @@ async fn a_put_larger_than_the_ingest_pool_gets_413() {
     // The ingest pool has 16 MiB, and a client can have 12 of them; a body takes five times its size.
     let small = MemoryAccount::new(256 << 20, 192 << 20);
     let stack = TestStack::with_memory(DataSettings::default(), &small).await;
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
     let body = format!("[{point}{}]", " ".repeat(4 << 20));
     let response = service.post("/api/put", &body).await;

@@ -129,10 +129,10 @@ pub(super) async fn random_operations_agree_with_a_map(fixture: &Fixture<'_>) {
                         points.push((*number, within));
                     }
                 }
-                let found = read(&*store, &series, range).await;
-                assert_eq!(found, points, "round {round}, {range:?}");
+                let read_points = read(&*store, &series, range).await;
+                assert_eq!(read_points, points, "round {round}, {range:?}");
                 let newest = series.iter().map(|number| {
-                    let (_, points) = points.iter().find(|(found, _)| found == number)?;
+                    let (_, points) = points.iter().find(|(candidate, _)| candidate == number)?;
                     points.last().copied()
                 });
                 let newest: Vec<Option<Point>> = newest.collect();

@@ -24,12 +24,12 @@ pub(super) async fn numbers_are_dense_and_stable(fixture: &Fixture<'_>) {
     assert!(store.numbers(&[]).unwrap().is_empty());
     assert_eq!(store.find(&c), Some(SeriesNumber(2)));
     assert_eq!(store.find(&key(1, 2)), None, "finding gives no number");
-    let mut found = b"replaced".to_vec();
+    let mut stored_key = b"replaced".to_vec();
     for (number, key) in [(0, &a), (1, &b), (2, &c)] {
-        assert!(store.key(SeriesNumber(number), &mut found));
-        assert_eq!(found, *key);
+        assert!(store.key(SeriesNumber(number), &mut stored_key));
+        assert_eq!(stored_key, *key);
     }
-    assert!(!store.key(SeriesNumber(3), &mut found));
+    assert!(!store.key(SeriesNumber(3), &mut stored_key));
 }
 
 pub(super) async fn keys_that_are_no_tsuids_are_rejected(fixture: &Fixture<'_>) {

@@ -167,7 +167,8 @@ impl Days {
             return Vec::new();
         }
         let days = self.0.days.read();
-        let in_range = days.range(DayNumber::of(range.first_ms)..=DayNumber::of(range.last_ms));
+        let in_range =
+            days.range(DayNumber::from_time_ms(range.first_ms)..=DayNumber::from_time_ms(range.last_ms));
         in_range.map(|(_, day)| Arc::clone(&day.list)).collect()
     }
 

@@ -160,7 +160,10 @@ fn days_of(head: &Head, keys: &[SeriesKey]) -> Vec<DayNumber> {
     let Some(extent) = head.extent() else {
         return Vec::new();
     };
-    let (first, last) = (DayNumber::of(extent.first_ms), DayNumber::of(extent.last_ms));
+    let (first, last) = (
+        DayNumber::from_time_ms(extent.first_ms),
+        DayNumber::from_time_ms(extent.last_ms),
+    );
     let between: Vec<DayNumber> = std::iter::successors(Some(first), |day| Some(day.next()))
         .take_while(|day| *day <= last)
         .take(DAYS_AT_A_TIME + 1)
@@ -170,7 +173,12 @@ fn days_of(head: &Head, keys: &[SeriesKey]) -> Vec<DayNumber> {
     }
     let mut days = BTreeSet::new();
     let read = head.read_each(keys, TimeRange::ALL, &mut HeadScratch::default(), |_, points| {
-        days.extend(points.times_ms.iter().map(|time_ms| DayNumber::of(*time_ms)));
+        days.extend(
+            points
+                .times_ms
+                .iter()
+                .map(|time_ms| DayNumber::from_time_ms(*time_ms)),
+        );
         Ok::<_, Infallible>(())
     });
     let Ok(()) = read;
@@ -199,7 +207,7 @@ impl Batch {
     fn push(&mut self, key: SeriesKey, points: &Columns) {
         let mut start = 0;
         while let Some(first_ms) = points.times_ms.get(start) {
-            let day = DayNumber::of(*first_ms);
+            let day = DayNumber::from_time_ms(*first_ms);
             let of_day = points.times_ms[start..].partition_point(|time_ms| *time_ms <= day.last_ms());
             self.columns.extend_from(points, start..start + of_day);
             let end = self.columns.len();

@@ -25,7 +25,7 @@ pub(super) struct View {
 }
 
 impl View {
-    fn of(core: &Core, range: TimeRange) -> Self {
+    fn new(core: &Core, range: TimeRange) -> Self {
         let heads = core.heads.read();
         Self {
             heads: heads.clone(),
@@ -87,7 +87,7 @@ pub(super) struct WindowReader {
 
 impl WindowReader {
     pub(super) fn new(core: Arc<Core>, range: TimeRange) -> Self {
-        let view = View::of(&core, range);
+        let view = View::new(&core, range);
         Self {
             core,
             view,
@@ -285,7 +285,7 @@ impl Core {
         let (Some(first), Some(last)) = (series.first(), series.last()) else {
             return ReadEstimate::default();
         };
-        let View { heads, windows, .. } = View::of(self, range);
+        let View { heads, windows, .. } = View::new(self, range);
         let mut estimate = ReadEstimate::default();
         for head in heads.iter() {
             estimate.add(head.estimate(series, range));
@@ -313,7 +313,7 @@ impl Core {
 impl Core {
     /// See [`crate::PointStore::points_in_memory`].
     pub(super) fn points_in_memory(&self, series: &[SeriesNumber], range: TimeRange) -> Option<u64> {
-        let View { heads, windows, .. } = View::of(self, range);
+        let View { heads, windows, .. } = View::new(self, range);
         let of_heads = heads.iter().map(|head| head.estimate(series, range).most_points);
         let mut points: u64 = of_heads.sum();
         for (window, list) in &windows {

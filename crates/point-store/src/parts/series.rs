@@ -190,7 +190,7 @@ impl SeriesCatalogue {
     pub fn numbers(&self, keys: &[&[u8]]) -> Result<Vec<SeriesNumber>, PointStoreError> {
         let mut numbers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(LOCKED_KEYS) {
-            let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key)).collect();
+            let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::new(key)).collect();
             let given: Vec<Option<SeriesNumber>> = {
                 let known = self.known.read();
                 let keys = keys.iter().zip(&hashes);
@@ -216,7 +216,7 @@ impl SeriesCatalogue {
 
     /// The number of a key.
     pub fn find(&self, key: &[u8]) -> Option<SeriesNumber> {
-        let hash = KeyHash::of(key);
+        let hash = KeyHash::new(key);
         self.known.read().keys.find(hash, key)
     }
 
@@ -294,7 +294,7 @@ impl Known {
             return Err(format!("series {} follows {next} series", series.0));
         }
         Tsuid::from_bytes(key, widths).map_err(|error| error.to_string())?;
-        let number = self.number(KeyHash::of(key), key, widths);
+        let number = self.number(KeyHash::new(key), key, widths);
         match number.map_err(|error| error.to_string())? {
             number if number == series => Ok(()),
             number => Err(format!("the key of series {} is that of {}", series.0, number.0)),

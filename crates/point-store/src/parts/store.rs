@@ -392,7 +392,7 @@ impl PointStore for PartsStore {
         if let Err(error) = batch.check(self.core.series.len()) {
             return std::future::ready(Err(error)).boxed();
         }
-        let encoded = EncodedBatch::of(&batch);
+        let encoded = EncodedBatch::from_batch(&batch);
         self.request(|reply| Request::Append {
             batch,
             encoded,

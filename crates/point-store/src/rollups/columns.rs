@@ -69,11 +69,11 @@ impl Calendar {
             let slot = *time_ms;
             let row = match self.row {
                 Some(row) if slot & !i64::from(super::MAX_OFFSET) == row.first_slot => row,
-                _ => *self.row.insert(self.row_of(RollupSlot::of(slot))?),
+                _ => *self.row.insert(self.row_of(RollupSlot::from_time_ms(slot))?),
             };
             *time_ms = row.base_ms + (slot - row.first_slot) * length_ms;
             if *time_ms >= row.end_ms {
-                let slot = RollupSlot::of(slot);
+                let slot = RollupSlot::from_time_ms(slot);
                 return Err(misplaced(
                     &self.interval,
                     slot,

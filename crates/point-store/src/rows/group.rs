@@ -42,7 +42,7 @@ struct Point<'a> {
 
 impl<'a> PointsByRow<'a> {
     /// The points of batches in which each cell holds one point.
-    pub(super) fn of(batches: impl Iterator<Item = &'a WriteBatch>) -> Self {
+    pub(super) fn from_batches(batches: impl Iterator<Item = &'a WriteBatch>) -> Self {
         let mut all = Self::default();
         let mut places: HashMap<&[u8], usize, FxBuildHasher> = HashMap::default();
         for row in batches.flat_map(WriteBatch::iter) {

@@ -188,7 +188,7 @@ impl Inner {
     }
 
     async fn write(&self, parts: Vec<Part>) {
-        let points = PointsByRow::of(parts.iter().map(|part| &part.points));
+        let points = PointsByRow::from_batches(parts.iter().map(|part| &part.points));
         if self.form == Form::Appended {
             let appends = points.into_appends();
             return self.append(appends, parts).await;

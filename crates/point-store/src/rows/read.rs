@@ -44,7 +44,7 @@ pub(super) async fn columns(
     let columns = series.iter().zip(&points);
     let columns = columns.filter(|(_, points)| !points.is_empty());
     Ok(columns
-        .map(|((number, _), points)| SeriesColumns::of(*number, points))
+        .map(|((number, _), points)| SeriesColumns::from_points(*number, points))
         .collect())
 }
 

@@ -121,9 +121,9 @@ mod tests {
         for (qualifier, value) in cells {
             let points = points_of(BASE, qualifier, value).unwrap();
             let [point] = points[..] else { panic!("{points:?}") };
-            let (found, bytes) = cell_of(&point);
-            assert_eq!((found.as_bytes(), bytes.as_bytes()), (qualifier, value));
-            assert_eq!(instants(BASE, qualifier), [(point.time_ms, found)]);
+            let (cell_qualifier, bytes) = cell_of(&point);
+            assert_eq!((cell_qualifier.as_bytes(), bytes.as_bytes()), (qualifier, value));
+            assert_eq!(instants(BASE, qualifier), [(point.time_ms, cell_qualifier)]);
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) enum PointColumns {
 
 impl PointColumns {
     /// The point columns of a selection; `None` if no point can have a selected column.
-    pub(super) fn of(selection: &ColumnSelection, form: &CellForm) -> Option<Self> {
+    pub(super) fn from_selection(selection: &ColumnSelection, form: &CellForm) -> Option<Self> {
         match selection {
             ColumnSelection::All => Some(Self::All),
             ColumnSelection::Family(family) => is_point_family(family).then_some(Self::All),

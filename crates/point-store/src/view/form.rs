@@ -60,7 +60,7 @@ impl From<Qualifier> for PointColumn {
 
 impl Aggregates {
     /// The aggregates that may have values in a store.
-    pub(super) fn of(points: &dyn PointStore) -> Result<Self, PointStoreError> {
+    pub(super) fn from_store(points: &dyn PointStore) -> Result<Self, PointStoreError> {
         let aggregates = Self::default();
         for id in 0..IDS {
             let all = slots_of_hours(id, 0, BaseTime::MAX.seconds() / HOUR_SECONDS);
@@ -114,7 +114,7 @@ impl CellForm {
             Self::Points => cells::points_of(base, qualifier, value),
             Self::Rollups(aggregates) => {
                 let point = rollup_of(base, qualifier, value)?;
-                aggregates.add(RollupSlot::of(point.time_ms).id);
+                aggregates.add(RollupSlot::from_time_ms(point.time_ms).id);
                 Some(vec![point])
             }
         }
@@ -128,7 +128,7 @@ impl CellForm {
                 (qualifier.into(), value)
             }
             Self::Rollups(_) => {
-                let slot = RollupSlot::of(point.time_ms);
+                let slot = RollupSlot::from_time_ms(point.time_ms);
                 let value = cells::value_of(point);
                 let qualifier = rollup::qualifier(slot.id, slot.offset, &value);
                 (PointColumn::new(&qualifier), value.encoded())
@@ -202,7 +202,7 @@ impl CellForm {
     pub(super) fn hour_of(&self, time_ms: i64) -> i64 {
         match self {
             Self::Points => time_ms.div_euclid(HOUR_MS),
-            Self::Rollups(_) => RollupSlot::of(time_ms).hour.into(),
+            Self::Rollups(_) => RollupSlot::from_time_ms(time_ms).hour.into(),
         }
     }
 
@@ -210,7 +210,7 @@ impl CellForm {
     pub(super) fn timestamp_ms(&self, time_ms: i64) -> i64 {
         match self {
             Self::Points => time_ms,
-            Self::Rollups(_) => RollupSlot::of(time_ms).base().millis(),
+            Self::Rollups(_) => RollupSlot::from_time_ms(time_ms).base().millis(),
         }
     }
 
@@ -236,5 +236,5 @@ fn rollup_of(base: BaseTime, qualifier: &[u8], value: &[u8]) -> Option<Point> {
     }
     let is_plain = value_of_cell.encoded().as_bytes() == value
         && rollup::qualifier(id, slot.offset, &value_of_cell) == [id, high, low];
-    is_plain.then(|| Point::of_value(slot.time_ms(), Resolution::Millis, &value_of_cell))
+    is_plain.then(|| Point::from_value(slot.time_ms(), Resolution::Millis, &value_of_cell))
 }

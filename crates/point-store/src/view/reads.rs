@@ -20,7 +20,7 @@ use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
 impl TableView {
     /// Scans the table of points.
     pub(super) async fn scan_merged(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
-        let Some(columns) = PointColumns::of(&scan.columns, &self.form) else {
+        let Some(columns) = PointColumns::from_selection(&scan.columns, &self.form) else {
             return self.rows.scan(table, scan).await;
         };
         let stored = self.rows.scan(table, scan.clone()).await?;
@@ -52,7 +52,9 @@ impl TableView {
         stored: Vec<Option<Row>>,
         skip_damaged: Option<&DamageLog>,
     ) -> Result<Vec<Option<Row>>, StoreError> {
-        let Some(columns) = PointColumns::of(columns, &self.form).filter(|_| self.has_points(table)) else {
+        let Some(columns) =
+            PointColumns::from_selection(columns, &self.form).filter(|_| self.has_points(table))
+        else {
             return Ok(stored);
         };
         let places: Vec<_> = keys.iter().map(|key| self.place(key)).collect();

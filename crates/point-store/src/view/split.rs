@@ -59,7 +59,7 @@ impl<'f> Split<'f> {
     ///
     /// [`StoreError::Invalid`] for mutations that a view of points does not have; if the point store gives no series
     /// number.
-    pub(super) fn of(
+    pub(super) fn new(
         batch: &WriteBatch,
         points: &dyn PointStore,
         layout: &RowKeyLayout,

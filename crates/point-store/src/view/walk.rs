@@ -378,8 +378,8 @@ fn max_hour() -> i64 {
 fn split<'a>(prefix: &[u8], key: &'a [u8]) -> Option<(u32, &'a [u8])> {
     let rest = key.strip_prefix(prefix)?;
     let mut seconds = [0; 4];
-    for (byte, found) in seconds.iter_mut().zip(rest) {
-        *byte = *found;
+    for (byte, key_byte) in seconds.iter_mut().zip(rest) {
+        *byte = *key_byte;
     }
     Some((u32::from_be_bytes(seconds), rest.get(4..).unwrap_or_default()))
 }

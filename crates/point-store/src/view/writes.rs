@@ -30,7 +30,7 @@ impl TableView {
                 family: family.clone(),
             });
         }
-        let mut split = Split::of(batch, &*self.points, &self.layout, &self.form)?;
+        let mut split = Split::new(batch, &*self.points, &self.layout, &self.form)?;
         if split.has_new_series {
             self.points.append(PointBatch::default()).await?;
         }

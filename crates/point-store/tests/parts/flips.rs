@@ -104,22 +104,25 @@ async fn check(disk: SimulatedDisk, path: &str, history: &History) -> bool {
     for _attempt in 0..3 {
         match read(&store, &series, TimeRange::ALL).await {
             Ok(read) => {
-                let mut found = BTreeMap::new();
+                let mut read_points = BTreeMap::new();
                 for (series, points) in read {
-                    found.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
+                    read_points.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
                 }
                 for (place, states) in history {
-                    let found = found.remove(place);
-                    if Some(&found) != states.last() {
+                    let point = read_points.remove(place);
+                    if Some(&point) != states.last() {
                         assert!(
-                            states.contains(&found) || found.is_none(),
-                            "{path}: {place:?} is {found:?}"
+                            states.contains(&point) || point.is_none(),
+                            "{path}: {place:?} is {point:?}"
                         );
-                        assert!(may_differ(&store, *place, path), "{path}: {place:?} is {found:?}");
+                        assert!(may_differ(&store, *place, path), "{path}: {place:?} is {point:?}");
                         is_noticed = true;
                     }
                 }
-                assert!(found.is_empty(), "{path}: was never written: {found:?}");
+                assert!(
+                    read_points.is_empty(),
+                    "{path}: was never written: {read_points:?}"
+                );
                 break;
             }
             Err(error) => {
@@ -133,8 +136,11 @@ async fn check(disk: SimulatedDisk, path: &str, history: &History) -> bool {
         }
     }
     for (series, key) in series.iter().zip(&all) {
-        let mut found = Vec::new();
-        assert!(store.key(*series, &mut found) && found == *key, "{path}");
+        let mut stored_key = Vec::new();
+        assert!(
+            store.key(*series, &mut stored_key) && stored_key == *key,
+            "{path}"
+        );
     }
     // Appends go on, with a new series, too.
     let new = numbers(&store, &keys(SERIES + 1));
@@ -149,12 +155,12 @@ async fn check(disk: SimulatedDisk, path: &str, history: &History) -> bool {
         first_ms: int(2 * DAY, 0).time_ms,
         last_ms: i64::MAX,
     };
-    let found = read(&store, &new, behind).await.unwrap();
+    let series_points = read(&store, &new, behind).await.unwrap();
     let expected: Vec<_> = points
         .iter()
         .map(|(series, point)| (*series, vec![*point]))
         .collect();
-    assert_eq!(found, expected, "{path}");
+    assert_eq!(series_points, expected, "{path}");
     is_noticed || !store.damage().is_empty()
 }
 

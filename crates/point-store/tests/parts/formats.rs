@@ -49,12 +49,12 @@ fn expected() -> BTreeSet<(u32, i64, i64)> {
 
 async fn found(store: &PartsStore) -> BTreeSet<(u32, i64, i64)> {
     let series: Vec<_> = keys(SERIES).iter().map(|key| store.find(key).unwrap()).collect();
-    let found = read(store, &series, TimeRange::ALL).await.unwrap();
+    let series_points = read(store, &series, TimeRange::ALL).await.unwrap();
     let of = |series: SeriesNumber, point: oxtsdb_point_store::Point| {
         let second = (point.time_ms - int(0, 0).time_ms) / 1000;
         (series.0, second, point.bits.cast_signed())
     };
-    found
+    series_points
         .into_iter()
         .flat_map(|(series, points)| points.into_iter().map(move |point| of(series, point)))
         .collect()

@@ -93,18 +93,21 @@ async fn operate(store: &PartsStore, series: &[SeriesNumber], random: &mut Rando
 }
 
 pub(crate) async fn check(store: &PartsStore, series: &[SeriesNumber], model: &Model, context: &str) {
-    let mut found: BTreeMap<(SeriesNumber, i64), Point> = BTreeMap::new();
+    let mut read_points: BTreeMap<(SeriesNumber, i64), Point> = BTreeMap::new();
     for (series, points) in read(store, series, TimeRange::ALL).await.unwrap() {
-        found.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
+        read_points.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
     }
     for (key, allowed) in model {
-        let found = found.remove(key);
+        let point = read_points.remove(key);
         assert!(
-            allowed.contains(&found),
-            "{context}: {key:?} is {found:?}, not of {allowed:?}"
+            allowed.contains(&point),
+            "{context}: {key:?} is {point:?}, not of {allowed:?}"
         );
     }
-    assert!(found.is_empty(), "{context}: was never written: {found:?}");
+    assert!(
+        read_points.is_empty(),
+        "{context}: was never written: {read_points:?}"
+    );
     assert_eq!(store.damage(), [], "{context}: nothing is lost");
 }
 

@@ -79,8 +79,12 @@ async fn days_before_the_edge_are_dropped_even_if_the_clock_jumps() {
     store.flush().await.unwrap();
     // The edge is in the middle of a day, which stays.
     let days = loop {
-        let found = read(&store, &series, TimeRange::ALL).await.unwrap();
-        let days: Vec<i64> = found[0].1.iter().map(|point| point.bits.cast_signed()).collect();
+        let series_points = read(&store, &series, TimeRange::ALL).await.unwrap();
+        let days: Vec<i64> = series_points[0]
+            .1
+            .iter()
+            .map(|point| point.bits.cast_signed())
+            .collect();
         assert!(days.ends_with(&[7, 8, 9]), "{days:?}");
         // They are dropped one after the other.
         if days.len() <= 4 {
@@ -355,10 +359,13 @@ async fn a_full_disk_does_not_get_fuller_with_each_attempt_to_flush() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(parts(), usize::try_from(DAYS).unwrap() + 1, "one of each day");
-    let found = read(&store, &series, TimeRange::ALL).await.unwrap();
-    assert_eq!(found[0].1.len(), usize::try_from(DAYS).unwrap() + 1);
+    let series_points = read(&store, &series, TimeRange::ALL).await.unwrap();
+    assert_eq!(series_points[0].1.len(), usize::try_from(DAYS).unwrap() + 1);
     drop(store);
     let store = PartsStore::open(small(Arc::new(disk.power_loss()))).unwrap();
     assert_eq!(store.damage(), []);
-    assert_eq!(read(&store, &series, TimeRange::ALL).await.unwrap(), found);
+    assert_eq!(
+        read(&store, &series, TimeRange::ALL).await.unwrap(),
+        series_points
+    );
 }

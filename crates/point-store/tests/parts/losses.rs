@@ -191,19 +191,19 @@ async fn check(history: &History, disk: &SimulatedDisk, path: &str, context: &st
             );
         }
     }
-    let mut found = Points::new();
+    let mut read_points = Points::new();
     for (series, points) in read(&store, &series, TimeRange::ALL).await.unwrap() {
-        found.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
+        read_points.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
     }
     let is_known = |(series, time_ms): &(SeriesNumber, i64)| {
         let (first_ms, last_ms) = (*time_ms, *time_ms);
         !store.lost(&[*series], TimeRange { first_ms, last_ms }).is_empty()
     };
     let whole = history.states.last().unwrap();
-    let places: BTreeSet<_> = whole.keys().chain(found.keys()).collect();
+    let places: BTreeSet<_> = whole.keys().chain(read_points.keys()).collect();
     let differ: Vec<_> = places
         .into_iter()
-        .filter(|place| whole.get(place) != found.get(place))
+        .filter(|place| whole.get(place) != read_points.get(place))
         .collect();
     if differ.is_empty() {
         return Outcome::Whole;
@@ -212,7 +212,7 @@ async fn check(history: &History, disk: &SimulatedDisk, path: &str, context: &st
         return Outcome::Known(differ.len());
     }
     assert!(
-        path.ends_with(".journal") && history.states.contains(&found),
+        path.ends_with(".journal") && history.states.contains(&read_points),
         "{context}: silently differs at {differ:?}"
     );
     Outcome::Shorter
@@ -236,29 +236,33 @@ async fn check_accepted(history: &History, disk: &SimulatedDisk, context: &str) 
     );
     let series = numbers(&store, &keys(SERIES));
     let points = async |store: &PartsStore| {
-        let mut found = Points::new();
+        let mut read_points = Points::new();
         for (series, points) in read(store, &series, TimeRange::ALL).await.unwrap() {
-            found.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
+            read_points.extend(points.into_iter().map(|point| ((series, point.time_ms), point)));
         }
-        found
+        read_points
     };
-    let found = points(&store).await;
+    let read_points = points(&store).await;
     for (place, point) in &history.states[0] {
-        assert_eq!(found.get(place), Some(point), "{context}: {place:?} is in parts");
+        assert_eq!(
+            read_points.get(place),
+            Some(point),
+            "{context}: {place:?} is in parts"
+        );
     }
     let added = int(9 * DAY, 1);
     store.append(batch(&[(series[0], added)])).await.unwrap();
-    let mut found = points(&store).await;
+    let mut read_points = points(&store).await;
     store.close().await.unwrap();
     drop(store);
     let store = PartsStore::open(small(Arc::new(disk.power_loss())))
         .unwrap_or_else(|error| panic!("{context}: accepted, and {error}"));
     assert_eq!(
         (store.losses(), points(&store).await),
-        (&[][..], found.clone()),
+        (&[][..], read_points.clone()),
         "{context}"
     );
-    assert_eq!(found.remove(&(series[0], added.time_ms)), Some(added));
+    assert_eq!(read_points.remove(&(series[0], added.time_ms)), Some(added));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,8 +427,8 @@ async fn a_damaged_part_fails_only_its_metrics() {
             assert_eq!(lost.len(), usize::from(one.0 % 3 == 1), "{one:?}");
             assert!(store.lost(&[*one], day(10)).is_empty(), "it has other instants");
         }
-        let found = read(&store, &series, TimeRange::ALL).await.unwrap();
-        let count: usize = found.iter().map(|(_, points)| points.len()).sum();
+        let series_points = read(&store, &series, TimeRange::ALL).await.unwrap();
+        let count: usize = series_points.iter().map(|(_, points)| points.len()).sum();
         assert_eq!(count, history.states.last().unwrap().len() - 1);
         let checked = store.check(0, &mut |_| true).unwrap();
         assert_eq!(checked.damaged, []);

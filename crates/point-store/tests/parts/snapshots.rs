@@ -50,9 +50,9 @@ async fn a_snapshot_has_a_prefix_of_the_appends_with_all_acknowledged_ones() {
         let written = writer.await.unwrap();
 
         let copy = open_at(&disk, &target);
-        let found = numbers(&copy, &all);
-        assert_eq!(found, series, "series keep their numbers");
-        let points = read(&copy, &found, TimeRange::ALL).await.unwrap();
+        let copy_series = numbers(&copy, &all);
+        assert_eq!(copy_series, series, "series keep their numbers");
+        let points = read(&copy, &copy_series, TimeRange::ALL).await.unwrap();
         let of = |index: usize| {
             let values = points[index].1.iter().map(|point| point.bits.cast_signed());
             values
@@ -67,7 +67,7 @@ async fn a_snapshot_has_a_prefix_of_the_appends_with_all_acknowledged_ones() {
             assert!(of(0).iter().copied().eq((round * 10_000..).take(of(0).len())));
         }
         // It is a store of its own.
-        copy.append(batch(&[(found[0], int(0, 1))])).await.unwrap();
+        copy.append(batch(&[(copy_series[0], int(0, 1))])).await.unwrap();
         copy.close().await.unwrap();
     }
 }

@@ -120,12 +120,12 @@ async fn crash(step: Step, after: bool, seed: Option<u64>) {
     };
     let store = open(&disk, "/store").unwrap();
     assert_eq!(store.damage(), [], "{context}");
-    let found = values(&store).await;
+    let stored_values = values(&store).await;
     let least: Vec<i64> = (1..acknowledged).collect();
     let most: Vec<i64> = (1..submitted).collect();
     assert!(
-        found == least || found == most,
-        "{context}: {found:?}, {acknowledged} were acknowledged"
+        stored_values == least || stored_values == most,
+        "{context}: {stored_values:?}, {acknowledged} were acknowledged"
     );
     // The store goes on.
     let series = numbers(&store, &keys(1));

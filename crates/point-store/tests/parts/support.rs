@@ -65,7 +65,7 @@ pub(crate) async fn read(
     series: &[SeriesNumber],
     range: TimeRange,
 ) -> Result<Vec<(SeriesNumber, Vec<Point>)>, PointStoreError> {
-    let mut found: Vec<(SeriesNumber, Vec<Point>)> = Vec::new();
+    let mut series_points: Vec<(SeriesNumber, Vec<Point>)> = Vec::new();
     let request = ReadRequest {
         series: series.to_vec(),
         range,
@@ -73,11 +73,11 @@ pub(crate) async fn read(
     let mut batches = store.read(request);
     while let Some(columns) = batches.try_next().await? {
         for columns in columns {
-            match found.last_mut() {
+            match series_points.last_mut() {
                 Some((series, points)) if *series == columns.series => points.extend(columns.points()),
-                _ => found.push((columns.series, columns.points().collect())),
+                _ => series_points.push((columns.series, columns.points().collect())),
             }
         }
     }
-    Ok(found)
+    Ok(series_points)
 }

@@ -114,7 +114,7 @@ impl QueryResources {
             let _lent = permit.lend();
             let least = share.min(LEAST_BYTES);
             // Small queries of other clients find memory, whatever this client's queries hold.
-            let memory = self.memory.of_client(client);
+            let memory = self.memory.for_client(client);
             memory.reserve(least, deadline.longest_wait()).await?
         };
         Ok(Reserved {

@@ -43,7 +43,7 @@ pub struct Usage {
 
 impl Usage {
     /// How much of a resource; of memory, how much now.
-    pub fn of(&self, resource: Resource) -> u64 {
+    pub fn get(&self, resource: Resource) -> u64 {
         let used = match resource {
             Resource::Series => &self.series,
             Resource::Rows => &self.rows,
@@ -134,7 +134,7 @@ impl Budget {
     }
 
     /// A budget that is bounded by its limits alone, for tests and tools.
-    pub fn of_limits(limits: Limits) -> Self {
+    pub fn from_limits(limits: Limits) -> Self {
         let reservation = MemoryPool::unlimited("query").empty_reservation();
         Self::new(limits, Arc::default(), reservation)
     }
@@ -248,7 +248,7 @@ impl Budget {
 
     /// Whether `bytes` more could be held.
     pub(crate) fn has_capacity_for(&self, bytes: u64) -> bool {
-        self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
+        self.0.usage.get(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
     }
 
     /// Returns reserved memory that is not held to the pool, now and at each release.
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn rejects_with_figure_and_setting() {
-        let budget = Budget::of_limits(Limits::NONE.with_points(10));
+        let budget = Budget::from_limits(Limits::NONE.with_points(10));
         budget.use_points(10).unwrap();
         let error = budget.use_points(1).unwrap_err();
         assert_eq!(
@@ -430,16 +430,16 @@ mod tests {
 
     fn limits(bytes: u64) -> Limits {
         Limits {
-            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+            memory: Limit::from_setting("--query-max-memory-mib", bytes),
             ..Limits::NONE
         }
     }
 
     #[test]
     fn fetched_rows_count_and_fail_the_next_allocation() {
-        let budget = Budget::of_limits(limits(160));
+        let budget = Budget::from_limits(limits(160));
         budget.fetched(200);
-        assert_eq!(budget.usage().of(Resource::Memory), 200);
+        assert_eq!(budget.usage().get(Resource::Memory), 200);
         assert!(budget.hold(1).is_err());
         budget.returned(200);
         assert!(budget.hold(160).is_ok());
@@ -447,11 +447,11 @@ mod tests {
 
     #[test]
     fn released_memory_can_be_held_again() {
-        let budget = Budget::of_limits(limits(160));
+        let budget = Budget::from_limits(limits(160));
         let held = budget.hold(160).unwrap();
         assert!(budget.hold(1).is_err());
         assert_eq!(
-            budget.usage().of(Resource::Memory),
+            budget.usage().get(Resource::Memory),
             160,
             "a rejected request holds nothing"
         );
@@ -463,7 +463,7 @@ mod tests {
         assert!(held.grow(11).is_err());
         held.grow(10).unwrap();
         held.shrink_to(5);
-        assert_eq!(budget.usage().of(Resource::Memory), 105);
+        assert_eq!(budget.usage().get(Resource::Memory), 105);
     }
 
     #[test]

@@ -21,17 +21,17 @@ pub struct Limits {
 impl Limits {
     /// No limits.
     pub const NONE: Self = Self {
-        series: Limit::of_setting("--query-max-series", 0),
-        rows: Limit::of_setting("--query-max-rows", 0),
-        bytes: Limit::of_setting("--query-max-bytes", 0),
-        points: Limit::of_setting("--query-max-points", 0),
-        memory: Limit::of_setting("--query-max-memory-mib", 0),
+        series: Limit::from_setting("--query-max-series", 0),
+        rows: Limit::from_setting("--query-max-rows", 0),
+        bytes: Limit::from_setting("--query-max-bytes", 0),
+        points: Limit::from_setting("--query-max-points", 0),
+        memory: Limit::from_setting("--query-max-memory-mib", 0),
     };
 
     /// Replaces the limit of points by another setting's.
     #[must_use]
     pub const fn with_points(mut self, most: u64) -> Self {
-        self.points = Limit::of_setting(self.points.setting, most);
+        self.points = Limit::from_setting(self.points.setting, most);
         self
     }
 
@@ -41,13 +41,13 @@ impl Limits {
         if let Some(most) = max_points
             && most < self.points.most
         {
-            self.points = Limit::of_setting("max_scanned_points", most);
+            self.points = Limit::from_setting("max_scanned_points", most);
         }
         self
     }
 
     /// How much of a resource may be used.
-    const fn of(&self, resource: Resource) -> Limit {
+    const fn get(&self, resource: Resource) -> Limit {
         match resource {
             Resource::Series => self.series,
             Resource::Rows => self.rows,
@@ -59,7 +59,7 @@ impl Limits {
 
     /// Whether the operator has set a limit of a resource.
     pub const fn is_set(&self, resource: Resource) -> bool {
-        let limit = self.of(resource);
+        let limit = self.get(resource);
         limit.most < u64::MAX && !limit.is_derived
     }
 
@@ -69,7 +69,7 @@ impl Limits {
     ///
     /// [`QueryError::OverBudget`].
     pub const fn check(&self, resource: Resource, used: u64) -> Result<(), QueryError> {
-        let limit = self.of(resource);
+        let limit = self.get(resource);
         if used > limit.most {
             return Err(QueryError::OverBudget { resource, limit });
         }

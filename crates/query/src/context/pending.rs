@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn reports_all_uses_in_batches() {
-        let budget = Budget::of_limits(Limits::NONE);
+        let budget = Budget::from_limits(Limits::NONE);
         let mut pending = PendingUse::default();
         let used = Used {
             rows: 2,
@@ -86,7 +86,7 @@ mod tests {
         for _ in 0..SERIES - 1 {
             pending.add(used, &budget).unwrap();
         }
-        assert_eq!(budget.usage().of(Resource::Rows), 0);
+        assert_eq!(budget.usage().get(Resource::Rows), 0);
         pending.add(used, &budget).unwrap();
         pending.add(used, &budget).unwrap();
         pending.report(&budget).unwrap();
@@ -97,21 +97,21 @@ mod tests {
             Resource::Points,
             Resource::Series,
         ];
-        let used = used.map(|resource| budget.usage().of(resource));
+        let used = used.map(|resource| budget.usage().get(resource));
         assert_eq!(used, [2, 30, 4, 1].map(|each| each * (SERIES + 1)));
         assert_eq!(budget.series_bytes(), 500 * (SERIES + 1));
     }
 
     #[test]
     fn large_uses_are_reported_at_once() {
-        let budget = Budget::of_limits(Limits::NONE);
+        let budget = Budget::from_limits(Limits::NONE);
         let mut pending = PendingUse::default();
         let points = Used {
             points: POINTS,
             ..Used::default()
         };
         pending.add(points, &budget).unwrap();
-        assert_eq!(budget.usage().of(Resource::Points), POINTS);
+        assert_eq!(budget.usage().get(Resource::Points), POINTS);
         let memory = Used {
             held_bytes: HELD_BYTES,
             ..Used::default()

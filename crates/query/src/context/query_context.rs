@@ -77,7 +77,7 @@ impl QueryContext {
 
     /// The threads of a pool for jobs of the query, which take turns with the jobs of other clients.
     pub fn compute(&self, pool: &ComputePool) -> ComputePool {
-        pool.of_client(self.client)
+        pool.for_client(self.client)
     }
 
     /// The deadline; `None`: none.
@@ -149,7 +149,7 @@ mod tests {
         let context = QueryContext::new(
             ClientId::Local,
             Deadline::default(),
-            Budget::of_limits(Limits::NONE),
+            Budget::from_limits(Limits::NONE),
             registration,
         );
         assert!(running.cancel(id));

@@ -63,7 +63,7 @@ pub struct Limit {
 
 impl Limit {
     /// The limit of a setting; 0: none.
-    pub const fn of_setting(setting: &'static str, most: u64) -> Self {
+    pub const fn from_setting(setting: &'static str, most: u64) -> Self {
         let most = if most == 0 { u64::MAX } else { most };
         Self {
             most,
@@ -73,9 +73,9 @@ impl Limit {
     }
 
     /// The limit of a setting; without one, a limit derived from the memory limit.
-    pub const fn of_setting_or(setting: &'static str, most: Option<u64>, derived: u64) -> Self {
+    pub const fn from_setting_or(setting: &'static str, most: Option<u64>, derived: u64) -> Self {
         match most {
-            Some(most) => Self::of_setting(setting, most),
+            Some(most) => Self::from_setting(setting, most),
             None => Self {
                 most: derived,
                 setting,

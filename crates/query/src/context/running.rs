@@ -116,7 +116,7 @@ pub(crate) struct Registration {
 
 impl RunningQueries {
     /// Returns the same list for a caller that sees its own queries only.
-    pub(crate) fn of_caller(&self, name: &Arc<str>) -> Self {
+    pub(crate) fn for_caller(&self, name: &Arc<str>) -> Self {
         Self {
             list: Arc::clone(&self.list),
             caller: Some(Arc::clone(name)),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_caller_sees_its_own_queries() {
         let all = RunningQueries::default();
-        let [one, other] = ["sub:one", "sub:other"].map(|name| all.of_caller(&name.into()));
+        let [one, other] = ["sub:one", "sub:other"].map(|name| all.for_caller(&name.into()));
         let _running = one.register(QueryDescription::without_range("one"), Arc::default());
         drop(one.register(QueryDescription::without_range("ended"), Arc::default()));
         let _local = all.register(QueryDescription::without_range("local"), Arc::default());

@@ -133,7 +133,7 @@ impl AggregationContext {
             None => task.held = Some(more),
         }
         self.budget.release_series(task.drop_computed());
-        task.frames = self.frames.of(&mut task)?;
+        task.frames = self.frames.emit(&mut task)?;
         if task.is_last() {
             // Freed here: there may be a million groups.
             task.group = SeriesGroup::default();

@@ -142,7 +142,7 @@ impl Collector {
             series.sort_by(|a, b| a.tsuid.cmp(&b.tsuid));
             series
         };
-        if self.budget.usage().of(Resource::Series) < MANY_SERIES as u64 {
+        if self.budget.usage().get(Resource::Series) < MANY_SERIES as u64 {
             return Ok(merge());
         }
         Ok(self.compute.run(merge).await?)

@@ -150,7 +150,7 @@ impl Engine {
     #[must_use]
     pub fn with_queries_of(self, caller: &Arc<str>) -> Self {
         let mut inner = (*self.0).clone();
-        inner.running = inner.running.of_caller(caller);
+        inner.running = inner.running.for_caller(caller);
         Self(Arc::new(inner))
     }
 

@@ -65,7 +65,7 @@ async fn run(
     let started = Instant::now();
     let context = admitted.context().clone();
     let usage = context.budget().usage();
-    let read = || [Resource::Series, Resource::Rows, Resource::Bytes].map(|resource| usage.of(resource));
+    let read = || [Resource::Series, Resource::Rows, Resource::Bytes].map(|resource| usage.get(resource));
     let before = read();
     // All plans first: one unknown name fails the whole query before anything is read.
     let planning = async {

@@ -66,7 +66,7 @@ impl FilledResult {
                 Holds::Series => self.windows.saturating_mul(series),
             };
             let points = self.windows.saturating_mul(series);
-            let points = points.saturating_add(budget.usage().of(Resource::Points));
+            let points = points.saturating_add(budget.usage().get(Resource::Points));
             budget.limits().check(Resource::Points, points)?;
             budget
                 .limits()

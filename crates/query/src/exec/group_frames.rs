@@ -96,7 +96,7 @@ impl GroupFrames {
 
     /// The frames that can be sent once a task is computed. Of a group that is sent as a whole, the task keeps the
     /// points until the last one.
-    pub(crate) fn of(&self, task: &mut GroupTask) -> Result<Vec<Frame>, QueryError> {
+    pub(crate) fn emit(&self, task: &mut GroupTask) -> Result<Vec<Frame>, QueryError> {
         let number = self.first_group + task.index;
         if !self.is_early {
             if !task.is_last() {
@@ -157,6 +157,6 @@ impl GroupFrames {
 
     /// The annotations of a group that begin in the range of the query.
     fn annotations_of(&self, group: &SeriesGroup) -> Option<Vec<Arc<Annotation>>> {
-        annotation::of_group(group.series.iter(), self.range_ms, self.quirks)
+        annotation::group_annotations(group.series.iter(), self.range_ms, self.quirks)
     }
 }

@@ -354,7 +354,7 @@ impl SeriesBuilder {
         if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
             let tsuid = Tsuid::from_bytes(&self.scratch.tsuid, &self.options.layout.widths)
                 .map_err(|error| QueryError::row_series(row.key(), &error))?;
-            let damaged = DamagedRow::of_row(tsuid, base_ms, reason);
+            let damaged = DamagedRow::new(tsuid, base_ms, reason);
             self.statistics.damaged.push(damaged);
         }
         Ok(())

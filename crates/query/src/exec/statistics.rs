@@ -26,7 +26,7 @@ pub struct DamagedRow {
 
 impl DamagedRow {
     /// A row that cannot be decoded.
-    pub(crate) const fn of_row(tsuid: Tsuid, hour_ms: i64, reason: String) -> Self {
+    pub(crate) const fn new(tsuid: Tsuid, hour_ms: i64, reason: String) -> Self {
         Self {
             tsuid: Some(tsuid),
             from_ms: hour_ms,
@@ -36,7 +36,7 @@ impl DamagedRow {
     }
 
     /// Rows that the store has lost, as far as they lie in the hours of a plan.
-    fn of_range(range: &DamagedRange, layout: &RowKeyLayout, hours: &Hours) -> Self {
+    fn from_range(range: &DamagedRange, layout: &RowKeyLayout, hours: &Hours) -> Self {
         let base_at = layout.salt.width() + layout.widths.metric.bytes();
         // A range within one metric names the hours, any other may have lost all.
         let is_of_one_metric =
@@ -65,7 +65,7 @@ impl Statistics {
         let space = MAX_DAMAGED_ROWS.saturating_sub(self.damaged.len());
         let ranges = ranges.iter().take(space);
         self.damaged
-            .extend(ranges.map(|range| DamagedRow::of_range(range, layout, hours)));
+            .extend(ranges.map(|range| DamagedRow::from_range(range, layout, hours)));
     }
 
     /// Adds the counts of another part of the query.

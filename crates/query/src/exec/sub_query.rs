@@ -289,7 +289,7 @@ impl<'a> SubQueryExecution<'a> {
         let windows = downsample.map(|(windows, _)| windows);
         self.plan.access_path.scan(&ScanRequest {
             downsample,
-            lookahead: Lookahead::of(self.query, self.sub_query, windows),
+            lookahead: Lookahead::for_sub_query(self.query, self.sub_query, windows),
             slice_bytes: self.slice_bytes(form),
             budget: self.context.budget(),
             skip_damaged: self.skip_damaged.as_ref(),
@@ -444,7 +444,7 @@ impl<'a> SubQueryExecution<'a> {
             query: self.index,
             first_group: output.groups,
             metric: self.plan.metric.clone(),
-            names: Names::of_uids(uids, &*storage.directory, self.context).await?,
+            names: Names::resolve(uids, &*storage.directory, self.context).await?,
             widths,
             range_ms: (self.query.start_ms, self.query.end_ms),
             quirks: self.query.quirks,
@@ -493,7 +493,8 @@ impl<'a> SubQueryExecution<'a> {
             };
             Ok::<_, QueryError>((aggregator, batches(tasks)))
         };
-        let count = usize::try_from(self.context.budget().usage().of(Resource::Series)).unwrap_or(usize::MAX);
+        let count =
+            usize::try_from(self.context.budget().usage().get(Resource::Series)).unwrap_or(usize::MAX);
         let (mut aggregator, batches) = self.for_series(count, advance).await??;
         let mut computed = stream::iter(batches)
             .map(|batch| Arc::clone(&aggregation).run(batch))

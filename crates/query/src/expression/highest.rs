@@ -47,7 +47,7 @@ pub(super) fn apply(
         measures.into_iter().zip(list).collect()
     } else {
         list.into_iter()
-            .filter_map(|series| Some((of_series(&series.points, measure)?, series)))
+            .filter_map(|series| Some((measure_points(&series.points, measure)?, series)))
             .collect()
     };
     measured.sort_by(|(left, _), (right, _)| right.total_cmp(left));
@@ -59,7 +59,7 @@ pub(super) fn apply(
     Ok(highest.collect())
 }
 
-fn of_series(points: &Points, measure: Measure) -> Option<f64> {
+fn measure_points(points: &Points, measure: Measure) -> Option<f64> {
     let values = points
         .iter()
         .map(|(_, value)| value.as_f64())
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
         if current.0 == now {
             return Some(current.1);
         }
-        Some(Interpolation::Linear.of_ints(current, int(self.point(self.next)?), now))
+        Some(Interpolation::Linear.interpolate_ints(current, int(self.point(self.next)?), now))
     }
 
     fn double_at(&self, now: i64) -> Option<f64> {
@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
         if current.0 == now {
             return Some(current.1);
         }
-        Some(Interpolation::Linear.of_doubles(current, double(self.point(self.next)?), now))
+        Some(Interpolation::Linear.interpolate_doubles(current, double(self.point(self.next)?), now))
     }
 }
 

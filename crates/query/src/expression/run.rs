@@ -47,7 +47,7 @@ pub async fn series(engine: &Engine, spec: &QuerySpec, admitted: &mut Admitted) 
     } = engine.collect_within(spec, admitted).await?;
     for group in groups {
         if let Some(list) = results.get_mut(group.query) {
-            list.push(Series::of_group(group, &widths));
+            list.push(Series::from_group(group, &widths));
         }
     }
     Ok(Found {

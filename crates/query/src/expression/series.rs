@@ -59,7 +59,7 @@ pub enum Origin {
 
 impl Series {
     /// A group, with the UIDs of its names as its TSUIDs have them.
-    pub fn of_group(group: Group, widths: &UidWidths) -> Self {
+    pub fn from_group(group: Group, widths: &UidWidths) -> Self {
         // `None`: several values. As groups are made, so tags come in the order of their names.
         let mut uids: BTreeMap<Uid, Option<Uid>> = BTreeMap::new();
         for (key, value) in group.tsuids.iter().flat_map(|tsuid| tsuid.tags(widths)) {

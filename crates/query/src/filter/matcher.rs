@@ -49,14 +49,14 @@ impl TagMatcher {
             return Err(FilterError::EmptyFilter);
         }
         if !filter_type.takes_alternatives() {
-            return Self::of_pattern(filter_type, argument);
+            return Self::from_pattern(filter_type, argument);
         }
         let values = if filter_type.ignores_case {
             alternatives(&argument.to_lowercase())?
         } else {
             alternatives(argument)?
         };
-        Ok(Self::of_alternatives(filter_type, values))
+        Ok(Self::from_alternatives(filter_type, values))
     }
 
     /// A matcher of alternatives.
@@ -64,7 +64,7 @@ impl TagMatcher {
     /// # Panics
     ///
     /// If the type takes a pattern.
-    pub fn of_alternatives(filter_type: &'static FilterType, values: Vec<String>) -> Self {
+    pub fn from_alternatives(filter_type: &'static FilterType, values: Vec<String>) -> Self {
         assert!(
             filter_type.takes_alternatives(),
             "{} takes a pattern",
@@ -85,7 +85,7 @@ impl TagMatcher {
     /// # Panics
     ///
     /// If the type takes alternatives.
-    pub fn of_pattern(filter_type: &'static FilterType, text: &str) -> Result<Self, FilterError> {
+    pub fn from_pattern(filter_type: &'static FilterType, text: &str) -> Result<Self, FilterError> {
         let Argument::Pattern(parse) = filter_type.argument() else {
             panic!("{} takes alternatives", filter_type.name())
         };

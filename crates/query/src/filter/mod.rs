@@ -54,7 +54,7 @@ impl TagFilter {
     }
 
     /// A filter of a matcher.
-    pub fn of_matcher(key: &str, matcher: TagMatcher, group_by: bool) -> Self {
+    pub fn from_matcher(key: &str, matcher: TagMatcher, group_by: bool) -> Self {
         Self {
             key: key.to_owned(),
             echo: (matcher.filter_type().name(), matcher.argument()),
@@ -74,7 +74,7 @@ impl TagFilter {
     /// # Errors
     ///
     /// As [`TagFilter::new`].
-    pub fn of_tag(key: &str, value: &str) -> Result<Self, FilterError> {
+    pub fn from_tag(key: &str, value: &str) -> Result<Self, FilterError> {
         if let Some((kind, argument)) = value.split_once('(') {
             let Some(argument) = argument.strip_suffix(')') else {
                 return Err(FilterError::Unclosed {
@@ -95,13 +95,13 @@ impl TagFilter {
     ///
     /// # Errors
     ///
-    /// As [`TagFilter::of_tag`].
+    /// As [`TagFilter::from_tag`].
     pub fn add_tags<'a>(
         filters: &mut Vec<Self>,
         tags: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<(), FilterError> {
         for (key, value) in tags {
-            Self::of_tag(key, value)?.add_to(filters);
+            Self::from_tag(key, value)?.add_to(filters);
         }
         Ok(())
     }
@@ -120,8 +120,8 @@ impl TagFilter {
 mod tests {
     use super::*;
 
-    fn of_tag(value: &str) -> Result<String, String> {
-        TagFilter::of_tag("host", value)
+    fn parse_tag(value: &str) -> Result<String, String> {
+        TagFilter::from_tag("host", value)
             .map(|filter| {
                 assert!(filter.group_by, "an entry of a tags map groups");
                 filter.matcher.to_string()
@@ -142,7 +142,7 @@ mod tests {
             ("wildcard(we*)", "wildcard(we*)"),
             ("not_literal_or(web01)", "not_literal_or(web01)"),
         ] {
-            assert_eq!(of_tag(value), Ok(expected.to_owned()), "{value}");
+            assert_eq!(parse_tag(value), Ok(expected.to_owned()), "{value}");
         }
         for (value, expected) in [
             ("", "Filter cannot be null or empty"),
@@ -156,14 +156,14 @@ mod tests {
             ("()", "The filter type cannot be null or empty"),
             ("bogus(a)", "Could not find a tag value filter of the type: bogus"),
         ] {
-            assert_eq!(of_tag(value), Err(expected.to_owned()), "{value}");
+            assert_eq!(parse_tag(value), Err(expected.to_owned()), "{value}");
         }
-        assert_eq!(TagFilter::of_tag("", "a"), Err(FilterError::EmptyKey));
+        assert_eq!(TagFilter::from_tag("", "a"), Err(FilterError::EmptyKey));
     }
 
     #[test]
     fn filters_echo_the_request() {
-        let of_tag = |value: &str| TagFilter::of_tag("host", value).unwrap().echo;
+        let of_tag = |value: &str| TagFilter::from_tag("host", value).unwrap().echo;
         assert_eq!(of_tag("WEB*"), ("wildcard", "WEB*".to_owned()));
         assert_eq!(of_tag("IWILDCARD(WEB*)"), ("iwildcard", "WEB*".to_owned()));
         assert_eq!(of_tag("A|b|"), ("literal_or", "A|b|".to_owned()));

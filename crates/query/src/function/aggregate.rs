@@ -212,7 +212,7 @@ fn aligned_ints(columns: &[&[i64]], function: Function) -> Vec<i64> {
             let of_row = |index: usize| {
                 row.clear();
                 row.extend(columns.iter().map(|column| column[index]));
-                function.of_ints(&mut row)
+                function.aggregate_ints(&mut row)
             };
             (0..columns.first().map_or(0, |column| column.len()))
                 .map(of_row)
@@ -374,7 +374,7 @@ fn merge(
                     .iter()
                     .filter_map(|cursor| int_at(cursor, interpolation, now)),
             );
-            Number::Int(function.of_ints(&mut ints))
+            Number::Int(function.aggregate_ints(&mut ints))
         } else {
             doubles.clear();
             doubles.extend(
@@ -402,7 +402,7 @@ fn int_at(cursor: &Cursor<'_>, interpolation: Interpolation, now: i64) -> Option
         Current::Point(time_ms, value) if time_ms == now => Some(int(value)),
         Current::Point(time_ms, value) => {
             let next = (cursor.next_time()?, int(cursor.values.get(cursor.next)));
-            Some(interpolation.of_ints((time_ms, int(value)), next, now))
+            Some(interpolation.interpolate_ints((time_ms, int(value)), next, now))
         }
         Current::Before(_) | Current::Nothing => None,
     }
@@ -415,7 +415,7 @@ fn double_at(cursor: &Cursor<'_>, interpolation: Interpolation, now: i64) -> Opt
         Current::Point(time_ms, value) if time_ms == now => Some(value.as_f64()),
         Current::Point(time_ms, value) => {
             let next = (cursor.next_time()?, cursor.values.get(cursor.next).as_f64());
-            Some(interpolation.of_doubles((time_ms, value.as_f64()), next, now))
+            Some(interpolation.interpolate_doubles((time_ms, value.as_f64()), next, now))
         }
         Current::Before(value) => Some(value),
         Current::Nothing => None,

@@ -231,7 +231,7 @@ impl Function {
         clippy::cast_possible_truncation,
         reason = "truncation toward zero is the rule"
     )]
-    pub fn of_ints(self, values: &mut [i64]) -> i64 {
+    pub fn aggregate_ints(self, values: &mut [i64]) -> i64 {
         let (Some(&first), Some(&last)) = (values.first(), values.last()) else {
             return 0;
         };
@@ -378,7 +378,7 @@ impl Accumulator {
             Function::Avg => state / count as f64,
             Function::Diff if count == 1 => 0.0,
             Function::Diff => self.kept.first().map_or(f64::NAN, |last| last - state),
-            Function::Dev | Function::Median | Function::Percentile { .. } => self.of_kept(),
+            Function::Dev | Function::Median | Function::Percentile { .. } => self.finish_kept(),
         };
         self.state = initial(self.function);
         self.count = 0;
@@ -394,7 +394,7 @@ impl Accumulator {
 
     /// The result of values that were kept, at least one.
     #[inline(never)]
-    fn of_kept(&mut self) -> f64 {
+    fn finish_kept(&mut self) -> f64 {
         let mut kept = std::mem::take(&mut self.kept);
         let result = match self.function {
             Function::Median => {
@@ -474,7 +474,7 @@ fn quantile(len: usize, q: f64, estimate: Estimate, value: impl Fn(usize) -> f64
 impl Interpolation {
     /// The integer between two points, at `x`.
     #[inline]
-    pub fn of_ints(self, (x0, y0): (i64, i64), (x1, y1): (i64, i64), x: i64) -> i64 {
+    pub fn interpolate_ints(self, (x0, y0): (i64, i64), (x1, y1): (i64, i64), x: i64) -> i64 {
         match self {
             Self::Linear => {
                 // Wrapping, as in OpenTSDB; instants differ, since `x` is between them.
@@ -494,7 +494,7 @@ impl Interpolation {
         clippy::cast_precision_loss,
         reason = "instants in milliseconds are far below 2^53"
     )]
-    pub fn of_doubles(self, (x0, y0): (i64, f64), (x1, y1): (i64, f64), x: i64) -> f64 {
+    pub fn interpolate_doubles(self, (x0, y0): (i64, f64), (x1, y1): (i64, f64), x: i64) -> f64 {
         match self {
             Self::Linear => y0 + (x - x0) as f64 * (y1 - y0) / (x1 - x0) as f64,
             Self::Zero => 0.0,
@@ -516,7 +516,7 @@ mod tests {
     }
 
     fn ints(name: &str, values: &[i64]) -> i64 {
-        function(name).of_ints(&mut values.to_vec())
+        function(name).aggregate_ints(&mut values.to_vec())
     }
 
     fn doubles(name: &str, values: &[f64]) -> f64 {
@@ -622,9 +622,9 @@ mod tests {
 
     #[test]
     fn lines_between_integers_truncate_and_wrap() {
-        let lerp = |a, b, x| Interpolation::Linear.of_ints(a, b, x);
+        let lerp = |a, b, x| Interpolation::Linear.interpolate_ints(a, b, x);
         assert_eq!(lerp((0, 0), (30_000, -10), 10_000), -3);
         assert_eq!(lerp((0, 0), (100_000, i64::MAX), 50_000), 0);
-        assert_eq!(Interpolation::Previous.of_ints((0, 4), (10, 9), 5), 4);
+        assert_eq!(Interpolation::Previous.interpolate_ints((0, 4), (10, 9), 5), 4);
     }
 }

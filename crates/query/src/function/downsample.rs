@@ -71,7 +71,7 @@ impl Downsampler {
         let to = times_ms.partition_point(|time| *time < stop_ms).max(from);
         let (times_ms, values) = (&times_ms[from..to], &values[from..to]);
         if self.open.is_none() && times_ms.len() <= WindowRuns::MOST_POINTS {
-            self.feed_runs(runs.of(times_ms, &self.windows.layout), values);
+            self.feed_runs(runs.update(times_ms, &self.windows.layout), values);
         } else {
             self.feed_inside(times_ms, values);
         }

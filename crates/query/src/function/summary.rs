@@ -25,7 +25,7 @@ pub(crate) struct Summarizer {
 
 impl Summarizer {
     /// For windows and a function; `None` if they need all points.
-    pub(crate) fn of(windows: &Windows, function: Function) -> Option<Self> {
+    pub(crate) fn for_windows(windows: &Windows, function: Function) -> Option<Self> {
         let is_known = match &windows.layout {
             // The windows of a series depend on its first point.
             WindowLayout::Calendar(calendar) => !calendar.follow_each_series(),
@@ -122,7 +122,7 @@ mod tests {
     fn blocks_lie_in_one_window() {
         let mut windows = Windows::new(WindowLayout::Fixed { length_ms: HOUR });
         windows.from_ms = HOUR;
-        let summarizer = Summarizer::of(&windows, Function::Count).unwrap();
+        let summarizer = Summarizer::for_windows(&windows, Function::Count).unwrap();
         let accepts = |first_ms, last_ms| summarizer.accepts(&block(first_ms, last_ms, ints(1, 2)));
         assert!(accepts(HOUR, 2 * HOUR - 1));
         assert!(!accepts(HOUR, 2 * HOUR), "the next window");
@@ -131,7 +131,7 @@ mod tests {
             start_ms: 5,
             stop_ms: 9,
         });
-        let summarizer = Summarizer::of(&whole, Function::Count).unwrap();
+        let summarizer = Summarizer::for_windows(&whole, Function::Count).unwrap();
         let accepts = |first_ms, last_ms| summarizer.accepts(&block(first_ms, last_ms, ints(1, 2)));
         assert!(accepts(5, 8));
         assert!(!accepts(5, 9));
@@ -142,7 +142,7 @@ mod tests {
     fn statistics_have_the_bits_of_the_points() {
         let windows = Windows::new(WindowLayout::Fixed { length_ms: HOUR });
         let accepts = |function, statistics| {
-            let summarizer = Summarizer::of(&windows, function).unwrap();
+            let summarizer = Summarizer::for_windows(&windows, function).unwrap();
             summarizer.accepts(&block(0, 9, statistics))
         };
         assert!(accepts(Function::Count, floats(0.0, 0.5)));
@@ -159,14 +159,14 @@ mod tests {
             !accepts(Function::Avg, ints(0, 1 << 45)),
             "200 of them may exceed 2^52"
         );
-        assert!(Summarizer::of(&windows, Function::Dev).is_none());
+        assert!(Summarizer::for_windows(&windows, Function::Dev).is_none());
     }
 
     #[test]
     fn sums_are_exact_beside_other_points() {
         let windows = Windows::new(WindowLayout::Fixed { length_ms: HOUR });
-        let sum = Summarizer::of(&windows, Function::Sum).unwrap();
-        let max = Summarizer::of(&windows, Function::Max).unwrap();
+        let sum = Summarizer::for_windows(&windows, Function::Sum).unwrap();
+        let max = Summarizer::for_windows(&windows, Function::Max).unwrap();
         let columns = |kind: u8, bits: u64| {
             let mut columns = Columns::default();
             columns.push(oxtsdb_point_store::Point {

@@ -52,7 +52,7 @@ impl SubQuery {
     /// # Errors
     ///
     /// [`HistogramQueryError`].
-    pub fn of_histograms(mut self, results: HistogramResults) -> Result<SubQuery, HistogramQueryError> {
+    pub fn with_histograms(mut self, results: HistogramResults) -> Result<SubQuery, HistogramQueryError> {
         if !matches!(self.aggregator.name(), "sum" | "none") {
             return Err(HistogramQueryError::Aggregator);
         }

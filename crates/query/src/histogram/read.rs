@@ -167,7 +167,7 @@ impl Reader {
         self.statistics.skipped_cells += 1;
         self.statistics.damaged_rows += 1;
         if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
-            let damaged = DamagedRow::of_row(tsuid.clone(), base_ms, reason.to_owned());
+            let damaged = DamagedRow::new(tsuid.clone(), base_ms, reason.to_owned());
             self.statistics.damaged.push(damaged);
         }
     }

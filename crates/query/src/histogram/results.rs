@@ -19,7 +19,7 @@ pub struct HistogramResults {
 
 impl HistogramResults {
     /// The percentiles in any order, and whether to return buckets; `None` if nothing is requested.
-    pub fn of(mut percentiles: Vec<f32>, buckets: bool) -> Option<HistogramResults> {
+    pub fn from_parameters(mut percentiles: Vec<f32>, buckets: bool) -> Option<HistogramResults> {
         // As Java sorts: NaN comes last.
         percentiles.sort_by(|left, right| match (left.is_nan(), right.is_nan()) {
             (false, false) => left.total_cmp(right),

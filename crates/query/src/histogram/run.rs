@@ -176,7 +176,7 @@ impl<'a> HistogramExecution<'a> {
             query: self.index,
             first_group: output.groups,
             metric: self.plan.metric.clone(),
-            names: Names::of_uids(uids, &*storage.directory, self.context).await?,
+            names: Names::resolve(uids, &*storage.directory, self.context).await?,
             widths,
             range_ms: (query.start_ms, query.end_ms),
             quirks: query.quirks,
@@ -254,7 +254,7 @@ impl Computation {
                 is_whole: true,
                 metric: format!("{}{part}", head.metric).into(),
                 part: Some(part),
-                annotations: annotation::of_group(
+                annotations: annotation::group_annotations(
                     group.series.iter(),
                     self.frames.range_ms,
                     self.frames.quirks,

@@ -79,7 +79,7 @@ impl Expression {
     /// # Errors
     ///
     /// [`LanguageError`], except the errors of [`Expression::sub_query`].
-    pub fn of_metric(text: &str) -> Result<Self, LanguageError> {
+    pub fn from_metric(text: &str) -> Result<Self, LanguageError> {
         Self::parse(text, |last| {
             if last.is_empty() {
                 return Err(LanguageError::NoMetric);
@@ -93,8 +93,8 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// As [`Expression::of_metric`].
-    pub fn of_tsuids(text: &str) -> Result<Self, LanguageError> {
+    /// As [`Expression::from_metric`].
+    pub fn from_tsuids(text: &str) -> Result<Self, LanguageError> {
         let mut expression = Self::parse(text, |last| {
             let tsuids = fields(last, ',').map(str::to_owned).collect();
             Ok((SeriesExpression::Tsuids(tsuids), Vec::new()))
@@ -191,8 +191,8 @@ impl Expression {
             histogram: None,
             rollup: self.rollup,
         };
-        match HistogramResults::of(self.percentiles, self.histogram_buckets) {
-            Some(results) => Ok(sub_query.of_histograms(results)?),
+        match HistogramResults::from_parameters(self.percentiles, self.histogram_buckets) {
+            Some(results) => Ok(sub_query.with_histograms(results)?),
             None => Ok(sub_query),
         }
     }
@@ -220,7 +220,7 @@ fn parse_percentiles(text: &str) -> Result<Vec<f32>, LanguageError> {
 ///
 /// [`LanguageError`].
 pub fn parse_metric_query(text: &str, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
-    Expression::of_metric(text)?.sub_query(zone)
+    Expression::from_metric(text)?.sub_query(zone)
 }
 
 /// The first part of a parameter `m` that OpenTSDB ignores, or takes for another one by its first letters: `avg-1m`,
@@ -253,7 +253,7 @@ fn is_known_part(part: &str) -> bool {
 ///
 /// [`LanguageError`].
 pub fn parse_tsuid_query(text: &str, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
-    Expression::of_tsuids(text)?.sub_query(zone)
+    Expression::from_tsuids(text)?.sub_query(zone)
 }
 
 /// Parses a series, `METRIC` or `METRIC{TAGK=TAGV,...}`, and returns the metric and the tags.
@@ -360,7 +360,7 @@ fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageEr
 
 fn tag_filter(block: Block, tag: &str) -> Result<TagFilter, LanguageError> {
     let (key, value) = key_and_value(block, tag)?;
-    let mut filter = TagFilter::of_tag(key, value).map_err(|error| LanguageError::Filter {
+    let mut filter = TagFilter::from_tag(key, value).map_err(|error| LanguageError::Filter {
         block,
         tag: tag.to_owned(),
         error,

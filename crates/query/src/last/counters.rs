@@ -38,7 +38,7 @@ pub struct Written {
 /// # Errors
 ///
 /// When the store fails.
-pub async fn of_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Written>, QueryError> {
+pub async fn for_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Written>, QueryError> {
     let keys: Vec<Vec<u8>> = tsuids.iter().map(|tsuid| tsuid.as_bytes().to_vec()).collect();
     let rows = storage
         .store
@@ -61,7 +61,7 @@ pub async fn of_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writte
 ///
 /// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and the errors of
 /// [`Held::grow`].
-pub async fn of_metric(
+pub async fn for_metric(
     storage: &Storage,
     metric: MetricUid,
     tags: &[(TagkUid, TagvUid)],

@@ -25,7 +25,7 @@ pub struct SeriesNames {
 /// # Errors
 ///
 /// When the store fails or a row cannot be decoded; [`QueryError::OverBudget`].
-pub async fn of_series(
+pub async fn find_last_point(
     storage: &Storage,
     tsuid: &Tsuid,
     look_back: LookBack,
@@ -43,8 +43,8 @@ pub async fn of_series(
 ///
 /// # Errors
 ///
-/// As [`of_series`].
-pub async fn of_each(
+/// As [`find_last_point`].
+pub async fn find_last_points(
     storage: &Storage,
     searches: Vec<(Tsuid, LookBack)>,
     context: &QueryContext,
@@ -76,7 +76,7 @@ pub async fn names_of(
             needed[2].push(tagv.uid());
         }
     }
-    let names = Names::of_uids(needed, &*storage.directory, context).await?;
+    let names = Names::resolve(needed, &*storage.directory, context).await?;
     tsuids
         .iter()
         .map(|tsuid| {

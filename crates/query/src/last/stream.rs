@@ -15,7 +15,7 @@ use crate::context::query_context::QueryContext;
 use crate::context::running::QueryDescription;
 use crate::error::QueryError;
 use crate::exec::engine::Engine;
-use crate::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_series};
+use crate::last::search::{LastPoint, LookBack, SeriesNames, find_last_point, names_of};
 use crate::names::{check_metrics, uids_of_series};
 use crate::plan::metric_series::MetricSeries;
 use crate::plan::tsuids::check_tsuid;
@@ -209,7 +209,13 @@ async fn find(
         .enumerate()
         .filter(|(_, target)| !matches!(target, LastTarget::Metric { .. }))
         .map(|(index, target)| {
-            async move { (index, of_target(engine, context, target, query.look_back).await) }.boxed()
+            async move {
+                (
+                    index,
+                    find_target_point(engine, context, target, query.look_back).await,
+                )
+            }
+            .boxed()
         })
         .collect();
     let mut results = stream::iter(searches).buffered(SERIES_AT_A_TIME);
@@ -223,7 +229,7 @@ async fn find(
         let LastTarget::Metric { metric, filter } = target else {
             continue;
         };
-        if let Err(error) = of_set(
+        if let Err(error) = send_metric_points(
             engine,
             context,
             (metric, filter),
@@ -239,7 +245,7 @@ async fn find(
 }
 
 /// The last points of the matching series of a metric.
-async fn of_set(
+async fn send_metric_points(
     engine: &Engine,
     context: &QueryContext,
     (metric, filter): (&str, &SeriesFilter),
@@ -267,7 +273,7 @@ async fn of_set(
 }
 
 /// The last point of a target that is one series.
-async fn of_target(
+async fn find_target_point(
     engine: &Engine,
     context: &QueryContext,
     target: &LastTarget,
@@ -285,7 +291,7 @@ async fn of_target(
         LastTarget::Metric { .. } => return Ok(None),
     };
     let compute = &engine.resources().compute;
-    of_series(storage, &tsuid, look_back, context, compute).await
+    find_last_point(storage, &tsuid, look_back, context, compute).await
 }
 
 async fn tsuid_of(

@@ -40,7 +40,7 @@ impl Hours {
     };
 
     /// The hours to read for a range of instants, both ends inside.
-    pub fn of_query(start_ms: i64, end_ms: i64, downsample: Option<&Downsample>, quirks: Quirks) -> Self {
+    pub fn for_query(start_ms: i64, end_ms: i64, downsample: Option<&Downsample>, quirks: Quirks) -> Self {
         let hour = i64::from(HOUR_SECONDS);
         let start = start_ms.div_euclid(1000);
         let stop = end_ms.div_euclid(1000).saturating_add(1);
@@ -153,7 +153,7 @@ mod tests {
 
     fn hours(start: i64, end: i64, downsample: Option<&str>) -> (i64, i64) {
         let downsample = downsample.map(|text| Downsample::parse(text, &TimeZone::UTC, false).unwrap());
-        let hours = Hours::of_query(
+        let hours = Hours::for_query(
             (T + start) * 1000,
             (T + end) * 1000,
             downsample.as_ref(),
@@ -192,17 +192,17 @@ mod tests {
 
     #[test]
     fn hours_end_with_the_last_that_a_row_key_can_hold() {
-        let hours = Hours::of_query(0, i64::MAX, None, Quirks::NONE);
+        let hours = Hours::for_query(0, i64::MAX, None, Quirks::NONE);
         assert_eq!(hours.start, BaseTime::MIN);
         assert_eq!(hours.count(), 1_193_047);
         assert_eq!(hours.iter().next_back(), Some(BaseTime::MAX));
         assert!(hours.contains(BaseTime::MAX));
         let long = Downsample::parse("290000000y-sum", &TimeZone::UTC, false).unwrap();
         assert_eq!(
-            Hours::of_query(T * 1000, T * 1000, Some(&long), Quirks::NONE).start,
+            Hours::for_query(T * 1000, T * 1000, Some(&long), Quirks::NONE).start,
             BaseTime::MIN
         );
-        let negative = Hours::of_query(-5000, -1000, None, Quirks::NONE);
+        let negative = Hours::for_query(-5000, -1000, None, Quirks::NONE);
         assert!(negative.count() <= 1);
     }
 
@@ -219,13 +219,13 @@ mod tests {
         let month = Downsample::parse("1nc-sum", &TimeZone::UTC, false).unwrap();
         let (start, end) = (T * 1000, (T + 40 * 86_400) * 1000);
         let stop = |quirks| {
-            let hours = Hours::of_query(start, end, Some(&month), quirks);
+            let hours = Hours::for_query(start, end, Some(&month), quirks);
             i64::try_from(hours.stop_seconds).unwrap() - T
         };
         // 14 February, a multiple of 30 days from the epoch.
         assert_eq!(stop(Quirks::OPENTSDB), 44 * 86_400);
         assert_eq!(stop(Quirks::NONE), 59 * 86_400 + 3600);
         let forever = Downsample::parse("9999999yc-sum", &TimeZone::UTC, false).unwrap();
-        assert!(Hours::of_query(start, end, Some(&forever), Quirks::NONE).count() > 1_000_000);
+        assert!(Hours::for_query(start, end, Some(&forever), Quirks::NONE).count() > 1_000_000);
     }
 }

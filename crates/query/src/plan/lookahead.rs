@@ -35,7 +35,11 @@ pub(crate) struct Lookahead {
 
 impl Lookahead {
     /// For a sub-query with these windows; `None` if all points of the hours may count.
-    pub(crate) fn of(query: &QuerySpec, sub_query: &SubQuery, windows: Option<&Windows>) -> Option<Self> {
+    pub(crate) fn for_sub_query(
+        query: &QuerySpec,
+        sub_query: &SubQuery,
+        windows: Option<&Windows>,
+    ) -> Option<Self> {
         // A rate that is dropped leaves none at the first instant after the end.
         let drops_rates = sub_query.rate.is_some_and(|rate| rate.drop_resets);
         if query.with_surroundings || drops_rates {
@@ -119,7 +123,7 @@ mod tests {
             annotations: AnnotationSelection::default(),
         };
         let windows = window_ms.map(|length_ms| Windows::new(WindowLayout::Fixed { length_ms }));
-        Lookahead::of(&query, &sub_query, windows.as_ref())
+        Lookahead::for_sub_query(&query, &sub_query, windows.as_ref())
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn name_test(
     let generation = storage.directory.generation();
     Ok(NameTest::new(
         predicate,
-        storage.matches.of(generation, tagk, matcher, quirks),
+        storage.matches.get_or_insert(generation, tagk, matcher, quirks),
     ))
 }
 
@@ -143,7 +143,7 @@ impl MetricSeries {
         let tag_count = (filter.explicit_tags && !filters.is_empty()).then_some(keys.len());
         Ok(Self {
             metric,
-            selection: Selection::of_tags(&storage.layout, tests, tag_count),
+            selection: Selection::from_tests(&storage.layout, tests, tag_count),
             group_by,
         })
     }

@@ -80,11 +80,11 @@ impl Plan {
         compute: &ComputePool,
         context: &QueryContext,
     ) -> Result<Self, QueryError> {
-        let of_table = storage.of_table(&read).map(Box::new);
+        let of_table = storage.for_table(&read).map(Box::new);
         let storage = of_table.as_deref().unwrap_or(storage);
         let (layout, deadline) = (&storage.layout, context.deadline());
         let quirks = query.quirks;
-        let hours = Hours::of_query(
+        let hours = Hours::for_query(
             query.start_ms,
             query.end_ms,
             sub_query.downsample.as_ref(),
@@ -130,7 +130,7 @@ impl Plan {
                         (Vec::new(), Vec::new())
                     }
                 };
-                let selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
+                let selection = Selection::from_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
                 let series = SeriesSet::Tsuids(&tsuids);
                 let path = storage
                     .reader

@@ -18,7 +18,7 @@ fn reads_salted_series_from_their_bucket_only() {
         ..RowKeyLayout::default()
     };
     let tsuid = check_tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &layout).unwrap();
-    let hours = Hours::of_query(T * 1000, (T + 10) * 1000, None, Quirks::NONE);
+    let hours = Hours::for_query(T * 1000, (T + 10) * 1000, None, Quirks::NONE);
     let ranges = series_ranges(std::slice::from_ref(&tsuid), &layout, hours);
     assert_eq!(ranges.len(), 1);
     let rows: Vec<_> = SingleRows::new(&layout, [tsuid], hours)

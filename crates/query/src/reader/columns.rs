@@ -86,7 +86,7 @@ impl ColumnReader {
 
     /// The reader of a table of rollups, if no value of it is elsewhere: values that were stored before there were
     /// columns, or in another encoding than OpenTSDB's, are read with their rows.
-    fn of_rollup(&self, table: &TableName, rollup: &RollupRead) -> Option<Self> {
+    fn for_rollup(&self, table: &TableName, rollup: &RollupRead) -> Option<Self> {
         let store = self.points.rollups.get(table)?;
         if self.points.cells.may_have_rows(table, &[], &[]) {
             return None;
@@ -120,10 +120,10 @@ impl ColumnReader {
 
 #[async_trait]
 impl PointReader for ColumnReader {
-    fn of_table(&self, table: &TableName, rollup: Option<&RollupRead>) -> Arc<dyn PointReader> {
-        match rollup.and_then(|rollup| self.of_rollup(table, rollup)) {
+    fn for_table(&self, table: &TableName, rollup: Option<&RollupRead>) -> Arc<dyn PointReader> {
+        match rollup.and_then(|rollup| self.for_rollup(table, rollup)) {
             Some(columns) => Arc::new(columns),
-            None => self.rows.of_table(table, rollup),
+            None => self.rows.for_table(table, rollup),
         }
     }
 
@@ -137,13 +137,13 @@ impl PointReader for ColumnReader {
         let catalogue = self.catalogue(context);
         let (numbers, ranges, index_use) = match series {
             SeriesSet::Metric(metric) => {
-                let numbers = catalogue.of_metric(metric, &selection).await?;
+                let numbers = catalogue.by_metric(metric, &selection).await?;
                 let matching = numbers.len() as u64;
                 let ranges = hours.ranges(&self.layout, metric);
                 (numbers, ranges, IndexUse::Catalogued { matching })
             }
             SeriesSet::Tsuids(tsuids) => {
-                let numbers = catalogue.of_tsuids(tsuids, &selection).await?;
+                let numbers = catalogue.by_tsuids(tsuids, &selection).await?;
                 let ranges = series_ranges(tsuids, &self.layout, hours);
                 (numbers, ranges, IndexUse::Named)
             }

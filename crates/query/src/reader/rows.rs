@@ -53,7 +53,7 @@ impl RowReader {
 
 #[async_trait]
 impl PointReader for RowReader {
-    fn of_table(&self, table: &TableName, rollup: Option<&RollupRead>) -> Arc<dyn PointReader> {
+    fn for_table(&self, table: &TableName, rollup: Option<&RollupRead>) -> Arc<dyn PointReader> {
         Arc::new(Self {
             table: table.clone(),
             has_rows_of_hours: rollup.is_none(),

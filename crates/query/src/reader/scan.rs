@@ -254,7 +254,7 @@ impl Source {
     /// Whether a slice may have rows, as far as that is known without reading.
     pub(super) fn may_have_rows(&self, slice: Slice) -> bool {
         self.ranges.iter().any(|range| {
-            let (start, stop) = slice.of_range(range);
+            let (start, stop) = slice.clip(range);
             self.store.may_have_rows(&self.table, &start, &stop)
         })
     }
@@ -283,7 +283,7 @@ impl Source {
         );
         stream::iter(slices)
             .map(move |slice| {
-                let ranges = ranges.iter().map(|range| slice.of_range(range));
+                let ranges = ranges.iter().map(|range| slice.clip(range));
                 let ranges = ranges.filter(|(start, stop)| stop.is_empty() || start < stop);
                 scan_concurrently(&store, &table, ranges.collect(), scan.clone())
             })

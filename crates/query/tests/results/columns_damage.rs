@@ -74,12 +74,12 @@ async fn lost_points_fail_a_query_unless_it_skips_damage() {
         let columns = damaged(&folder.path().join("points")).await;
         let engine = engine(columns, Limits::NONE, QueryResources::unlimited().unwrap()).await;
         for skips in [skips_first, false, true] {
-            let found = result(&engine, 0, skips).await;
+            let outcome = result(&engine, 0, skips).await;
             if skips {
-                let statistics = found.unwrap().statistics;
+                let statistics = outcome.unwrap().statistics;
                 assert!(statistics.damaged_rows > 0, "the damage is reported");
             } else {
-                let error = found.unwrap_err();
+                let error = outcome.unwrap_err();
                 let is_corrupt = matches!(&error, QueryError::Store(StoreError::Corrupt { .. }));
                 assert!(is_corrupt, "{error}");
             }

@@ -43,7 +43,7 @@ async fn engine(limits: Limits) -> Engine {
 
 fn memory(mib: u64) -> Limits {
     Limits {
-        memory: Limit::of_setting("--query-max-memory-mib", mib << 20),
+        memory: Limit::from_setting("--query-max-memory-mib", mib << 20),
         ..Limits::NONE
     }
 }

@@ -76,7 +76,7 @@ fn resources(bytes: u64) -> QueryResources {
 
 fn limits(bytes: u64) -> Limits {
     Limits {
-        memory: Limit::of_setting("--query-max-memory-mib", bytes),
+        memory: Limit::from_setting("--query-max-memory-mib", bytes),
         ..Limits::NONE
     }
 }
@@ -194,7 +194,7 @@ async fn waiting_requests(engine: &Engine) {
 /// An engine, and all the memory that its client can have.
 async fn occupied() -> (Engine, Reservation) {
     let engine = support::engine(points().await, limits(POOL_BYTES / 2), resources(POOL_BYTES)).await;
-    let memory = engine.resources().memory.of_client(client().client);
+    let memory = engine.resources().memory.for_client(client().client);
     let occupied = memory.try_reserve(memory.most_bytes() - (2 << 20)).unwrap();
     (engine, occupied)
 }

@@ -249,8 +249,8 @@ proptest! {
                     annotations: AnnotationSelection::default(),
                 };
                 let expected = result(&engines[0], query.clone()).await;
-                let found = result(&engines[1], query).await;
-                assert_eq!(found, expected, "{text}");
+                let actual = result(&engines[1], query).await;
+                assert_eq!(actual, expected, "{text}");
             }
         });
     }

@@ -89,7 +89,7 @@ async fn a_short_job_is_served_after_one_chunk_of_long_ones_for_each_thread() {
     for threads in [1, 2] {
         let pool = ComputePool::new(threads).unwrap();
         let (chunks, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let heavy = pool.of_client(client(1));
+        let heavy = pool.for_client(client(1));
         let jobs: Vec<_> = (0..64)
             .map(|_| {
                 let (chunks, is_over) = (Arc::clone(&chunks), Arc::clone(&is_over));
@@ -104,7 +104,7 @@ async fn a_short_job_is_served_after_one_chunk_of_long_ones_for_each_thread() {
             .collect();
         for _ in 0..20 {
             let counted = Arc::clone(&chunks);
-            let short = pool.of_client(client(2));
+            let short = pool.for_client(client(2));
             let short = short.run(move || counted.load(Ordering::SeqCst));
             let before = chunks.load(Ordering::SeqCst);
             let at_start = soon(short).await.unwrap();
@@ -123,7 +123,7 @@ async fn jobs_of_many_clients_end_and_few_of_them_pause() {
     let pool = ComputePool::new(1).unwrap();
     let jobs: Vec<_> = (0..36_u8)
         .map(|number| {
-            pool.of_client(client(number % 12)).run(move || {
+            pool.for_client(client(number % 12)).run(move || {
                 for _ in 0..3 {
                     compute_a_chunk();
                     yield_to_others();
@@ -147,7 +147,7 @@ async fn a_paused_job_may_panic() {
     let (started, is_started) = oneshot::channel();
     let is_queued = Arc::new(AtomicBool::new(false));
     let waits = Arc::clone(&is_queued);
-    let panics = pool.of_client(client(1)).run(move || -> () {
+    let panics = pool.for_client(client(1)).run(move || -> () {
         started.send(()).unwrap();
         while !waits.load(Ordering::Relaxed) {
             compute_a_chunk();
@@ -158,7 +158,7 @@ async fn a_paused_job_may_panic() {
         panic!("after the pause")
     });
     soon(is_started).await.unwrap();
-    let other = pool.of_client(client(2)).run(|| 2);
+    let other = pool.for_client(client(2)).run(|| 2);
     is_queued.store(true, Ordering::Relaxed);
     assert_eq!(soon(other).await, Ok(2));
     assert!(soon(panics).await.is_err());
@@ -177,7 +177,7 @@ async fn a_dropped_future_removes_its_job() {
     });
     let held = Arc::new(());
     let in_job = Arc::clone(&held);
-    let queued = pool.of_client(client(1)).run(move || drop(in_job));
+    let queued = pool.for_client(client(1)).run(move || drop(in_job));
     // It waits, unless it is the first job that still does.
     drop(queued);
     assert_eq!(Arc::strong_count(&held), 1, "what it holds is free at once");

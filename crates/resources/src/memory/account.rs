@@ -108,7 +108,7 @@ impl FixedShare {
     }
 
     /// The size of a part configured to take `bytes`.
-    pub fn of(&self, bytes: u64) -> u64 {
+    pub fn scale(&self, bytes: u64) -> u64 {
         if !self.is_reduced() {
             return bytes;
         }
@@ -179,8 +179,11 @@ mod tests {
         assert_eq!(account.ingest().limit_bytes(), pools / 4);
         let share = FixedShare::new(768 << 20, 1 << 30);
         assert!(share.is_reduced());
-        assert_eq!((share.of(768 << 20), share.total_bytes()), (512 << 20, 512 << 20));
-        assert_eq!(FixedShare::new(100, 1 << 30).of(100), 100);
+        assert_eq!(
+            (share.scale(768 << 20), share.total_bytes()),
+            (512 << 20, 512 << 20)
+        );
+        assert_eq!(FixedShare::new(100, 1 << 30).scale(100), 100);
         let crowded = MemoryAccount::new(1 << 30, 1 << 30);
         assert!(crowded.query().limit_bytes() >= 128 << 20);
         assert!(MemoryAccount::default_limit_bytes() > MIN_LIMIT_BYTES);

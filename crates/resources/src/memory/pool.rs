@@ -162,7 +162,7 @@ impl MemoryPool {
     /// quarter is for clients that hold less than their equal share of that quarter. So a client can fill three
     /// quarters, and small requests of others have memory at once.
     #[must_use]
-    pub fn of_client(&self, client: ClientId) -> Self {
+    pub fn for_client(&self, client: ClientId) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             client: (client != ClientId::Local).then(|| self.use_of(client)),

@@ -216,7 +216,7 @@ impl Evaluation<'_> {
 
     /// Timestamp and value of the newest cell of a column, unless it expired.
     fn newest(&self, cell: &CellAddress) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
-        if let Some(damage) = self.core.tree.set_aside.of_row(self.table, &cell.row) {
+        if let Some(damage) = self.core.tree.set_aside.row_damage(self.table, &cell.row) {
             return Err(damage.error());
         }
         let (family, key) = self.key(cell)?;

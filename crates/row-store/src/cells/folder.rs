@@ -56,7 +56,7 @@ impl Folder {
         folder::Folder::open(disk, path, FORMAT)
             .map(Self)
             .map_err(|error| match error {
-                StorageError::Format { path, found, .. } if found == "`2`" => StoreError::Invalid {
+                StorageError::Format { path, found: format, .. } if format == "`2`" => StoreError::Invalid {
                     detail: format!(
                         "{} has format 2, this program reads format 3: export the data folder with the program that \
                          wrote it (`tsdb export`), and import it into a new one (`tsdb import`)",

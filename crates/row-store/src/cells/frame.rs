@@ -76,9 +76,9 @@ mod tests {
         fn decode_reverses_encode(changes: Changes) {
             let mut bytes = Vec::new();
             encode(&mut bytes, &changes);
-            let mut found = Changes::new();
-            decode(&bytes, |key, value| drop(found.insert(key.to_vec(), value.map(<[u8]>::to_vec)))).unwrap();
-            prop_assert_eq!(found, changes);
+            let mut decoded = Changes::new();
+            decode(&bytes, |key, value| drop(decoded.insert(key.to_vec(), value.map(<[u8]>::to_vec)))).unwrap();
+            prop_assert_eq!(decoded, changes);
         }
 
         #[test]

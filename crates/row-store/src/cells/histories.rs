@@ -195,7 +195,7 @@ impl Call {
                 Outcome::Done
             }
             Self::DeleteRow(row) => {
-                state.retain(|(found, _), _| found != row);
+                state.retain(|(cell_row, _), _| cell_row != row);
                 Outcome::Done
             }
             Self::Increment(row, amount) => {
@@ -234,12 +234,12 @@ impl Call {
     }
 }
 
-fn check_possible(worlds: &[State], found: &State, context: &str) {
+fn check_possible(worlds: &[State], state: &State, context: &str) {
     let differences = worlds.iter().map(|world| {
         let missing = world
             .iter()
-            .filter(|(cell, value)| found.get(*cell) != Some(value));
-        let extra = found
+            .filter(|(cell, value)| state.get(*cell) != Some(value));
+        let extra = state
             .iter()
             .filter(|(cell, value)| world.get(*cell) != Some(value));
         format!(
@@ -249,7 +249,7 @@ fn check_possible(worlds: &[State], found: &State, context: &str) {
         )
     });
     assert!(
-        worlds.contains(found),
+        worlds.contains(state),
         "{context}: {:#?}",
         differences.collect::<Vec<_>>()
     );
@@ -384,10 +384,10 @@ fn open(
         .create(&TableDef::new("t".parse().unwrap(), &["f"]))
         .unwrap();
     let table = core.catalog.table(&"t".parse().unwrap()).unwrap();
-    let found = contents(&core, &table).unwrap_or_else(|error| panic!("{context}: {error}"));
-    check_possible(worlds, &found, context);
-    check_uids(&found, context);
-    *worlds = vec![found];
+    let state = contents(&core, &table).unwrap_or_else(|error| panic!("{context}: {error}"));
+    check_possible(worlds, &state, context);
+    check_uids(&state, context);
+    *worlds = vec![state];
     (core, journal)
 }
 
@@ -480,9 +480,9 @@ fn life(
         }
         running.background(random);
         if random.chance(8) {
-            let found = contents(core, &running.table);
-            if let Ok(found) = found {
-                check_possible(worlds, &found, &format!("{context}, step {step}"));
+            let state = contents(core, &running.table);
+            if let Ok(state) = state {
+                check_possible(worlds, &state, &format!("{context}, step {step}"));
             }
         }
     }
@@ -641,14 +641,14 @@ fn lost_and_damaged_files_are_noticed() {
                             Err(StoreError::Corrupt { .. }) => is_damaged = true,
                             Err(error) => panic!("{context}: {error}"),
                             Ok(rows) => {
-                                let found = rows
+                                let cell = rows
                                     .as_ref()
                                     .and_then(|rows| rows[0].as_ref())
                                     .and_then(|row| row.get("f", &[*qualifier]));
-                                let found = found.map(|cell| cell.value.to_vec());
+                                let stored = cell.map(|cell| cell.value.to_vec());
                                 assert!(
-                                    found.as_ref() == Some(value) || may_lose_the_end,
-                                    "{context}: row {row:?} has {found:?}, expected {value:?}"
+                                    stored.as_ref() == Some(value) || may_lose_the_end,
+                                    "{context}: row {row:?} has {stored:?}, expected {value:?}"
                                 );
                             }
                         }

@@ -207,9 +207,9 @@ mod tests {
                 let (start, end) = ([range.0], [range.1.max(range.0)]);
                 for reverse in [false, true] {
                     let mut cursor = memtable.cursor(&start, &end, commit as u64, reverse);
-                    let mut found = Vec::new();
+                    let mut entries = Vec::new();
                     while let Some(key) = cursor.key() {
-                        found.push(([key[0], key[1]], cursor.value().map(|value| value[0])));
+                        entries.push(([key[0], key[1]], cursor.value().map(|value| value[0])));
                         cursor.advance();
                     }
                     let mut expected: Vec<_> = state
@@ -220,7 +220,7 @@ mod tests {
                     if reverse {
                         expected.reverse();
                     }
-                    prop_assert_eq!(found, expected);
+                    prop_assert_eq!(entries, expected);
                 }
                 for key in 0..6 {
                     let value = memtable.get(&[key, 9], commit as u64);

@@ -167,7 +167,7 @@ fn assemble(
         }
         cells = in_order;
     }
-    Ok(Row::of(row.as_slice(), table.families.clone(), cells))
+    Ok(Row::from_cells(row.as_slice(), table.families.clone(), cells))
 }
 
 /// Reads rows by key; `None` if the allowance does not suffice for all of them.
@@ -182,7 +182,7 @@ pub(super) fn rows(
 ) -> Result<Option<Vec<Option<Row>>>, ReadError> {
     let mut rows = Vec::with_capacity(keys.len());
     for row in keys {
-        if let Some(damage) = core.tree.set_aside.of_row(table, row) {
+        if let Some(damage) = core.tree.set_aside.row_damage(table, row) {
             skip_or_fail(skip_damaged, damage)?;
         }
         let prefix = key::row_prefix(table.id, row);
@@ -227,7 +227,7 @@ pub(super) fn part(
     table: &Table,
     cursor: &mut RowCursor,
 ) -> Result<Option<Row>, ReadError> {
-    if let Some(damage) = core.tree.set_aside.of_row(table, &cursor.row) {
+    if let Some(damage) = core.tree.set_aside.row_damage(table, &cursor.row) {
         skip_or_fail(None, damage)?;
     }
     let mut allowance = Allowance {
@@ -457,7 +457,7 @@ pub(super) fn measure(
         if prefix.is_empty() || !key.starts_with(&prefix) {
             add(&mut rows, &prefix, bytes);
             if rows.len() > limit {
-                return Ok(RangeMeasure::of(rows, limit));
+                return Ok(RangeMeasure::from_rows(rows, limit));
             }
             let length = key::row_prefix_len(key).ok_or_else(|| undecodable(table, key))?;
             prefix = key.get(..length).unwrap_or_default().to_vec();
@@ -466,5 +466,5 @@ pub(super) fn measure(
         bytes += (key.len() + items.value().map_or(0, Bytes::len)) as u64;
     }
     add(&mut rows, &prefix, bytes);
-    Ok(RangeMeasure::of(rows, limit))
+    Ok(RangeMeasure::from_rows(rows, limit))
 }

@@ -182,7 +182,7 @@ impl SetAside {
     }
 
     /// The damage that affects a row.
-    pub(super) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
+    pub(super) fn row_damage(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
         if self.is_empty() {
             return None;
         }

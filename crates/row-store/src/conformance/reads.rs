@@ -38,8 +38,12 @@ pub(super) async fn get_rows_keeps_the_requested_order(subject: &Subject<'_>) {
         .get_rows(&table.name, &keys, &ColumnSelection::All, None)
         .await
         .unwrap();
-    let found: Vec<Option<&[u8]>> = rows.iter().map(|row| row.as_ref().map(|row| row.key())).collect();
-    assert_eq!(found, [Some(b"c3".as_slice()), None, Some(b"a0"), Some(b"a0")]);
+    let returned_keys: Vec<Option<&[u8]>> =
+        rows.iter().map(|row| row.as_ref().map(|row| row.key())).collect();
+    assert_eq!(
+        returned_keys,
+        [Some(b"c3".as_slice()), None, Some(b"a0"), Some(b"a0")]
+    );
     assert!(
         table
             .store
@@ -334,13 +338,13 @@ pub(super) async fn scan_in_any_order_returns_the_same_rows(subject: &Subject<'_
             let mut rows = table.scan(scan.clone()).await;
             rows.sort_unstable_by(|a, b| a.key().cmp(b.key()));
             assert!(rows.iter().all(|row| row.len() == 2), "complete rows");
-            let found: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
+            let returned_keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
             if is_selected {
-                assert_eq!(found, expected);
+                assert_eq!(returned_keys, expected);
             } else {
                 let range = scan.start..scan.stop;
                 let all = keys.iter().filter(|key| range.contains(*key));
-                assert_eq!(found, all.cloned().collect::<Vec<_>>());
+                assert_eq!(returned_keys, all.cloned().collect::<Vec<_>>());
             }
         }
     }
@@ -394,8 +398,8 @@ pub(super) async fn scan_returns_versions(subject: &Subject<'_>) {
         let mut scan = Scan::prefix(b"row");
         scan.max_versions = max_versions;
         let rows = table.scan(scan).await;
-        let found: Vec<i64> = rows[0].cells().map(|cell| cell.timestamp_ms).collect();
-        assert_eq!(found, expected);
+        let timestamps: Vec<i64> = rows[0].cells().map(|cell| cell.timestamp_ms).collect();
+        assert_eq!(timestamps, expected);
     }
     assert_eq!(
         table.row(b"row").await.unwrap().len(),

@@ -206,14 +206,14 @@ pub(super) async fn stores_long_qualifiers(subject: &Subject<'_>) {
         table.row(b"row").await.unwrap(),
         table.scan(Scan::prefix(b"")).await.remove(0),
     ] {
-        let found: Vec<_> = row
+        let cells: Vec<_> = row
             .cells()
             .map(|cell| (cell.qualifier, cell.value.to_vec()))
             .collect();
         let expected = qualifiers
             .iter()
             .map(|qualifier| (&qualifier[..], qualifier.len().to_be_bytes().to_vec()));
-        assert!(found.into_iter().eq(expected));
+        assert!(cells.into_iter().eq(expected));
     }
     let [.., longest] = &qualifiers;
     assert_eq!(

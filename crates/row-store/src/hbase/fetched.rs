@@ -13,7 +13,7 @@ pub(super) struct Memory(Option<Arc<dyn FetchMemory>>);
 
 impl Memory {
     /// The memory of a scan.
-    pub(super) fn of(scan: &Scan) -> Self {
+    pub(super) fn from_scan(scan: &Scan) -> Self {
         Self(scan.memory.clone())
     }
 

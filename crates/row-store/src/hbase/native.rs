@@ -90,11 +90,11 @@ impl NativeStore {
             let store = Self {
                 cluster: Arc::new(cluster),
             };
-            let found = async {
+            let check = async {
                 tables::check_master(&store.cluster).await?;
                 store.cluster.wait_for_meta().await
             };
-            found.await.map_err(|error| error.into_store_error(None))?;
+            check.await.map_err(|error| error.into_store_error(None))?;
             Ok(store)
         })
     }

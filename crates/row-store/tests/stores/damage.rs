@@ -80,15 +80,15 @@ async fn rows(store: &CellStore, qualifier: &[u8], reverse: bool) -> (BTreeSet<u
         .try_collect()
         .await
         .unwrap();
-    let mut found = BTreeSet::new();
+    let mut numbers = BTreeSet::new();
     for row in rows.iter().flatten() {
         let number = u32::from_be_bytes(row.key().try_into().unwrap()) / 2;
         if let Some(cell) = row.get("f", qualifier) {
             assert_eq!(cell.value, value(number), "row {number}");
-            found.insert(number);
+            numbers.insert(number);
         }
     }
-    (found, log.ranges())
+    (numbers, log.ranges())
 }
 
 fn is_in(damage: &[DamagedRange], number: u32) -> bool {

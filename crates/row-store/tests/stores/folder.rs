@@ -176,7 +176,7 @@ async fn detects_or_tolerates_damage_in_every_file() {
             let place = folder.path().display().to_string();
             assert!(
                 matches!(&read, Ok(ROWS))
-                    || matches!(&read, Err(StoreError::Corrupt { place: found, .. }) if found.contains(&place)),
+                    || matches!(&read, Err(StoreError::Corrupt { place: path, .. }) if path.contains(&place)),
                 "{} with another byte at {offset}: {read:?}",
                 file.display()
             );
@@ -400,10 +400,10 @@ async fn opens_a_folder_of_the_first_version() {
         .unwrap();
     let rows: Vec<_> = rows.iter().flatten().collect();
     let expected: Vec<u32> = (0..60).filter(|number| number % 7 != 3).collect();
-    let found = rows
+    let numbers = rows
         .iter()
         .map(|row| u32::from_be_bytes(row.key().try_into().unwrap()));
-    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!(numbers.collect::<Vec<_>>(), expected);
     for (row, number) in rows.iter().zip(expected) {
         let cell = row.get("f", b"q").unwrap();
         assert_eq!((cell.value.len(), cell.value[0]), (40, number.to_be_bytes()[3]));

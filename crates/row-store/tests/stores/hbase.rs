@@ -97,11 +97,11 @@ async fn scans_agree_with_the_memory_store() {
         scan.reverse = random.below(2) == 0;
         scan.limit = (random.below(3) == 0).then(|| random.below(20));
         scan.batch_rows = [1, 10, 1_000][usize::try_from(random.below(3)).unwrap()];
-        let (found, expected) = (
+        let (rows, expected) = (
             all_rows(&store, &table, scan.clone()).await.unwrap(),
             all_rows(&model, &table, scan.clone()).await.unwrap(),
         );
-        assert_eq!(contents(&found), contents(&expected), "{scan:?}");
+        assert_eq!(contents(&rows), contents(&expected), "{scan:?}");
     }
 }
 
@@ -144,12 +144,12 @@ async fn selective_scan_finds_few_of_many_rows() {
         let mut scan = Scan::range(one.min(other), one.max(other));
         scan.filter = Some(filter);
         scan.batch_rows = [1, 10, 1_000][usize::try_from(random.below(3)).unwrap()];
-        let (found, expected) = (
+        let (rows, expected) = (
             all_rows(&store, &table, scan.clone()).await.unwrap(),
             all_rows(&model, &table, scan.clone()).await.unwrap(),
         );
         assert_eq!(
-            contents(&found),
+            contents(&rows),
             contents(&expected),
             "{matching} of {stride}: {scan:?}"
         );

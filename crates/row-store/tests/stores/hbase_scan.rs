@@ -398,8 +398,8 @@ async fn reads_only_matching_rows_when_few_match() {
     let store = connect(&gateway).await;
     table.gets.lock().clear();
     let rows = scan(&store, some_of(1, 500), |_| {}).await.unwrap();
-    let found: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
-    assert_eq!(found, [key(0), key(500)]);
+    let keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
+    assert_eq!(keys, [key(0), key(500)]);
     assert!(rows.iter().all(|row| row.len() == 3), "complete rows");
     assert_eq!(*table.gets.lock(), [1, 1]);
     let scanners = table.next_scanner.load(Ordering::SeqCst);

@@ -78,9 +78,9 @@ async fn torn_journal_keeps_all_complete_groups() {
         }
         fs::write(journal(folder.path()), bytes).unwrap();
         let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
-        let found = rows(&store, b"old").await;
-        let last = u32::try_from(found.len()).unwrap();
-        assert_eq!(found, (0..last).collect(), "{tail}");
+        let numbers = rows(&store, b"old").await;
+        let last = u32::try_from(numbers.len()).unwrap();
+        assert_eq!(numbers, (0..last).collect(), "{tail}");
         let group = u32::try_from(end).unwrap() / ROWS;
         assert!(
             last + u32::try_from(tail).unwrap() / group + 1 >= ROWS,
@@ -91,7 +91,7 @@ async fn torn_journal_keeps_all_complete_groups() {
         drop(store);
         let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
         assert_eq!(rows(&store, b"new").await, (0..ROWS).collect(), "{tail}");
-        assert_eq!(rows(&store, b"old").await, found, "{tail}");
+        assert_eq!(rows(&store, b"old").await, numbers, "{tail}");
         store.close().await.unwrap();
     }
 }
@@ -129,8 +129,8 @@ async fn a_last_group_with_a_hole_is_cut_off() {
         bytes[offset..end.min(offset + 30)].fill(0);
         fs::write(journal(folder.path()), bytes).unwrap();
         let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
-        let found = rows(&store, b"old").await;
-        assert_eq!(found, (0..ROWS - 1).collect(), "hole at {offset}");
+        let numbers = rows(&store, b"old").await;
+        assert_eq!(numbers, (0..ROWS - 1).collect(), "hole at {offset}");
         store.write(batch(0..ROWS, b"new")).await.unwrap();
         store.close().await.unwrap();
         let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
@@ -139,7 +139,7 @@ async fn a_last_group_with_a_hole_is_cut_off() {
             (0..ROWS).collect(),
             "hole at {offset}"
         );
-        assert_eq!(rows(&store, b"old").await, found, "hole at {offset}");
+        assert_eq!(rows(&store, b"old").await, numbers, "hole at {offset}");
     }
 }
 
@@ -173,15 +173,15 @@ async fn accepted_losses_cost_the_damaged_groups_only() {
         assert!(matches!(error, StoreError::Corrupt { .. }), "{damage}: {error}");
         config.accept_losses = true;
         let store = CellStore::open(config.clone()).unwrap();
-        let found = rows(&store, b"old").await;
-        assert_eq!(found.len(), left as usize, "{damage}");
+        let numbers = rows(&store, b"old").await;
+        assert_eq!(numbers.len(), left as usize, "{damage}");
         // Once a table has the remaining commits, nothing is missing.
         store.write(batch(0..ROWS, b"new")).await.unwrap();
         store.flush().await.unwrap();
         store.close().await.unwrap();
         config.accept_losses = false;
         let store = CellStore::open(config).unwrap();
-        assert_eq!(rows(&store, b"old").await, found, "{damage}");
+        assert_eq!(rows(&store, b"old").await, numbers, "{damage}");
         assert_eq!(rows(&store, b"new").await, (0..ROWS).collect(), "{damage}");
     }
 }

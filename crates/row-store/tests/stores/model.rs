@@ -395,8 +395,8 @@ proptest! {
             let mut config = pair.config.clone();
             config.path = torn;
             let store = CellStore::open(config).unwrap();
-            let found = contents(&store, 10, false).await;
-            assert!(states.contains(&found), "{found:?} is none of {states:?}");
+            let state = contents(&store, 10, false).await;
+            assert!(states.contains(&state), "{state:?} is none of {states:?}");
         });
     }
 }

@@ -207,8 +207,8 @@ fn rejects_configurations_as_opentsdb() {
 fn finds_intervals_by_multiples() {
     let config = config();
     let names = |seconds| -> Vec<String> {
-        let found = config.intervals_of(seconds).into_iter();
-        found.map(|interval| interval.name().to_owned()).collect()
+        let intervals = config.intervals_of(seconds).into_iter();
+        intervals.map(|interval| interval.name().to_owned()).collect()
     };
     assert_eq!(names(7200), ["1h", "1m"]);
     assert_eq!(names(120), ["1m"]);

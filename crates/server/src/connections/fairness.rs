@@ -28,7 +28,7 @@ pub(super) struct Shares {
 
 impl Shares {
     /// Counts the connections that stay open, for a new one of this address.
-    pub(super) fn of<'a>(address: IpAddr, open: impl Iterator<Item = &'a Arc<State>>) -> Self {
+    pub(super) fn new<'a>(address: IpAddr, open: impl Iterator<Item = &'a Arc<State>>) -> Self {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for state in open.filter(|state| !state.is_cut()) {
             *counts.entry(state.address).or_default() += 1;

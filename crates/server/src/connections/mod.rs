@@ -18,7 +18,7 @@
 //! has its share.
 //!
 //! Each listener has a limit, and the descriptors of the process limit all listeners together, see
-//! [`Connections::of_process`].
+//! [`Connections::for_process`].
 //!
 //! | closed | after |
 //! |---|---|
@@ -150,7 +150,7 @@ impl Connections {
 
     /// Raises the soft limit of descriptors to the hard one, and reserves some of them for files of the store;
     /// the others are for connections, which TLS secures if there is any.
-    pub fn of_process(tls: Option<Tls>) -> Self {
+    pub fn for_process(tls: Option<Tls>) -> Self {
         let descriptors = descriptors::raise_limit();
         let connections = descriptors.for_connections();
         info!(
@@ -262,7 +262,7 @@ impl Listener {
         address: IpAddr,
         candidates: impl Iterator<Item = &'a Arc<State>> + Clone,
     ) -> Full {
-        let shares = LazyCell::new(|| Shares::of(address, candidates.clone()));
+        let shares = LazyCell::new(|| Shares::new(address, candidates.clone()));
         let now_ms = self.shared.now_ms();
         let (mut longest, mut own_new) = (FirstIdle::default(), FirstIdle::default());
         for state in candidates.clone() {

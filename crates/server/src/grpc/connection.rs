@@ -109,7 +109,7 @@ impl Server {
         };
         let certificate = stream.peer_certificate().cloned();
         let responses = Responses::new(self.client_timeout, self.memory.clone());
-        let end = self.shutdown.of_connection();
+        let end = self.shutdown.for_connection();
         let service = {
             let (service, connection, end) = (self.service.clone(), connection.clone(), end.clone());
             let (responses, calls) = (responses.clone(), self.calls.connection());

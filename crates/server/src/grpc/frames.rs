@@ -225,14 +225,14 @@ mod tests {
         }
         for piece in [1, 2, 8, 9, 10, 33, 1000, bytes.len()] {
             let mut heads = Heads::new();
-            let mut found = Vec::new();
+            let mut parsed_heads = Vec::new();
             for mut chunk in bytes.chunks(piece) {
                 while let Some(head) = heads.next(&mut chunk) {
-                    found.push(head);
+                    parsed_heads.push(head);
                 }
                 assert!(chunk.is_empty());
             }
-            assert_eq!(found, expected, "in pieces of {piece}");
+            assert_eq!(parsed_heads, expected, "in pieces of {piece}");
         }
     }
 

@@ -146,13 +146,13 @@ mod tests {
     fn defaults_are_those_of_the_options_and_in_range() {
         let settings = GrpcSettings::default();
         settings.check().unwrap();
-        let (found, expected) = (settings.options(Connections::unlimited()), GrpcOptions::default());
+        let (options, expected) = (settings.options(Connections::unlimited()), GrpcOptions::default());
         assert_eq!(
-            (found.max_connection_age, found.connection_grace),
+            (options.max_connection_age, options.connection_grace),
             (expected.max_connection_age, expected.connection_grace)
         );
         assert_eq!(
-            (found.stream_window_bytes, found.max_frame_bytes),
+            (options.stream_window_bytes, options.max_frame_bytes),
             (expected.stream_window_bytes, expected.max_frame_bytes)
         );
     }

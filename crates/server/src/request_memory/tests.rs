@@ -144,9 +144,9 @@ async fn a_length_above_the_limit_of_the_service_is_rejected_when_it_is_announce
         assert!(body.frame().await.is_none());
     }
     let limits = MessageLimits::new([("oxtsdb.data.v1.DataService", 10 << 20)]);
-    assert_eq!(limits.of(WRITE), 10 << 20);
-    assert_eq!(limits.of("/grpc.health.v1.Health/Check"), 4096);
-    assert_eq!(limits.of("no path"), 4096);
+    assert_eq!(limits.for_path(WRITE), 10 << 20);
+    assert_eq!(limits.for_path("/grpc.health.v1.Health/Check"), 4096);
+    assert_eq!(limits.for_path("no path"), 4096);
 }
 
 #[tokio::test]

@@ -111,14 +111,14 @@ pub enum FileError {
         nearest: Option<String>,
     },
     /// A value that is an array, a date or a nested table.
-    #[error("{}: {key} is of type {found}, expected a string, a number or a boolean", path.display())]
+    #[error("{}: {key} is of type {type_name}, expected a string, a number or a boolean", path.display())]
     WrongType {
         /// The file.
         path: PathBuf,
         /// The key.
         key: String,
         /// Its type.
-        found: &'static str,
+        type_name: &'static str,
     },
     /// A value that the flag rejects.
     #[error("{origin} = `{value}`: {rule}")]

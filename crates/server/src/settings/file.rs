@@ -103,8 +103,8 @@ fn setting_of(
         toml::Value::Float(number) => number.to_string(),
         toml::Value::Boolean(boolean) => boolean.to_string(),
         other => {
-            let (key, found) = (place.to_owned(), other.type_str());
-            return Err(FileError::WrongType { path, key, found });
+            let (key, type_name) = (place.to_owned(), other.type_str());
+            return Err(FileError::WrongType { path, key, type_name });
         }
     };
     let origin = format!("{}: {place}", path.display());

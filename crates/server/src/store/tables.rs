@@ -31,7 +31,7 @@ pub enum TablesError {
     },
     /// The table lacks a column family.
     #[error(
-        "table `{table}` in {place} has the column families {found}, but no `{family}`: it is no table of \
+        "table `{table}` in {place} has the column families {families}, but no `{family}`: it is no table of \
          OpenTSDB's; {setting} names another one"
     )]
     OtherFamilies {
@@ -40,7 +40,7 @@ pub enum TablesError {
         /// The HBase that has it.
         place: String,
         /// Its families.
-        found: String,
+        families: String,
         /// The missing family.
         family: String,
         /// The flag that sets the name of the table.
@@ -55,16 +55,16 @@ impl StoreTable {
     /// # Errors
     ///
     /// [`TablesError::OtherFamilies`].
-    pub fn check(&self, found: &TableDef, place: &str) -> Result<(), TablesError> {
-        let lacks = |family: &&FamilyDef| found.family_index(&family.name).is_none();
+    pub fn check(&self, def: &TableDef, place: &str) -> Result<(), TablesError> {
+        let lacks = |family: &&FamilyDef| def.family_index(&family.name).is_none();
         let Some(family) = self.def.families.iter().find(lacks) else {
             return Ok(());
         };
-        let quoted = found.families.iter().map(|family| format!("`{}`", family.name));
+        let quoted = def.families.iter().map(|family| format!("`{}`", family.name));
         Err(TablesError::OtherFamilies {
-            table: found.name.to_string(),
+            table: def.name.to_string(),
             place: place.to_owned(),
-            found: quoted.collect::<Vec<_>>().join(", "),
+            families: quoted.collect::<Vec<_>>().join(", "),
             family: family.name.clone(),
             setting: self.setting,
         })
@@ -85,7 +85,7 @@ pub(super) async fn check(
     let mut missing = Vec::new();
     for table in needed {
         match store.table(&table.def.name).await? {
-            Some(found) => table.check(&found, place)?,
+            Some(def) => table.check(&def, place)?,
             None => missing.push(table.def.name.to_string()),
         }
     }

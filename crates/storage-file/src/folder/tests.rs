@@ -58,7 +58,7 @@ fn rejects_a_folder_in_use() {
 fn rejects_other_formats() {
     let disk = SimulatedDisk::new();
     drop(open(&disk).unwrap());
-    for (content, found) in [
+    for (content, format) in [
         ("oxtsdb point store, format 2\n", "`2`"),
         ("oxtsdb point store, format 0\n", "`0`"),
     ] {
@@ -67,7 +67,7 @@ fn rejects_other_formats() {
             open(&disk).unwrap_err(),
             StorageError::Format {
                 path: PATH.into(),
-                found: found.to_owned(),
+                found: format.to_owned(),
                 supported: 1
             }
         );

@@ -361,8 +361,8 @@ fn flipped_bits_are_detected() {
             let damaged = disk.kill();
             damaged.flip_bit(Path::new(&path), bit).unwrap();
             match open(&damaged) {
-                Err(StorageError::Damaged { path: found, .. }) => {
-                    assert_eq!(found, Path::new(&path))
+                Err(StorageError::Damaged { path: segment, .. }) => {
+                    assert_eq!(segment, Path::new(&path))
                 }
                 Err(error) => panic!("{error}"),
                 Ok((_, frames)) => assert!(

@@ -90,7 +90,7 @@ fn tag_filter(text: &str) -> anyhow::Result<oxtsdb_proto::data::v1::TagFilter> {
         .split_once('=')
         .filter(|(key, value)| !key.is_empty() && !value.is_empty())
         .with_context(|| format!("tag `{text}` is not of the form tagk=tagv"))?;
-    let filter = TagFilter::of_tag(key, value).with_context(|| format!("tag `{text}`"))?;
+    let filter = TagFilter::from_tag(key, value).with_context(|| format!("tag `{text}`"))?;
     query::filter(filter)
 }
 

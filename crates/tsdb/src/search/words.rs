@@ -44,7 +44,7 @@ pub(super) fn selector(words: &[String]) -> anyhow::Result<SeriesSelector> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> anyhow::Result<SeriesSelector> {
+    fn parse_words(text: &str) -> anyhow::Result<SeriesSelector> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
         selector(&words)
     }
@@ -65,10 +65,10 @@ mod tests {
             ),
             ("* a=* *=c", SeriesSelector::all().tag_key("a").tag_value(["c"])),
         ] {
-            assert_eq!(of(text).unwrap(), expected, "{text}");
+            assert_eq!(parse_words(text).unwrap(), expected, "{text}");
         }
         for text in ["m n", "m =", "m a=b=c"] {
-            let error = of(text).unwrap_err().to_string();
+            let error = parse_words(text).unwrap_err().to_string();
             assert!(error.contains("is not a tag"), "{error}");
         }
     }

@@ -30,14 +30,14 @@ pub(super) enum Figure {
 
 impl Figure {
     /// A figure that a server may not have.
-    pub(super) fn of(figure: fn(f64) -> Self, value: Option<f64>) -> Self {
+    pub(super) fn from_value(figure: fn(f64) -> Self, value: Option<f64>) -> Self {
         value
             .filter(|value| value.is_finite())
             .map_or(Self::Missing, figure)
     }
 
     /// A figure that there is only if something has happened.
-    pub(super) fn of_events(figure: fn(f64) -> Self, value: Option<f64>) -> Self {
+    pub(super) fn from_events(figure: fn(f64) -> Self, value: Option<f64>) -> Self {
         value.map_or(Self::Idle, figure)
     }
 
@@ -192,8 +192,8 @@ mod tests {
             (Figure::Duration(90_000.0), "1d1h"),
             (Figure::Duration(4e7), "1y97d"),
             (Figure::Share(0.987), "99%"),
-            (Figure::of(Figure::Count, None), "-"),
-            (Figure::of(Figure::Count, Some(f64::NAN)), "-"),
+            (Figure::from_value(Figure::Count, None), "-"),
+            (Figure::from_value(Figure::Count, Some(f64::NAN)), "-"),
             (
                 Figure::Method("oxtsdb.data.v1.DataService/Write".to_owned()),
                 "DataService/Write",

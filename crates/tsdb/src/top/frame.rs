@@ -147,7 +147,7 @@ fn by_server(section: Section, servers: usize) -> Section {
 
 /// The columns of a latency: quantiles within the buckets of a histogram.
 fn latency(histogram: &crate::admin::Histogram) -> [Figure; 2] {
-    [0.5, 0.99].map(|q| Figure::of_events(Figure::Latency, histogram.quantile(q)))
+    [0.5, 0.99].map(|q| Figure::from_events(Figure::Latency, histogram.quantile(q)))
 }
 
 #[cfg(test)]

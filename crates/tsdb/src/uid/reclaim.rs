@@ -139,7 +139,7 @@ async fn plan(server: &Server<UidClient>, file: &Path, args: &SearchArgs) -> any
             let (kind, number) = (mapping.kind, mapping.uid.number());
             // UIDs that were assigned during the search are not in `seen`.
             let candidate = seen.get(kind).contains(number) && !twice.get(kind).contains(number);
-            if candidate && !references.of(kind).contains(number) {
+            if candidate && !references.get(kind).contains(number) {
                 let (kind, uid) = (kind.as_str(), mapping.uid.to_string());
                 writeln!(
                     output,
@@ -189,7 +189,7 @@ async fn release(
     }
     let is_referenced = |uid: &ReclaimedUid| {
         let (kind, number) = (uid.mapping.kind, uid.mapping.uid.number());
-        references.of(kind).contains(number) || mapped.get(kind).contains(number)
+        references.get(kind).contains(number) || mapped.get(kind).contains(number)
     };
     let (restore, release): (Vec<_>, Vec<_>) = records.into_iter().partition(|uid| {
         uid.state == ReclaimState::Restoring || (uid.state == ReclaimState::Quarantined && is_referenced(uid))

@@ -111,7 +111,7 @@ pub(super) async fn run(server: &Server<UidClient>, args: &RecoverArgs) -> anyho
     }
     let mut has_failed = false;
     for kind in UidKind::ALL {
-        let used: Vec<Uid> = uids(references.of(kind), kind, &layout)?;
+        let used: Vec<Uid> = uids(references.get(kind), kind, &layout)?;
         let nameless = nameless(server, kind, &used).await?;
         let names = names(server, kind, nameless, &given).await?;
         let named = match args.dry_run {
@@ -139,7 +139,7 @@ async fn raise(
     let of_kind = usage.kinds.iter().find(|usage| usage.kind == kind);
     // Series that have no points any more, and series of other data services.
     let reported = of_kind.map_or(0, |usage| usage.highest_in_use);
-    let minimum = references.of(kind).iter().last().unwrap_or(0).max(reported);
+    let minimum = references.get(kind).iter().last().unwrap_or(0).max(reported);
     let counter = of_kind.map_or(0, |usage| usage.used);
     if minimum <= counter {
         let text = format!("{kind}: the counter is {counter}, in use are UIDs up to {minimum}\n");

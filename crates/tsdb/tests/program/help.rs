@@ -12,16 +12,16 @@ fn snapshot(name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn of_the_program() {
+fn help_of_the_program() {
     snapshot("tsdb", &["--help"]);
 }
 
 #[test]
-fn of_serve() {
+fn help_of_serve() {
     snapshot("serve", &["serve", "--help"]);
 }
 
 #[test]
-fn of_query() {
+fn help_of_query() {
     snapshot("query", &["query", "--help"]);
 }

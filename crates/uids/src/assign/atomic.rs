@@ -88,14 +88,14 @@ impl Plan {
         names: &[KindName],
         source: Known,
     ) -> Self {
-        let found = match source {
+        let results = match source {
             Known::Assumed => vec![Ok(None); names.len()],
             Known::Read => table.uids(names).await,
         };
-        let (known, outcomes): (Vec<bool>, Vec<Outcome>) = found
+        let (known, outcomes): (Vec<bool>, Vec<Outcome>) = results
             .into_iter()
             .zip(names)
-            .map(|(found, key)| already_there(found, key))
+            .map(|(result, key)| already_there(result, key))
             .unzip();
         let mut batch = WriteBatch::new(table.name().clone());
         let (id, name) = (batch.family(table::ID), batch.family(table::NAME));

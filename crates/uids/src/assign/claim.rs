@@ -118,7 +118,7 @@ impl Claims {
                 }
             }
             match self.uid_of(key).await {
-                Ok(Some(found)) if found == uid => return Ok(Claim::Ours),
+                Ok(Some(stored_uid)) if stored_uid == uid => return Ok(Claim::Ours),
                 Ok(Some(theirs)) => {
                     outcome = Ok(theirs);
                     break;
@@ -141,13 +141,13 @@ impl Claims {
     }
 
     async fn uid_of(&self, key: &KindName) -> Result<Option<Uid>, UidServiceError> {
-        let found = self.table.uids(std::slice::from_ref(key)).await.pop();
-        found.unwrap_or(Ok(None))
+        let result = self.table.uids(std::slice::from_ref(key)).await.pop();
+        result.unwrap_or(Ok(None))
     }
 
     async fn name_of(&self, kind: UidKind, uid: Uid) -> Result<Option<Name>, UidServiceError> {
-        let found = self.table.names(&[(kind, uid)]).await.pop();
-        found.unwrap_or(Ok(None))
+        let result = self.table.names(&[(kind, uid)]).await.pop();
+        result.unwrap_or(Ok(None))
     }
 
     async fn put_if_absent(&self, cell: CellAddress, value: &[u8]) -> Result<Put, Failed> {

@@ -16,8 +16,8 @@ pub(super) const ATTEMPTS: u32 = 32;
 pub(super) const MAX_SKIPPED: usize = 4096;
 
 /// The preliminary outcome of a name: the UID in the table, or that the name is contended.
-pub(super) fn already_there(found: Result<Option<Uid>, UidServiceError>, key: &KindName) -> (bool, Outcome) {
-    match found {
+pub(super) fn already_there(result: Result<Option<Uid>, UidServiceError>, key: &KindName) -> (bool, Outcome) {
+    match result {
         Ok(Some(uid)) => (true, Ok(AssignedUid { uid, created: false })),
         Ok(None) => (
             false,

@@ -50,11 +50,11 @@ pub(super) async fn assign(
     in_use: &InUse,
     names: &[KindName],
 ) -> Vec<Outcome> {
-    let found = table.uids(names).await;
-    let (known, mut outcomes): (Vec<bool>, Vec<Outcome>) = found
+    let results = table.uids(names).await;
+    let (known, mut outcomes): (Vec<bool>, Vec<Outcome>) = results
         .into_iter()
         .zip(names)
-        .map(|(found, key)| already_there(found, key))
+        .map(|(result, key)| already_there(result, key))
         .unzip();
     // Kinds have separate counters and are assigned concurrently.
     let kinds = UidKind::ALL.map(|kind| {

@@ -270,8 +270,8 @@ impl ChangeLog {
         let mut attempt = 0;
         loop {
             self.read_in_turn().await?;
-            if let Some(found) = self.conflicting(entry) {
-                return Ok(found);
+            if let Some(conflict) = self.conflicting(entry) {
+                return Ok(conflict);
             }
             let number = self.known.lock().last.unwrap_or(0) + 1;
             match self.put(number, None, &value).await {
@@ -350,16 +350,16 @@ impl ChangeLog {
     /// The pending entry that excludes another one.
     fn conflicting(&self, entry: &Entry) -> Option<Appended> {
         let known = self.known.lock();
-        let (number, found) = known
+        let (number, pending) = known
             .pending
             .iter()
             .find(|(_, pending)| pending.entry.conflicts_with(entry))?;
-        let same = found.entry.uid == entry.uid && found.entry.change == entry.change;
-        let found = found.entry.clone();
+        let same = pending.entry.uid == entry.uid && pending.entry.change == entry.change;
+        let pending_entry = pending.entry.clone();
         Some(if same && self.is_abandoned(&known, *number) {
-            Appended::Abandoned(*number, found)
+            Appended::Abandoned(*number, pending_entry)
         } else {
-            Appended::Conflict(found)
+            Appended::Conflict(pending_entry)
         })
     }
 
@@ -425,7 +425,7 @@ impl ChangeLog {
                 }
             }
             // Trimmed entries were completed.
-            break self.stored(number).await?.map_or(state, |found| found.state);
+            break self.stored(number).await?.map_or(state, |entry| entry.state);
         };
         if recorded != State::Pending {
             let made = (recorded == State::Done).then(|| Changed::from(claim.entry.clone()));

@@ -91,18 +91,18 @@ async fn put(
 
 /// The UID in a name's forward mapping, as it is stored.
 async fn forward(table: &UidTable, uid: KindUid, name: &Name) -> Result<Option<Uid>, Interrupted> {
-    let found = table
+    let result = table
         .uids(&[(uid.0, name.clone())])
         .await
         .pop()
         .unwrap_or(Ok(None));
-    found.map_err(interrupted)
+    result.map_err(interrupted)
 }
 
 /// The name in a UID's reverse mapping.
 async fn reverse(table: &UidTable, uid: KindUid) -> Result<Option<Name>, Interrupted> {
-    let found = table.names(&[uid]).await.pop().unwrap_or(Ok(None));
-    found.map_err(interrupted)
+    let result = table.names(&[uid]).await.pop().unwrap_or(Ok(None));
+    result.map_err(interrupted)
 }
 
 fn interrupted(error: UidServiceError) -> Interrupted {

@@ -51,11 +51,11 @@ pub(super) async fn read(
         let selection = ColumnSelection::Columns(vec![(family.to_owned(), qualifier.to_vec())]);
         for indexes in indexes.chunks(BATCH) {
             let rows: Vec<Vec<u8>> = indexes.iter().map(|index| cells[*index].row.clone()).collect();
-            let found = table
+            let stored_rows = table
                 .store()
                 .get_rows(table.name(), &rows, &selection, None)
                 .await?;
-            for (index, row) in indexes.iter().zip(found) {
+            for (index, row) in indexes.iter().zip(stored_rows) {
                 let cell = row.as_ref().and_then(|row| row.get(family, qualifier));
                 results[*index] = cell.map(|cell| StoredCell {
                     value: cell.value.to_vec(),

@@ -27,7 +27,7 @@ use super::metadata as documents;
 use super::text::{mapping, shown_name, shown_uid};
 
 /// The findings of a UID; none if it is healthy.
-pub(super) fn of_uid(facts: &UidFacts) -> Vec<Finding> {
+pub(super) fn uid_findings(facts: &UidFacts) -> Vec<Finding> {
     let mut findings = match facts.names.as_slice() {
         [] => unnamed(facts).into_iter().collect(),
         [(name, _)] => named(facts, name).into_iter().collect(),
@@ -179,7 +179,7 @@ fn named(facts: &UidFacts, name: &[u8]) -> Option<Finding> {
 }
 
 /// The findings of a name without a UID of the layout's width in its forward cell.
-pub(super) fn of_name(facts: &NameFacts, width: usize) -> Vec<Finding> {
+pub(super) fn name_findings(facts: &NameFacts, width: usize) -> Vec<Finding> {
     let mut findings: Vec<Finding> = without_uid(facts, width).into_iter().collect();
     // The UID that the name will have is not mapped in both directions yet.
     if let Some((uid, Some(document))) = facts.claims.first() {

@@ -56,9 +56,9 @@ impl Cells {
         mut addresses: Vec<CellAddress>,
     ) -> Result<(), UidServiceError> {
         addresses.retain(|cell| !self.0.contains_key(&Self::key(cell.clone())));
-        let found = cells::read(table, &addresses).await?;
+        let stored_cells = cells::read(table, &addresses).await?;
         let keys = addresses.into_iter().map(Self::key);
-        self.0.extend(keys.zip(found));
+        self.0.extend(keys.zip(stored_cells));
         Ok(())
     }
 
@@ -111,13 +111,13 @@ async fn evaluate_batch(
     cells.read(table, addresses).await?;
     for (suspect, record) in batch {
         let findings = match suspect {
-            Suspect::Uid(kind, uid) => classify::of_uid(&uid_facts(table, *kind, uid, record, &cells)),
+            Suspect::Uid(kind, uid) => classify::uid_findings(&uid_facts(table, *kind, uid, record, &cells)),
             Suspect::Name(kind, name) => match name_facts(table, records, (*kind, name), record, &cells) {
                 Some(facts) => {
                     if let Some(Ok(uid)) = facts.claims.first().map(|(uid, _)| Uid::from_bytes(uid)) {
                         totals.get_mut(*kind).add(uid);
                     }
-                    classify::of_name(&facts, table.layout().width(*kind).bytes())
+                    classify::name_findings(&facts, table.layout().width(*kind).bytes())
                 }
                 None => Vec::new(),
             },

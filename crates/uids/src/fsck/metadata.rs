@@ -77,16 +77,16 @@ pub(super) fn check(kind: UidKind, uid: &[u8], stored: &[u8]) -> Option<Finding>
         ),
         Ok(document) => {
             let expected = type_of(kind);
-            let found = document.kind?;
-            if found.eq_ignore_ascii_case(expected) {
+            let stored_type = document.kind?;
+            if stored_type.eq_ignore_ascii_case(expected) {
                 return None;
             }
             let message = format!(
                 "{kind} {} has metadata of the type `{}`, expected `{expected}`",
                 shown_uid(uid),
-                found.escape_debug()
+                stored_type.escape_debug()
             );
-            match with_type(stored, &found, expected) {
+            match with_type(stored, &stored_type, expected) {
                 Some(corrected) => (
                     FindingType::MetadataType,
                     message,
@@ -118,8 +118,8 @@ fn read(stored: &[u8]) -> Result<Document, String> {
 }
 
 /// The document with another `type` and its other bytes as they are; `None` if it is not written as OpenTSDB does.
-fn with_type(stored: &[u8], found: &str, expected: &str) -> Option<Vec<u8>> {
-    let start = format!("{{\"type\":\"{found}\"");
+fn with_type(stored: &[u8], stored_type: &str, expected: &str) -> Option<Vec<u8>> {
+    let start = format!("{{\"type\":\"{stored_type}\"");
     let rest = stored.strip_prefix(start.as_bytes())?;
     Some([format!("{{\"type\":\"{expected}\"").as_bytes(), rest].concat())
 }

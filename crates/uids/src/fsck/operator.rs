@@ -164,8 +164,8 @@ fn concerned(changes: &[CellChange]) -> Vec<Changed> {
     let values = |change: &CellChange| [change.old.clone(), change.new.clone()];
     let mappings = changes.iter().flat_map(|change| {
         let kind = UidKind::from_qualifier(&change.cell.qualifier);
-        let found = values(change).into_iter().flatten();
-        found.filter_map(move |value| Some((kind?, mapping(&change.cell, &value)?)))
+        let cell_values = values(change).into_iter().flatten();
+        cell_values.filter_map(move |value| Some((kind?, mapping(&change.cell, &value)?)))
     });
     let changed = mappings.map(|(kind, (uid, name))| Changed {
         uid: (kind, uid),

@@ -144,9 +144,9 @@ impl FirstScans<'_> {
             .iter()
             .map(|(kind, _, uid)| reverse(*kind, uid))
             .collect();
-        let found = cells::values(self.table, &reverse).await?;
-        for ((kind, name, uid), found) in mappings.into_iter().zip(found) {
-            if found.as_deref() != Some(name) {
+        let stored_names = cells::values(self.table, &reverse).await?;
+        for ((kind, name, uid), stored_name) in mappings.into_iter().zip(stored_names) {
+            if stored_name.as_deref() != Some(name) {
                 self.suspects.add_uid(kind, uid);
             }
         }
@@ -178,9 +178,9 @@ impl FirstScans<'_> {
             }
         }
         let forward: Vec<CellAddress> = mappings.iter().map(|(_, _, cell)| cell.clone()).collect();
-        let found = cells::values(self.table, &forward).await?;
-        for ((kind, row, _), found) in mappings.into_iter().zip(found) {
-            if found.as_deref() != Some(row.key()) {
+        let stored_uids = cells::values(self.table, &forward).await?;
+        for ((kind, row, _), stored_uid) in mappings.into_iter().zip(stored_uids) {
+            if stored_uid.as_deref() != Some(row.key()) {
                 self.suspects.add_uid(kind, row.key());
             } else if let Some(document) = row.get(NAME, meta_qualifier(kind)) {
                 findings.extend(metadata::check(kind, row.key(), document.value));

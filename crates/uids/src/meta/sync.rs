@@ -41,8 +41,8 @@ impl Metadata {
                     if stored.name.is_some() && stored.document.is_none() {
                         return Ok(UidMetaAction::Created);
                     }
-                    let found = described(*key, stored.name, stored.document.as_deref())?;
-                    Ok(if is_too_late(&found.document, *first_point) {
+                    let document = described(*key, stored.name, stored.document.as_deref())?.document;
+                    Ok(if is_too_late(&document, *first_point) {
                         UidMetaAction::Corrected
                     } else {
                         UidMetaAction::None

@@ -200,10 +200,10 @@ impl Quotas {
             return Ok(Vec::new());
         }
         let store = self.state.store();
-        let found = store
+        let stored_rows = store
             .get_rows(self.state.name(), &rows, &ColumnSelection::All, None)
             .await?;
-        let uses = policy.quotas().iter().zip(found).map(|(quota, row)| {
+        let uses = policy.quotas().iter().zip(stored_rows).map(|(quota, row)| {
             let number = |qualifier| number(row.as_ref()?.get(STATE_FAMILY, qualifier)?.value);
             QuotaUse {
                 scope: quota.scope.clone(),
@@ -270,8 +270,8 @@ impl Quotas {
             };
             let row = value_row(tag_key, Some(uid));
             let store = self.state.store();
-            let found = store.get(self.state.name(), &row, &ColumnSelection::All).await?;
-            if found.is_none() {
+            let stored_row = store.get(self.state.name(), &row, &ColumnSelection::All).await?;
+            if stored_row.is_none() {
                 continue;
             }
             let mut batch = WriteBatch::new(self.state.name().clone());
@@ -361,10 +361,10 @@ impl Quotas {
             return Ok(true);
         }
         let store = self.state.store();
-        let found = store
+        let stored_row = store
             .get(self.state.name(), &row(scope), &ColumnSelection::All)
             .await?;
-        let counted = found.is_some_and(|row| row.get(STATE_FAMILY, COUNTED_AT).is_some());
+        let counted = stored_row.is_some_and(|row| row.get(STATE_FAMILY, COUNTED_AT).is_some());
         if counted {
             self.counted.lock().insert(scope.clone());
         }

@@ -72,11 +72,11 @@ impl LivePolicy {
             return false;
         };
         let mut read_version = self.0.read.lock();
-        let found = version(path);
-        if found.is_some() && found == *read_version {
+        let file_version = version(path);
+        if file_version.is_some() && file_version == *read_version {
             return false;
         }
-        let known = std::mem::replace(&mut *read_version, found);
+        let known = std::mem::replace(&mut *read_version, file_version);
         match read(&self.0.source) {
             Ok((policy, version)) => {
                 *self.0.policy.write() = Arc::new(policy);
@@ -86,7 +86,7 @@ impl LivePolicy {
             }
             // An absent file is looked for each time, and logged once.
             Err(error) => {
-                if known.is_some() || found.is_some() {
+                if known.is_some() || file_version.is_some() {
                     warn!(file = %path.display(), %error, "kept the old assignment rules: the new ones are wrong");
                 }
                 false

@@ -163,16 +163,16 @@ impl FreeNumbers {
     async fn find(&self, kind: UidKind) -> Result<VecDeque<Record>, StoreError> {
         let now = SystemTime::now();
         let quarantine = *self.quarantine.lock();
-        let mut found = VecDeque::new();
+        let mut free_records = VecDeque::new();
         let mut records = self.records.list(Some(kind), None).await?;
         while let Some(batch) = records.try_next().await? {
             let usable = |record: &Record| record.state == State::Free && record.is_free_for(quarantine, now);
-            found.extend(batch.into_iter().filter(usable));
-            if found.len() >= READ_AHEAD {
-                found.truncate(READ_AHEAD);
+            free_records.extend(batch.into_iter().filter(usable));
+            if free_records.len() >= READ_AHEAD {
+                free_records.truncate(READ_AHEAD);
                 break;
             }
         }
-        Ok(found)
+        Ok(free_records)
     }
 }

@@ -154,7 +154,7 @@ impl Assignments {
         loop {
             let end = to.min(next.saturating_add(CHUNK - 1));
             numbers.extend(next..=end);
-            let found = self.complete(kind, &numbers).await?;
+            let mappings = self.complete(kind, &numbers).await?;
             let mut tracked = self.tracked.lock();
             let Tracked {
                 incomplete,
@@ -165,8 +165,8 @@ impl Assignments {
             for number in &numbers {
                 incomplete.entry(*number).or_insert(began);
             }
-            let mut events = Vec::with_capacity(found.len());
-            for mapping in found {
+            let mut events = Vec::with_capacity(mappings.len());
+            for mapping in mappings {
                 let number = mapping.uid.number();
                 incomplete.remove(&number);
                 events.push((Event::Assigned(mapping), reported.remove(&number)));
@@ -207,8 +207,8 @@ impl Assignments {
         }
         let names: Vec<KindName> = named.iter().map(|(name, _)| name.clone()).collect();
         let mut mappings = Vec::with_capacity(named.len());
-        for (((_, name), uid), found) in named.into_iter().zip(self.table.uids(&names).await) {
-            if readable(found)? == Some(uid) {
+        for (((_, name), uid), result) in named.into_iter().zip(self.table.uids(&names).await) {
+            if readable(result)? == Some(uid) {
                 mappings.push(Mapping { kind, name, uid });
             }
         }
@@ -223,7 +223,7 @@ impl Assignments {
 /// A cell; `None` if it is absent or damaged.
 fn readable<V>(result: Result<Option<V>, UidServiceError>) -> Result<Option<V>, StoreError> {
     match result {
-        Ok(found) => Ok(found),
+        Ok(value) => Ok(value),
         Err(UidServiceError::Store(error)) => Err(error),
         Err(_damaged) => Ok(None),
     }

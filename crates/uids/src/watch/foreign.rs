@@ -91,7 +91,7 @@ impl Digests {
     }
 
     /// The digest of a range of `shift` low bits; `shift` is at least `self.shift`.
-    fn of_range(&self, range: u64, shift: u32) -> u64 {
+    fn range_digest(&self, range: u64, shift: u32) -> u64 {
         let parts = 1_u64 << (shift - self.shift);
         (range * parts..(range + 1) * parts)
             .filter_map(|part| self.ranges.get(usize::try_from(part).ok()?))
@@ -151,7 +151,7 @@ impl ForeignScan {
             let is_changed = |range: &u64| {
                 whole(*range)
                     && before.shift <= shift
-                    && before.of_range(*range, shift) != digests.of_range(*range, shift)
+                    && before.range_digest(*range, shift) != digests.range_digest(*range, shift)
             };
             let width = layout.width(kind);
             let mut uids = (0..ranges)

@@ -97,14 +97,14 @@ impl Resumption {
                 self.numbers.push_front((kind, end, to));
             }
             let numbers: Vec<u64> = (from + 1..=end).collect();
-            let found = self.assignments.complete(kind, &numbers).await?;
+            let mappings = self.assignments.complete(kind, &numbers).await?;
             // Numbers after the subscription's counter are looked up because an earlier one is incomplete.
             let reported = *self.subscription.position.counters.get(kind);
             let position = self.position.counters.get_mut(kind);
             *position = end.min(reported).max(*position);
             // Without events, the update is a heartbeat.
-            if !found.is_empty() || began.elapsed() >= self.heartbeat {
-                let events = found.into_iter().map(Event::Assigned).map(Arc::new);
+            if !mappings.is_empty() || began.elapsed() >= self.heartbeat {
+                let events = mappings.into_iter().map(Event::Assigned).map(Arc::new);
                 return Ok(Some(Update {
                     events: events.collect(),
                     position: Some(self.position),

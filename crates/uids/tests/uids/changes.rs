@@ -51,8 +51,8 @@ async fn assign(uids: &Uids, text: &str) -> Uid {
 }
 
 async fn uid_of(uids: &Uids, text: &str) -> Option<Uid> {
-    let mut found = uids.lookup_uids(&[(KIND, name(text))], Freshness::Cached).await;
-    match found.remove(0) {
+    let mut results = uids.lookup_uids(&[(KIND, name(text))], Freshness::Cached).await;
+    match results.remove(0) {
         Ok(uid) => Some(uid),
         Err(UidServiceError::NameNotFound { .. }) => None,
         Err(error) => panic!("{error}"),
@@ -60,11 +60,11 @@ async fn uid_of(uids: &Uids, text: &str) -> Option<Uid> {
 }
 
 async fn name_of(uids: &Uids, uid: Uid) -> Option<String> {
-    let found = uids
+    let result = uids
         .lookup_names(&[(KIND, uid)], Freshness::Cached)
         .await
         .remove(0);
-    found.ok().map(|name| name.to_text())
+    result.ok().map(|name| name.to_text())
 }
 
 fn request(text: &str) -> ChangeRequest {
@@ -313,10 +313,10 @@ async fn a_replica_whose_reads_hang_uses_its_cache_for_the_lag_only() {
     rename(&one, "old", "new").await.unwrap();
     assert_eq!(uid_of(&two, "old").await, Some(uid), "cached");
     tokio::time::sleep(two.replica_lag()).await;
-    let found = tokio::time::timeout(Duration::from_secs(1), uid_of(&two, "old")).await;
+    let result = tokio::time::timeout(Duration::from_secs(1), uid_of(&two, "old")).await;
     assert!(
-        found.is_err(),
-        "the look-up reads the store, which does not respond: {found:?}"
+        result.is_err(),
+        "the look-up reads the store, which does not respond: {result:?}"
     );
     let heartbeat = tokio::time::timeout(Duration::from_secs(3), watch.next()).await;
     let heartbeat = heartbeat.expect("the watch does not hang").unwrap();
@@ -475,7 +475,7 @@ async fn a_late_put_of_a_rename_does_not_meet_the_next_rename() {
         tokio::time::sleep(Duration::from_secs(70)).await;
         let (forward, reverse) = check_invariants(&store.inner).await;
         assert_eq!((forward.len(), reverse), (1, 1), "after {operations}");
-        assert!(forward.values().all(|found| found == uid.as_bytes()));
+        assert!(forward.values().all(|stored_uid| stored_uid == uid.as_bytes()));
     }
 }
 
@@ -509,7 +509,7 @@ async fn check_completion(store: &MemoryStore, atomic: bool, uid: Uid, acknowled
     tokio::time::sleep(Duration::from_secs(70)).await;
     let (forward, reverse) = check_invariants(store).await;
     assert_eq!(forward.len(), reverse, "{case}: an orphan");
-    let found = (
+    let mappings = (
         uid_of(&replica, "old").await,
         uid_of(&replica, "new").await,
         name_of(&replica, uid).await,
@@ -518,11 +518,11 @@ async fn check_completion(store: &MemoryStore, atomic: bool, uid: Uid, acknowled
     let renamed = (None, Some(uid), Some("new".to_owned()));
     let deleted = (None, None, None);
     assert!(
-        found == renamed || found == deleted || (found == unchanged && !acknowledged),
-        "{case}: {found:?}"
+        mappings == renamed || mappings == deleted || (mappings == unchanged && !acknowledged),
+        "{case}: {mappings:?}"
     );
     // Nothing is locked any more.
-    match found {
+    match mappings {
         (_, Some(_), _) => drop(rename(&replica, "new", "another").await.unwrap()),
         (Some(_), _, _) => drop(rename(&replica, "old", "another").await.unwrap()),
         _ => assert_ne!(

@@ -45,15 +45,15 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     let mut config = config;
     config.cache = CacheLimits { bytes: 0, ttl: None };
     let service = Uids::new(store.clone(), Writers::Single, config);
-    let found = service.lookup_uids(&names, Freshness::Store).await;
+    let results = service.lookup_uids(&names, Freshness::Store).await;
     assert_eq!(
-        found.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
+        results.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
         assigned
     );
     let uids: Vec<_> = assigned.iter().map(|uid| (UidKind::Tagv, *uid)).collect();
-    let found = service.lookup_names(&uids, Freshness::Cached).await;
+    let results = service.lookup_names(&uids, Freshness::Cached).await;
     assert!(
-        found
+        results
             .into_iter()
             .map(Result::unwrap)
             .eq(names.into_iter().map(|(_, name)| name))

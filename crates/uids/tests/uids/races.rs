@@ -278,19 +278,19 @@ async fn perform(service: Arc<Uids>, steps: Vec<Step>) -> Vec<(KindName, oxtsdb_
                 );
             }
             Step::LookUpNames(requested) => {
-                let found = service.lookup_uids(&requested, Freshness::Cached).await;
+                let results = service.lookup_uids(&requested, Freshness::Cached).await;
                 known.extend(
                     requested
                         .into_iter()
-                        .zip(found)
+                        .zip(results)
                         .filter_map(|(name, uid)| Some((name, uid.ok()?))),
                 );
             }
             Step::LookUpUids => {
                 let uids: Vec<_> = known.iter().map(|((kind, _), uid)| (*kind, *uid)).collect();
-                let found = service.lookup_names(&uids, Freshness::Store).await;
-                for (((_, name), uid), found) in known.iter().zip(found) {
-                    assert_eq!(&found.unwrap(), name, "{uid} is {name:?}");
+                let results = service.lookup_names(&uids, Freshness::Store).await;
+                for (((_, name), uid), result) in known.iter().zip(results) {
+                    assert_eq!(&result.unwrap(), name, "{uid} is {name:?}");
                 }
             }
         }

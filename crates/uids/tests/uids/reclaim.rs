@@ -189,7 +189,7 @@ async fn a_name_that_is_written_in_quarantine_gets_another_uid() {
         assert_eq!(new, number(2, 3));
         let restored = step(&uids, Do::Restore, &old).await;
         assert!(
-            matches!(restored, Err(ReclaimError::OtherUid { found: Some(found), .. }) if found == new),
+            matches!(restored, Err(ReclaimError::OtherUid { stored_uid: Some(uid), .. }) if uid == new),
             "{restored:?}"
         );
         step(&uids, Do::Release, &old).await.unwrap();
@@ -381,8 +381,8 @@ async fn kinds_are_reclaimed_separately() {
     step(&uids, Do::Quarantine, &both).await.unwrap();
     step(&uids, Do::Release, &both).await.unwrap();
     let others = [(UidKind::Metric, name.clone()), (UidKind::Tagk, name)];
-    let found = uids.lookup_uids(&others, Freshness::Store).await;
-    assert!(found.iter().all(Result::is_ok));
+    let results = uids.lookup_uids(&others, Freshness::Store).await;
+    assert!(results.iter().all(Result::is_ok));
     let (mappings, reverse) = testing::check_invariants(&store.inner).await;
     assert_eq!((mappings.len(), reverse), (2, 2));
 }
@@ -437,8 +437,8 @@ async fn other_replicas_and_watches_follow_a_quarantine_and_a_restore() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut events = watch(&two).await;
     let cached = async || {
-        let found = two.lookup_uids(&[key("host")], Freshness::Cached).await;
-        found[0].as_ref().ok().copied()
+        let results = two.lookup_uids(&[key("host")], Freshness::Cached).await;
+        results[0].as_ref().ok().copied()
     };
     let mut next = async || loop {
         let update = events.next().await.unwrap().unwrap();
@@ -545,17 +545,17 @@ async fn quotas_never_count_too_little_after_a_crash() {
                 Do::Restore => [2, 2],
                 Do::Release => [1, 1],
             };
-            let found = used(&healthy).await;
+            let counts = used(&healthy).await;
             if before.is_ok() {
-                assert_eq!(found, expected);
+                assert_eq!(counts, expected);
                 break;
             }
             assert!(
-                found
+                counts
                     .iter()
                     .zip(expected)
-                    .all(|(found, expected)| *found >= expected),
-                "after {operations}: {found:?}, expected at least {expected:?}"
+                    .all(|(count, expected)| *count >= expected),
+                "after {operations}: {counts:?}, expected at least {expected:?}"
             );
         }
     }

@@ -25,7 +25,7 @@ async fn stack() -> TestStack {
     TestStack::with(settings, UidSettings::default()).await
 }
 
-fn of_counts(counts: &[(f32, f32, i64)]) -> pb::Histogram {
+fn histogram_with_counts(counts: &[(f32, f32, i64)]) -> pb::Histogram {
     let bucket = |(lower, upper, count): &(f32, f32, i64)| histogram::Bucket {
         bounds: Some(HistogramBounds {
             lower: *lower,
@@ -70,7 +70,7 @@ fn request(series: Vec<HistogramSeries>) -> Request<WriteHistogramsRequest> {
 async fn writes_opentsdbs_bytes_and_reports_failures_by_place() {
     let stack = stack().await;
     let handler = &stack.service.handler;
-    let good = of_counts(&[(1.0, 2.5, 300), (0.0, 1.0, 5)]);
+    let good = histogram_with_counts(&[(1.0, 2.5, 300), (0.0, 1.0, 5)]);
     let series = vec![
         series("web01", vec![(T + 5, good.clone()), (-1, good.clone())]),
         series("", vec![(T, good)]),
@@ -104,13 +104,13 @@ async fn rejects_requests_that_cannot_be_stored() {
         (code, why),
         (Code::InvalidArgument, Some(ErrorReason::BatchTooLarge))
     );
-    let mut uneven = series("a", vec![(T, of_counts(&[]))]);
+    let mut uneven = series("a", vec![(T, histogram_with_counts(&[]))]);
     uneven.timestamps.push(T);
     let (code, _, message) = reason(vec![uneven]).await;
     assert_eq!(code, Code::InvalidArgument);
     assert!(message.contains("2 timestamps and 1 histograms"), "{message}");
     let unconfigured = TestStack::with(DataSettings::default(), UidSettings::default()).await;
-    let good = request(vec![series("a", vec![(T, of_counts(&[]))])]);
+    let good = request(vec![series("a", vec![(T, histogram_with_counts(&[]))])]);
     let error = unconfigured
         .service
         .handler
@@ -128,11 +128,11 @@ async fn queries_return_percentiles_and_buckets_of_groups() {
     let of_a = series(
         "a",
         vec![
-            (T, of_counts(&[(0.0, 1.0, 1)])),
-            (T + 10, of_counts(&[(0.0, 1.0, 2)])),
+            (T, histogram_with_counts(&[(0.0, 1.0, 1)])),
+            (T + 10, histogram_with_counts(&[(0.0, 1.0, 2)])),
         ],
     );
-    let of_b = series("b", vec![(T + 10, of_counts(&[(1.0, 3.0, 6)]))]);
+    let of_b = series("b", vec![(T + 10, histogram_with_counts(&[(1.0, 3.0, 6)]))]);
     handler.write_histograms(request(vec![of_a, of_b])).await.unwrap();
     let query = |results: HistogramResults| {
         Request::new(QueryRequest {

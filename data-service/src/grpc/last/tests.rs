@@ -272,7 +272,7 @@ async fn points_hold_memory_until_sent() {
     let engine = |bytes| {
         let uids = stack.service.uids.clone();
         let limits = Limits {
-            memory: oxtsdb_query::Limit::of_setting("--query-max-memory-mib", bytes),
+            memory: oxtsdb_query::Limit::from_setting("--query-max-memory-mib", bytes),
             ..Limits::NONE
         };
         Engine::new(

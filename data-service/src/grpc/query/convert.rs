@@ -182,11 +182,11 @@ pub(in crate::grpc) fn sub_query(field: &str, query: &SubQueryMessage) -> Result
     let Some(message) = &query.histograms else {
         return Ok(sub_query);
     };
-    let results = HistogramResults::of(message.percentiles.clone(), message.buckets);
+    let results = HistogramResults::from_parameters(message.percentiles.clone(), message.buckets);
     let wrong = |description: String| invalid_field(&format!("{field}.histograms"), description);
     let results = results.ok_or_else(|| wrong("has neither percentiles nor buckets".to_owned()))?;
     sub_query
-        .of_histograms(results)
+        .with_histograms(results)
         .map_err(|error| wrong(error.to_string()))
 }
 
@@ -244,11 +244,11 @@ fn tag_filter(field: &str, filter: &TagFilterMessage) -> Result<TagFilter, Statu
     let type_field = format!("{field}.type");
     let filter_type = filter_type(filter.r#type).ok_or_else(|| no_such(&type_field, filter.r#type))?;
     let matcher = if filter_type.takes_alternatives() {
-        TagMatcher::of_alternatives(filter_type, values(field, filter)?)
+        TagMatcher::from_alternatives(filter_type, values(field, filter)?)
     } else {
         pattern(field, filter_type, filter)?
     };
-    Ok(TagFilter::of_matcher(&filter.key, matcher, filter.group_by))
+    Ok(TagFilter::from_matcher(&filter.key, matcher, filter.group_by))
 }
 
 /// The type with the name of an enum value.
@@ -290,7 +290,7 @@ fn pattern(
         return Err(invalid_field(&format!("{field}.values"), rule));
     }
     let text = &filter.pattern;
-    TagMatcher::of_pattern(filter_type, text).map_err(|error| {
+    TagMatcher::from_pattern(filter_type, text).map_err(|error| {
         let rule = match error {
             FilterError::EmptyFilter => "is empty".to_owned(),
             FilterError::NoAsterisk => format!("is `{text}`, expected at least one `*`"),

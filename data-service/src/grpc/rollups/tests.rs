@@ -43,9 +43,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn of(stack: TestStack) -> Self {
+    async fn start(stack: TestStack) -> Self {
         let handler = data_handler(&stack);
-        let http = Service::of(stack).await;
+        let http = Service::from_stack(stack).await;
         Self { handler, http }
     }
 
@@ -107,9 +107,9 @@ async fn fixtures() -> [Fixture; 3] {
     let rows = TestStack::with(settings(), UidSettings::default()).await;
     let columns = TestStack::with_points_and(settings()).await;
     [
-        Fixture::of(rows).await,
-        Fixture::of(columns).await,
-        Fixture::of(salted).await,
+        Fixture::start(rows).await,
+        Fixture::start(columns).await,
+        Fixture::start(salted).await,
     ]
 }
 
@@ -195,7 +195,7 @@ async fn late_points_replace_cells_of_other_widths_and_types() {
 
 #[tokio::test]
 async fn integers_are_stored_as_opentsdb_stores_them() {
-    let fixture = Fixture::of(TestStack::with(settings(), UidSettings::default()).await).await;
+    let fixture = Fixture::start(TestStack::with(settings(), UidSettings::default()).await).await;
     fixture
         .put(&[
             (T, json!(300), "a"),
@@ -247,7 +247,7 @@ async fn only_whole_intervals_are_built() {
 
 #[tokio::test]
 async fn intervals_that_have_not_ended_are_not_built() {
-    let fixture = Fixture::of(TestStack::with_points_and(settings()).await).await;
+    let fixture = Fixture::start(TestStack::with_points_and(settings()).await).await;
     let now = now_ms() / 1000;
     let hour = now - now % HOUR;
     fixture
@@ -309,7 +309,7 @@ async fn rollups_get_the_tag_of_raw_series() {
         TestStack::with(tagged.clone(), UidSettings::default()).await,
         TestStack::with_points_and(tagged.clone()).await,
     ] {
-        let fixture = Fixture::of(stack).await;
+        let fixture = Fixture::start(stack).await;
         fixture.put(&[(T, json!(5), "a")]).await;
         fixture.build(request(T, T + HOUR)).await.unwrap();
         let query = format!("/api/query?start={T}&end={}&m=sum:1h-sum:m%7Bhost=a%7D", T + HOUR);

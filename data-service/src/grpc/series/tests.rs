@@ -22,7 +22,7 @@ async fn stack() -> TestStack {
     stack
 }
 
-fn of_metric(metric: &str) -> LookupSeriesRequest {
+fn metric_lookup(metric: &str) -> LookupSeriesRequest {
     LookupSeriesRequest {
         selector: Some(pb::SeriesSelector {
             metric: metric.to_owned(),
@@ -47,12 +47,12 @@ fn hosts(page: &LookupSeriesResponse) -> Vec<&str> {
 #[tokio::test]
 async fn pages_lead_to_the_end() {
     let stack = stack().await;
-    let first = lookup(&stack, of_metric("m")).await.unwrap();
+    let first = lookup(&stack, metric_lookup("m")).await.unwrap();
     assert_eq!((hosts(&first), first.total_series), (vec!["a", "b"], 3));
     let next = LookupSeriesRequest {
         page_token: first.next_page_token,
         include_total: false,
-        ..of_metric("m")
+        ..metric_lookup("m")
     };
     let last = lookup(&stack, next).await.unwrap();
     assert_eq!((hosts(&last), last.total_series), (vec!["c"], 0));
@@ -62,7 +62,7 @@ async fn pages_lead_to_the_end() {
 #[tokio::test]
 async fn rejects_invalid_requests() {
     let stack = stack().await;
-    let token = lookup(&stack, of_metric("m")).await.unwrap().next_page_token;
+    let token = lookup(&stack, metric_lookup("m")).await.unwrap().next_page_token;
     let empty_value = pb::SeriesSelector {
         metric: String::new(),
         tags: vec![TagMessage {
@@ -74,35 +74,35 @@ async fn rejects_invalid_requests() {
         (
             LookupSeriesRequest {
                 page_token: token,
-                ..of_metric("n")
+                ..metric_lookup("n")
             },
             "page_token",
         ),
         (
             LookupSeriesRequest {
                 page_token: "?".to_owned(),
-                ..of_metric("m")
+                ..metric_lookup("m")
             },
             "page_token",
         ),
         (
             LookupSeriesRequest {
                 page_size: -1,
-                ..of_metric("m")
+                ..metric_lookup("m")
             },
             "page_size",
         ),
         (
             LookupSeriesRequest {
                 source: 7,
-                ..of_metric("m")
+                ..metric_lookup("m")
             },
             "source",
         ),
         (
             LookupSeriesRequest {
                 selector: Some(empty_value),
-                ..of_metric("m")
+                ..metric_lookup("m")
             },
             "selector.tags[0].values[1]",
         ),
@@ -112,7 +112,7 @@ async fn rejects_invalid_requests() {
         assert_eq!(reason_of(&status), Some(ErrorReason::InvalidField));
         assert!(status.message().starts_with(field), "{status}");
     }
-    let status = lookup(&stack, of_metric("unknown")).await.unwrap_err();
+    let status = lookup(&stack, metric_lookup("unknown")).await.unwrap_err();
     assert_eq!(
         (status.code(), reason_of(&status)),
         (Code::NotFound, Some(ErrorReason::NameNotFound))

@@ -178,11 +178,11 @@ async fn lookups_return_mappings_or_errors_by_item() {
     // OpenTSDB's command line stores names that no rule allows.
     service.put(b"odd name!", "id", Metric, &[0, 0, 9]).await;
     let names = ["é", "nobody", "odd name!", "\u{0}", "sys.cpu", "日"];
-    let found = service
+    let results = service
         .client
         .lookup_uids(&names.map(|name| (Metric, name)))
         .await;
-    let found: Vec<String> = found
+    let outcomes: Vec<String> = results
         .unwrap()
         .into_iter()
         .map(|result| match result {
@@ -191,7 +191,7 @@ async fn lookups_return_mappings_or_errors_by_item() {
         })
         .collect();
     assert_eq!(
-        found,
+        outcomes,
         [
             "000002",
             "NameNotFound",
@@ -204,8 +204,8 @@ async fn lookups_return_mappings_or_errors_by_item() {
 
     let uids = ["000001", "000002", "000003", "0001"];
     let uids = uids.map(|uid| (Metric, Uid::parse(uid).unwrap()));
-    let found = service.client.lookup_names(&uids).await.unwrap();
-    let found: Vec<String> = found
+    let results = service.client.lookup_names(&uids).await.unwrap();
+    let outcomes: Vec<String> = results
         .into_iter()
         .map(|result| {
             result
@@ -213,7 +213,7 @@ async fn lookups_return_mappings_or_errors_by_item() {
         })
         .collect();
     assert_eq!(
-        found,
+        outcomes,
         [
             "sys.cpu",
             "é",

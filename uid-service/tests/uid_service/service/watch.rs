@@ -23,15 +23,15 @@ async fn open(client: &UidClient, options: WatchOptions) -> UidWatch {
 
 /// The next `count` events, as text.
 async fn events(watch: &mut UidWatch, count: usize) -> Vec<String> {
-    let mut found = Vec::new();
-    while found.len() < count {
+    let mut texts = Vec::new();
+    while texts.len() < count {
         match watch.next().await {
-            WatchUpdate::Events { events, .. } => found.extend(events.iter().map(text)),
+            WatchUpdate::Events { events, .. } => texts.extend(events.iter().map(text)),
             WatchUpdate::Heartbeat => {}
-            other => panic!("{other:?} after {found:?}"),
+            other => panic!("{other:?} after {texts:?}"),
         }
     }
-    found
+    texts
 }
 
 fn text(event: &UidEvent) -> String {
@@ -122,8 +122,8 @@ async fn a_resumed_watch_returns_what_it_has_missed() {
             "metrics e.new = 000005",
         ];
         while !missed.is_empty() {
-            let found = events(&mut watch, 1).await;
-            missed.retain(|event| !found.iter().any(|found| found == event));
+            let received_events = events(&mut watch, 1).await;
+            missed.retain(|event| !received_events.iter().any(|received| received == event));
         }
         happen(&second, ["g", "h", "i"]).await;
         while !events(&mut watch, 1)

@@ -58,7 +58,7 @@ impl Fixture {
         Self {
             jobs,
             points,
-            http: Service::of(stack).await,
+            http: Service::from_stack(stack).await,
         }
     }
 

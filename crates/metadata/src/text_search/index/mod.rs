@@ -281,7 +281,7 @@ fn tokens(fields: &[(String, String)]) -> PreTokenizedString {
     let mut tokens = Vec::new();
     let mut at = 0;
     for (field, text) in fields {
-        let (found, next) = words::of_text(text, at);
+        let (found, next) = words::split_words(text, at);
         for (position, word) in found {
             for field in [field.as_str(), ""] {
                 tokens.push(Token {

@@ -13,7 +13,7 @@ pub(super) fn entry(field: &str, word: &str) -> String {
 
 /// The words of a text with their positions from `at`, ascending, and the next position. A part between white space
 /// is a word, without the punctuation around it, and so are its alphanumeric parts.
-pub(super) fn of_text(text: &str, at: usize) -> (Vec<(usize, String)>, usize) {
+pub(super) fn split_words(text: &str, at: usize) -> (Vec<(usize, String)>, usize) {
     let (mut words, mut at) = (Vec::new(), at);
     for part in text.split_whitespace() {
         let part = whole(part);
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn words_are_whole_and_in_parts() {
-        let (words, next) = of_text("Disk full, on (web-01)\tsys.cpu.0 ---", 5);
+        let (words, next) = split_words("Disk full, on (web-01)\tsys.cpu.0 ---", 5);
         let words: Vec<_> = words.iter().map(|(at, word)| (*at, word.as_str())).collect();
         assert_eq!(
             words,
@@ -71,6 +71,6 @@ mod tests {
             ]
         );
         assert_eq!(next, 13);
-        assert_eq!(of_text(&"a".repeat(256), 0), (Vec::new(), 1));
+        assert_eq!(split_words(&"a".repeat(256), 0), (Vec::new(), 1));
     }
 }

@@ -59,7 +59,7 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
         .flat_map(move |run| stream::iter(run).map(put.clone()).buffered(CONCURRENT));
     let mut is_first = true;
     while let Some(stored) = stored.next().await {
-        let stored = stored.map_err(|error| failure::of_annotation(&error))?;
+        let stored = stored.map_err(|error| failure::annotation_error(&error))?;
         if !std::mem::take(&mut is_first) {
             body.out().push(b',');
         }
@@ -102,16 +102,16 @@ fn shown(annotation: &Annotation) -> String {
 pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let engine = &request.parts.engine;
     let range = if request.body.bytes.is_empty() {
-        parse::BulkDelete::of_parameters(request.parameters, now_ms())?
+        parse::BulkDelete::from_parameters(request.parameters, now_ms())?
     } else {
         let now_ms = now_ms();
-        let parse = move |content: &[u8]| parse::BulkDelete::of_json(content, now_ms);
+        let parse = move |content: &[u8]| parse::BulkDelete::from_json(content, now_ms);
         parsed(&mut request.body, &engine.resources().compute, parse).await?
     };
     let annotations = Annotations::from_engine(engine);
     let mut sources = Vec::new();
     for text in range.tsuids.iter().flatten() {
-        let series = series_of(annotations.layout(), text).map_err(|error| failure::of_key(&error))?;
+        let series = series_of(annotations.layout(), text).map_err(|error| failure::key_error(&error))?;
         sources.push(Source::Series(series));
     }
     sources.sort_unstable();
@@ -126,7 +126,7 @@ pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpErr
     };
     let admitted = engine.admit(request.context, description, None).await?;
     let deleted = annotations.remove_range(engine.storage(), &sources, range_ms, admitted.context());
-    let deleted = deleted.await.map_err(|error| failure::of_annotation(&error))?;
+    let deleted = deleted.await.map_err(|error| failure::annotation_error(&error))?;
     let tsuids = serde_json::to_string(&range.tsuids).unwrap_or_default();
     let body = format!(
         r#"{{"tsuids":{tsuids},"global":{},"startTime":{},"endTime":{},"totalDeleted":{deleted}}}"#,

@@ -6,15 +6,15 @@ use oxtsdb_query::QueryError;
 
 use super::parse::repeated;
 use crate::http::error::HttpError;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 
 /// The response to a series or time that no annotation can have.
-pub(super) fn of_key(error: &KeyError) -> HttpError {
+pub(super) fn key_error(error: &KeyError) -> HttpError {
     repeated(&error.to_string())
 }
 
 /// The response to an annotation that cannot be read or changed.
-pub(super) fn of_annotation(error: &AnnotationError) -> HttpError {
+pub(super) fn annotation_error(error: &AnnotationError) -> HttpError {
     use AnnotationError as E;
     match error {
         E::NotFound => HttpError::new(StatusCode::NOT_FOUND, "Unable to locate annotation in storage"),
@@ -27,7 +27,7 @@ pub(super) fn of_annotation(error: &AnnotationError) -> HttpError {
         E::Damaged { .. } => {
             HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).with_causes(error)
         }
-        E::Store(error) => of_query(&QueryError::Store(error.clone())),
-        E::Query(error) => of_query(error),
+        E::Store(error) => query_error(&QueryError::Store(error.clone())),
+        E::Query(error) => query_error(error),
     }
 }

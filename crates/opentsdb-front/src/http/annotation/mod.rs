@@ -38,9 +38,9 @@ pub(crate) async fn get(mut request: ApiRequest<'_>) -> Result<Reply, HttpError>
     let sent = document(&mut request).await?;
     let annotations = Annotations::from_engine(&request.parts.engine);
     let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
-    let key = key.map_err(|error| failure::of_key(&error))?;
+    let key = key.map_err(|error| failure::key_error(&error))?;
     let annotation = annotations.get(&key).await;
-    match annotation.map_err(|error| failure::of_annotation(&error))? {
+    match annotation.map_err(|error| failure::annotation_error(&error))? {
         Some(stored) => Ok(Reply::json(render::annotation(&stored.annotation))),
         None => Err(HttpError::new(
             StatusCode::NOT_FOUND,
@@ -64,13 +64,13 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
     let annotations =
         Annotations::from_engine(&request.parts.engine).announcing(request.parts.uids.meta_changes());
     let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
-    let key = key.map_err(|error| failure::of_key(&error))?;
+    let key = key.map_err(|error| failure::key_error(&error))?;
     let edit = edit(sent);
     if edit.is_empty() {
         return Ok(Reply::not_modified());
     }
     let stored = annotations.put(&key, &edit, &Precondition::None).await;
-    let stored = stored.map_err(|error| failure::of_annotation(&error))?;
+    let stored = stored.map_err(|error| failure::annotation_error(&error))?;
     Ok(Reply::json(render::annotation(&stored.annotation)))
 }
 
@@ -85,17 +85,17 @@ pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpErr
     })?;
     match annotations.remove(&key, &Precondition::None).await {
         Ok(()) | Err(AnnotationError::NotFound) => Ok(Reply::empty()),
-        Err(error) => Err(failure::of_annotation(&error)),
+        Err(error) => Err(failure::annotation_error(&error)),
     }
 }
 
 /// The document of a request: its body, or if it has none the fields in the query string.
 async fn document(request: &mut ApiRequest<'_>) -> Result<Annotation, HttpError> {
     if request.body.bytes.is_empty() {
-        return parse::of_parameters(request.parameters, now_ms());
+        return parse::from_parameters(request.parameters, now_ms());
     }
     let compute = &request.parts.engine.resources().compute;
-    parsed(&mut request.body, compute, parse::of_json).await
+    parsed(&mut request.body, compute, parse::from_json).await
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const MAX_DOCUMENTS: usize = 10_000;
 const MAX_TSUIDS: usize = 10_000;
 
 /// A document in the query string.
-pub(super) fn of_parameters(parameters: &Parameters, now_ms: i64) -> Result<Annotation, HttpError> {
+pub(super) fn from_parameters(parameters: &Parameters, now_ms: i64) -> Result<Annotation, HttpError> {
     let seconds = |name| match parameters.get(name).filter(|text| !text.is_empty()) {
         Some(text) => Ok::<_, HttpError>(time(text, now_ms)? / 1000),
         None => Ok(0),
@@ -38,7 +38,7 @@ pub(super) fn of_parameters(parameters: &Parameters, now_ms: i64) -> Result<Anno
 }
 
 /// A document in a body.
-pub(super) fn of_json(content: &[u8]) -> Result<Annotation, HttpError> {
+pub(super) fn from_json(content: &[u8]) -> Result<Annotation, HttpError> {
     Annotation::decode(content).map_err(|error| HttpError::unreadable_json(error.reason))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn bulk(content: &[u8]) -> Result<Vec<Annotation>, HttpError> {
     }
     documents
         .iter()
-        .map(|document| of_json(document.get().as_bytes()))
+        .map(|document| from_json(document.get().as_bytes()))
         .collect()
 }
 
@@ -85,7 +85,7 @@ struct JsonBulkDelete {
 
 impl BulkDelete {
     /// Of a body.
-    pub(super) fn of_json(content: &[u8], now_ms: i64) -> Result<BulkDelete, HttpError> {
+    pub(super) fn from_json(content: &[u8], now_ms: i64) -> Result<BulkDelete, HttpError> {
         let json: JsonBulkDelete =
             serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
         let start = json.start_time.map(|text| text.0);
@@ -102,7 +102,7 @@ impl BulkDelete {
     }
 
     /// Of a query string.
-    pub(super) fn of_parameters(parameters: &Parameters, now_ms: i64) -> Result<BulkDelete, HttpError> {
+    pub(super) fn from_parameters(parameters: &Parameters, now_ms: i64) -> Result<BulkDelete, HttpError> {
         let start = parameters.get("start_time").filter(|text| !text.is_empty());
         let start =
             start.ok_or_else(|| HttpError::bad_request("Missing parameter <code>start_time</code>"))?;

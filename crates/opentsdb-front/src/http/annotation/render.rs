@@ -16,7 +16,7 @@ use serde::ser::Serializer;
 
 /// An annotation.
 pub(in crate::http) fn annotation(annotation: &Annotation) -> Vec<u8> {
-    stored_json::to_bytes(&Rendered::of(annotation))
+    stored_json::to_bytes(&Rendered::new(annotation))
 }
 
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ struct Rendered<'a> {
 }
 
 impl<'a> Rendered<'a> {
-    fn of(annotation: &'a Annotation) -> Rendered<'a> {
+    fn new(annotation: &'a Annotation) -> Rendered<'a> {
         Rendered {
             tsuid: &annotation.tsuid,
             description: annotation.description.as_deref(),

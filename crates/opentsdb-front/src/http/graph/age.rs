@@ -63,13 +63,13 @@ mod tests {
     const NOW_MS: i64 = 1_700_000_000_000;
     const DAY_MS: i64 = 86_400_000;
 
-    fn of(query: &str, range_ms: (i64, i64)) -> MaxAge {
+    fn parse_max_age(query: &str, range_ms: (i64, i64)) -> MaxAge {
         max_age(&Parameters::parse(Some(query)), range_ms, NOW_MS)
     }
 
     #[test]
     fn a_picture_is_kept_by_the_end_of_its_range() {
-        let past = of(
+        let past = parse_max_age(
             "start=1600000000&end=1600003600",
             (1_600_000_000_000, 1_600_003_600_000),
         );
@@ -77,12 +77,12 @@ mod tests {
         assert!(past.allows(1_600_003_600_000, NOW_MS));
         assert!(!past.allows(1_600_003_599_999, NOW_MS), "drawn before its end");
         // A thousandth of a day.
-        let day = of("start=1d-ago", (NOW_MS - DAY_MS, NOW_MS));
+        let day = parse_max_age("start=1d-ago", (NOW_MS - DAY_MS, NOW_MS));
         assert_eq!(day.seconds(), 84);
         assert!(day.allows(NOW_MS - 84_000, NOW_MS) && !day.allows(NOW_MS - 84_001, NOW_MS));
-        let future = of("start=1d-ago&end=1700000060", (NOW_MS - DAY_MS, NOW_MS + 60_000));
+        let future = parse_max_age("start=1d-ago&end=1700000060", (NOW_MS - DAY_MS, NOW_MS + 60_000));
         assert_eq!(future.seconds(), 0);
-        let relative = of(
+        let relative = parse_max_age(
             "start=3h-ago&end=2h-ago",
             (NOW_MS - 10_800_000, NOW_MS - 7_200_000),
         );

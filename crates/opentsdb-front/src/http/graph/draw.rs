@@ -39,7 +39,7 @@ impl Drawing {
         } = self;
         let budget = result.held.budget();
         let _held = budget.hold(Plot::memory_bytes(settings.size, result.groups.len()))?;
-        let heat_maps = HeatMaps::of(&result.groups);
+        let heat_maps = HeatMaps::from_groups(&result.groups);
         let _held_of_histograms = budget.hold(heat_maps.byte_len())?;
         let values: Vec<_> = result
             .groups
@@ -115,7 +115,7 @@ fn label(group: &Group, metric: &str) -> String {
 struct HeatMaps(Vec<(usize, String, Vec<Histogram>)>);
 
 impl HeatMaps {
-    fn of(groups: &[Group]) -> Self {
+    fn from_groups(groups: &[Group]) -> Self {
         let mut maps: BTreeMap<(usize, String), BTreeMap<i64, Vec<Bucket>>> = BTreeMap::new();
         for (group, bounds) in groups.iter().filter_map(|group| Some((group, bucket_of(group)?))) {
             let suffix = HistogramPart::Bucket(bounds).to_string();

@@ -61,7 +61,7 @@ enum Form {
 
 impl Form {
     /// The form that a query string names; of several the first in this order, as in OpenTSDB.
-    fn of(parameters: &Parameters) -> Option<Self> {
+    fn from_parameters(parameters: &Parameters) -> Option<Self> {
         [
             ("ascii", Self::Ascii),
             ("json", Self::Json),
@@ -76,7 +76,7 @@ impl Form {
 
 /// GET.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    match Form::of(request.parameters) {
+    match Form::from_parameters(request.parameters) {
         Some(Form::Ascii) => Graph::parse(&request)?.points(&request).await.map(Reply::text),
         Some(Form::Json) => Graph::parse(&request)?.figures(&request).await,
         Some(form @ (Form::Png | Form::Svg)) => Graph::parse(&request)?.picture(&request, form).await,
@@ -140,7 +140,7 @@ impl Graph {
             .engine
             .collect(self.spec.clone(), request.context)
             .await;
-        result.map_err(|error| failure::of_query(&error))
+        result.map_err(|error| failure::query_error(&error))
     }
 
     /// The points, a line for each.
@@ -219,9 +219,9 @@ async fn compute<T: Send + 'static>(
     job: impl FnOnce() -> Result<T, QueryError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let pool = &request.parts.engine.resources().compute;
-    let ran = pool.of_client(request.context.client).run(job).await;
+    let ran = pool.for_client(request.context.client).run(job).await;
     let computed = ran.map_err(QueryError::from).flatten();
-    computed.map_err(|error| failure::of_query(&error))
+    computed.map_err(|error| failure::query_error(&error))
 }
 
 fn reply(form: Form, picture: Bytes, max_age: MaxAge) -> Reply {
@@ -239,7 +239,7 @@ fn reply(form: Form, picture: Bytes, max_age: MaxAge) -> Reply {
 
 /// The response to a request that failed, if its form is a picture.
 pub(crate) fn error(error: &HttpError, parameters: &Parameters) -> Option<Reply> {
-    let form = Form::of(parameters).filter(|form| matches!(form, Form::Png | Form::Svg))?;
+    let form = Form::from_parameters(parameters).filter(|form| matches!(form, Form::Png | Form::Svg))?;
     let details = error.details.iter().filter(|details| **details != error.message);
     let details = details.map(|details| format!("\n{details}"));
     let message = Message {

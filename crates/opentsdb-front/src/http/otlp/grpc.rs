@@ -47,7 +47,7 @@ async fn export_metrics(
     api: HttpApi,
     request: Request<Bytes>,
 ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-    let caller = Caller::of_call(request.extensions(), request.remote_addr());
+    let caller = Caller::from_call(request.extensions(), request.remote_addr());
     let parts = api.parts_for(request.extensions().get::<Access>());
     let resource = request.metadata().get(RESOURCE);
     let resource = resource

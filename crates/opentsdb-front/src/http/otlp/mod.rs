@@ -77,7 +77,7 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         mut body,
         ..
     } = request;
-    let encoding = Encoding::of_request(content_type.as_ref())?;
+    let encoding = Encoding::from_content_type(content_type.as_ref())?;
     if encoding == Encoding::Json {
         let most = body.bytes.len().saturating_mul(json::MOST_GROWTH);
         let convert = |bytes: &Bytes| json::to_protobuf(bytes).map_err(|error| malformed(&error));
@@ -98,7 +98,7 @@ enum Encoding {
 }
 
 impl Encoding {
-    fn of_request(content_type: Option<&HeaderValue>) -> Result<Self, HttpError> {
+    fn from_content_type(content_type: Option<&HeaderValue>) -> Result<Self, HttpError> {
         let Some(content_type) = content_type else {
             return Ok(Self::Protobuf);
         };
@@ -405,14 +405,14 @@ impl SeriesOf<'_> {
         let mut sum = 0_u64;
         let buckets = buckets.map(|(bound, count)| {
             sum = sum.saturating_add(count);
-            (bound, Ok(of_count(sum)))
+            (bound, Ok(count_value(sum)))
         });
         self.add_each(Suffix::Bucket, BOUND, buckets);
     }
 
     /// Adds the count, the sum, and the extremes if there are any.
     fn add_totals(&mut self, point: &DataPoint<'_>) {
-        self.add(Suffix::Count, Ok(of_count(point.count)));
+        self.add(Suffix::Count, Ok(count_value(point.count)));
         let others = [
             (Suffix::Sum, point.sum),
             (Suffix::Min, point.min),
@@ -427,6 +427,6 @@ impl SeriesOf<'_> {
 }
 
 /// A count as an integer, or as floating point if it is too large.
-fn of_count(count: u64) -> Value {
+fn count_value(count: u64) -> Value {
     i64::try_from(count).map_or(Value::Double(count as f64), Value::Int)
 }

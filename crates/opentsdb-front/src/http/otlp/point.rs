@@ -80,7 +80,7 @@ struct FieldNumbers {
 }
 
 impl FieldNumbers {
-    const fn of(kind: Kind) -> Self {
+    const fn for_kind(kind: Kind) -> Self {
         let (attributes, flags, exemplars) = match kind {
             Kind::Gauge | Kind::Sum => (7, 8, Some(5)),
             Kind::Histogram => (9, 10, Some(8)),
@@ -103,7 +103,7 @@ impl<'a> DataPoint<'a> {
     /// If the bytes are no message.
     pub(super) fn decode(kind: Kind, mut message: &'a [u8]) -> Result<Self, Malformed> {
         let mut point = Self::default();
-        let numbers = FieldNumbers::of(kind);
+        let numbers = FieldNumbers::for_kind(kind);
         while let Some((number, value)) = next(&mut message)? {
             match value {
                 FieldValue::Bytes(attribute) if number == numbers.attributes => point.attribute(attribute)?,

@@ -129,16 +129,16 @@ async fn samples_of_both_versions_are_stored() {
     assert_eq!((response.status, response.header(written)), (204, Some("1")));
     let query = "/api/query?start=1&ms&m=none:http_requests_total{}";
     let results = service.get(query).await.json();
-    let mut found: Vec<_> = results
+    let mut tagged_points: Vec<_> = results
         .as_array()
         .unwrap()
         .iter()
         .map(|result| (result["tags"].to_string(), result["dps"].to_string()))
         .collect();
-    found.sort();
+    tagged_points.sort();
     let tags = |instance| format!(r#"{{"instance":"{instance}_9100","job":"api"}}"#);
     assert_eq!(
-        found,
+        tagged_points,
         [
             (
                 tags("a"),

@@ -114,14 +114,14 @@ async fn groups_have_the_annotations_of_their_series() {
         (10_800, 10_900, "m=none:m&no_annotations", &["m c 0: -"]),
         (10_800, 10_900, "tsuid=sum:000001000001000003", &["m c 0: c"]),
     ] {
-        let found = query(&service, from, to, rest).await;
-        assert_eq!(shown(&found, "annotations"), expected, "{from} {to} {rest}");
+        let elements = query(&service, from, to, rest).await;
+        assert_eq!(shown(&elements, "annotations"), expected, "{from} {to} {rest}");
     }
-    let found = query(&service, 10_800, 10_900, "m=sum:m{host=*}&show_tsuids").await;
+    let elements = query(&service, 10_800, 10_900, "m=sum:m{host=*}&show_tsuids").await;
     // OpenTSDB returns an empty metric, and no tags and TSUIDs.
-    assert_eq!(found[0]["tsuids"], json!(["000001000001000003"]));
-    assert_eq!(found[0]["tags"], json!({"host": "c"}));
-    assert_eq!(found[0]["aggregateTags"], json!([]));
+    assert_eq!(elements[0]["tsuids"], json!(["000001000001000003"]));
+    assert_eq!(elements[0]["tags"], json!({"host": "c"}));
+    assert_eq!(elements[0]["aggregateTags"], json!([]));
 }
 
 #[tokio::test]
@@ -150,8 +150,12 @@ async fn every_element_has_the_global_annotations() {
             &["m * 6: global20,global5", "m a 6: global20,global5"],
         ),
     ] {
-        let found = query(&service, from, to, rest).await;
-        assert_eq!(shown(&found, "globalAnnotations"), expected, "{from} {to} {rest}");
+        let elements = query(&service, from, to, rest).await;
+        assert_eq!(
+            shown(&elements, "globalAnnotations"),
+            expected,
+            "{from} {to} {rest}"
+        );
     }
     let body = json!({"start":START,"end":START + 100,"globalAnnotations":"true",
         "queries":[{"aggregator":"sum","metric":"m","tags":{"host":"b"}}]});
@@ -173,15 +177,19 @@ async fn functions_keep_annotations_and_joins_have_none() {
         let target = format!("/api/query/gexp?start={START}&end={}&{rest}", START + 100);
         let response = service.get(&target).await;
         assert_eq!(response.status, 200, "{}", response.text());
-        let found = response.json();
-        assert_eq!(shown(&found, "annotations"), expected, "{call}");
-        let global = shown(&found, "globalAnnotations");
+        let elements = response.json();
+        assert_eq!(shown(&elements, "annotations"), expected, "{call}");
+        let global = shown(&elements, "globalAnnotations");
         assert!(
             global.iter().all(|shown| shown.ends_with(": global20,global5")),
             "{global:?}"
         );
-        let found = service.get(&format!("{target}&no_annotations")).await.json();
-        let none = [shown(&found, "annotations"), shown(&found, "globalAnnotations")].concat();
+        let elements = service.get(&format!("{target}&no_annotations")).await.json();
+        let none = [
+            shown(&elements, "annotations"),
+            shown(&elements, "globalAnnotations"),
+        ]
+        .concat();
         assert!(none.iter().all(|shown| shown.ends_with(": -")), "{none:?}");
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn run(
     request: RequestContext,
     deletion: Deletion,
 ) -> Result<(), HttpError> {
-    let of_query = |error: QueryError| failure::of_query(&error);
+    let of_query = |error: QueryError| failure::query_error(&error);
     let steps = delete(engine, request, deletion).await.map_err(of_query)?;
     steps.try_for_each(async |_| Ok(())).await.map_err(of_query)
 }

@@ -16,7 +16,7 @@ pub(super) fn delete_not_allowed() -> HttpError {
 }
 
 /// The response to a failed query.
-pub(crate) fn of_query(error: &QueryError) -> HttpError {
+pub(crate) fn query_error(error: &QueryError) -> HttpError {
     use QueryError as E;
     match error {
         E::EndBeforeStart { start_ms, end_ms } => end_not_after_start(*start_ms, *end_ms),
@@ -84,18 +84,18 @@ fn too_large(error: &QueryError, resource: Resource, most: u64) -> HttpError {
 
 impl From<QueryError> for HttpError {
     fn from(error: QueryError) -> Self {
-        of_query(&error)
+        query_error(&error)
     }
 }
 
 impl From<ExpressionError> for HttpError {
     fn from(error: ExpressionError) -> Self {
-        of_expression(&error)
+        expression_error(&error)
     }
 }
 
 /// The response to a parameter that does not parse: 400, where OpenTSDB reports some of these as internal errors.
-pub(super) fn of_language(error: &LanguageError) -> HttpError {
+pub(super) fn language_error(error: &LanguageError) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
@@ -114,11 +114,11 @@ fn budget(resource: Resource, most: u64) -> String {
 }
 
 /// The response to a failed expression; as in OpenTSDB the details repeat the message.
-pub(super) fn of_expression(error: &ExpressionError) -> HttpError {
+pub(super) fn expression_error(error: &ExpressionError) -> HttpError {
     use ExpressionError as E;
     let repeated = |message: &str| HttpError::bad_request(message).with_details(message);
     match error {
-        E::Query(error) => of_query(error),
+        E::Query(error) => query_error(error),
         E::Arithmetic(_) => HttpError::bad_request(error.to_string()),
         E::Lengths { .. } => repeated("No more elements"),
         E::NoMoreValues { .. } => repeated("No more data"),
@@ -162,13 +162,13 @@ mod tests {
 
     #[test]
     fn only_overload_is_retryable() {
-        let cancelled = of_query(&QueryError::Cancelled);
+        let cancelled = query_error(&QueryError::Cancelled);
         assert_eq!((cancelled.status.as_u16(), cancelled.retry_after), (409, None));
         let pool = oxtsdb_resources::MemoryPool::new("query", 2);
-        let never = of_query(&QueryError::NoMemory(pool.try_reserve(3).unwrap_err()));
+        let never = query_error(&QueryError::NoMemory(pool.try_reserve(3).unwrap_err()));
         assert_eq!((never.status.as_u16(), never.retry_after), (413, None));
         let _held = pool.try_reserve(2).unwrap();
-        let busy = of_query(&QueryError::NoMemory(pool.try_reserve(1).unwrap_err()));
+        let busy = query_error(&QueryError::NoMemory(pool.try_reserve(1).unwrap_err()));
         assert_eq!((busy.status.as_u16(), busy.retry_after), (503, Some(1)));
     }
 

@@ -45,7 +45,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let mut query = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), sub_queries)?;
     let uids = if query.output.query {
         let uids = query_echo::tagk_uids(engine, &query.spec).await;
-        uids.map_err(|error| failure::of_query(&error))?
+        uids.map_err(|error| failure::query_error(&error))?
     } else {
         TagkUids::default()
     };
@@ -75,7 +75,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             Ok::<_, CallError>((all, work.into_held()))
         };
         let computed = run::computed(&resources.expressions, &mut admitted, evaluate).await;
-        let (computed, held) = computed.map_err(|error| of_call(&error))?;
+        let (computed, held) = computed.map_err(|error| call_error(&error))?;
         Ok::<_, HttpError>((
             computed,
             held,
@@ -132,7 +132,7 @@ fn parse_calls(parameters: &Parameters) -> Result<(Vec<Call>, Vec<String>), Http
         .into_iter()
         .map(|text| call::parse(text, &mut sub_queries))
         .collect();
-    Ok((calls.map_err(|error| of_syntax(&error))?, sub_queries))
+    Ok((calls.map_err(|error| syntax_error(&error))?, sub_queries))
 }
 
 /// A series in the form in which `/api/query` renders groups.
@@ -173,15 +173,15 @@ fn group(
 }
 
 /// The response to a syntax error: 400, where OpenTSDB responds 500.
-fn of_syntax(error: &CallSyntaxError) -> HttpError {
+fn syntax_error(error: &CallSyntaxError) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
 /// The error of a call that has no result.
-fn of_call(error: &CallError) -> HttpError {
+fn call_error(error: &CallError) -> HttpError {
     match error {
         CallError::Argument(message) => HttpError::bad_request(message.clone()).with_details(message.clone()),
-        CallError::Expression(error) => failure::of_expression(error),
+        CallError::Expression(error) => failure::expression_error(error),
     }
 }
 

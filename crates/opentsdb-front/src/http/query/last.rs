@@ -17,7 +17,7 @@ use oxtsdb_query::Resource;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
-use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_each};
+use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, find_last_points, names_of};
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, check_tsuid};
 use oxtsdb_query::{check_metrics, uids_of_series};
 use oxtsdb_schema::{RowKeyLayout, Tsuid};
@@ -43,7 +43,7 @@ const MAX_SERIES: usize = 10_000;
 
 /// Limit of the counters that one request reads.
 const COUNTED: Limits = Limits {
-    series: Limit::of_setting("/api/query/last", 1_000_000),
+    series: Limit::from_setting("/api/query/last", 1_000_000),
     ..Limits::NONE
 };
 
@@ -104,7 +104,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     let mut targets = Vec::new();
     for text in parameters.all("timeseries") {
-        let (metric, tags) = parse_series(text).map_err(|error| failure::of_language(&error))?;
+        let (metric, tags) = parse_series(text).map_err(|error| failure::language_error(&error))?;
         targets.push(Target::Series { metric, tags });
     }
     for text in parameters.all("tsuids") {
@@ -265,7 +265,7 @@ impl Found {
         searches: Vec<(Tsuid, LookBack)>,
     ) -> Result<(), QueryError> {
         let (storage, compute) = (engine.storage(), &engine.resources().compute);
-        let points = of_each(storage, searches, context, compute).await?;
+        let points = find_last_points(storage, searches, context, compute).await?;
         let count = self.points.len() + points.len();
         COUNTED.check(Resource::Series, count as u64)?;
         self.held.grow(points.len() as u64 * LAST_POINT_BYTES)?;
@@ -297,7 +297,7 @@ async fn last_points(
             let uids = uids_of_series(metric, &tags, &*storage.directory, context.deadline());
             let (metric, mut tags) = uids.await?;
             if back_scan <= 0 {
-                let written = counters::of_metric(storage, metric, &tags, COUNTED, &mut held).await?;
+                let written = counters::for_metric(storage, metric, &tags, COUNTED, &mut held).await?;
                 return Ok(results.add(engine, context, in_their_hours(written)).await?);
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
@@ -311,7 +311,7 @@ async fn last_points(
     )
     .await?;
     let searches = if back_scan <= 0 {
-        in_their_hours(counters::of_series(storage, &tsuids).await?)
+        in_their_hours(counters::for_series(storage, &tsuids).await?)
     } else {
         let now_ms = now_ms();
         let look_back = LookBack {

@@ -127,7 +127,7 @@ async fn reply(
     buffers_results: bool,
 ) -> Result<Reply, HttpError> {
     let engine = &parts.engine;
-    let of_query = |error: QueryError| failure::of_query(&error);
+    let of_query = |error: QueryError| failure::query_error(&error);
     let uids = if query.output.query {
         query_echo::tagk_uids(engine, &query.spec)
             .await
@@ -147,7 +147,7 @@ async fn reply(
             Next::End(end) => (end, None),
         }))
     });
-    let body = ReplyBody::of_pieces(pieces, buffers_results, "a query").await;
+    let body = ReplyBody::from_pieces(pieces, buffers_results, "a query").await;
     body.map(Reply::json).map_err(of_query)
 }
 

@@ -89,16 +89,16 @@ pub(super) fn from_parameters_and(
         .get("start")
         .filter(|start| !start.is_empty())
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>start</code>"))?;
-    let of_language = |error: LanguageError| failure::of_language(&error);
+    let of_language = |error: LanguageError| failure::language_error(&error);
     let mut expressions = Vec::new();
     for text in parameters.all("tsuid").chain(parameters.all("tsuids")) {
-        expressions.push(Expression::of_tsuids(text).map_err(of_language)?);
+        expressions.push(Expression::from_tsuids(text).map_err(of_language)?);
     }
     for text in parameters.all("m") {
-        expressions.push(Expression::of_metric(text).map_err(of_language)?);
+        expressions.push(Expression::from_metric(text).map_err(of_language)?);
     }
     for text in &others()? {
-        expressions.push(Expression::of_metric(text).map_err(of_language)?);
+        expressions.push(Expression::from_metric(text).map_err(of_language)?);
     }
     if expressions.is_empty() {
         return Err(HttpError::bad_request("Missing sub queries"));
@@ -108,7 +108,7 @@ pub(super) fn from_parameters_and(
     let mut sub_queries = Vec::with_capacity(expressions.len());
     for expression in expressions {
         at_most("tags and filters", expression.tags.len(), MAX_FILTERS)?;
-        let echo = QueryEcho::of_expression(&expression);
+        let echo = QueryEcho::from_expression(&expression);
         sub_queries.push((expression.sub_query(zone).map_err(of_language)?, echo));
     }
     check_times(range)?;
@@ -403,7 +403,7 @@ impl JsonSubQuery<'_> {
     }
 
     fn read(self, filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
-        let of_language = |error: LanguageError| failure::of_language(&error);
+        let of_language = |error: LanguageError| failure::language_error(&error);
         let aggregator = parse_aggregator(&self.aggregator.unwrap_or_default().0).map_err(of_language)?;
         let rollup = RollupRequest {
             usage: self
@@ -448,8 +448,8 @@ impl JsonSubQuery<'_> {
         };
         let percentiles = self.percentiles.map(|list| list.kept).unwrap_or_default();
         let percentiles = percentiles.into_iter().map(|percentile| percentile.0).collect();
-        match HistogramResults::of(percentiles, self.show_histogram_buckets.0) {
-            Some(results) => sub_query.of_histograms(results).map_err(bad_request),
+        match HistogramResults::from_parameters(percentiles, self.show_histogram_buckets.0) {
+            Some(results) => sub_query.with_histograms(results).map_err(bad_request),
             None => Ok(sub_query),
         }
     }
@@ -475,7 +475,7 @@ fn filters_of_tags(source: &RawValue) -> Result<Vec<TagFilter>, HttpError> {
     tags.iter()
         .map(|(key, value)| {
             let value = value.as_ref().map_or("", |value| value.0.as_str());
-            TagFilter::of_tag(key, value).map_err(bad_filter)
+            TagFilter::from_tag(key, value).map_err(bad_filter)
         })
         .collect()
 }

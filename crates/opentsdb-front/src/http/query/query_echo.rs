@@ -38,7 +38,7 @@ pub(super) struct QueryEcho {
 
 impl QueryEcho {
     /// The echo of a parameter `m` or `tsuid`.
-    pub(super) fn of_expression(expression: &Expression) -> QueryEcho {
+    pub(super) fn from_expression(expression: &Expression) -> QueryEcho {
         let (metric, tsuids) = match &expression.series {
             SeriesExpression::Metric(metric) => (Some(metric.clone()), None),
             SeriesExpression::Tsuids(tsuids) => (None, Some(tsuids.clone())),

@@ -139,7 +139,7 @@ impl GroupRenderer {
         let mut values = group.points.iter().map(|(_, value)| value);
         for (run, instants) in instants.enumerate() {
             yield_to_others();
-            let texts = times.of_run(run, instants, self.output);
+            let texts = times.for_run(run, instants, self.output);
             let out = body.out();
             for (text, value) in texts.iter().zip(values.by_ref()) {
                 if self.output.omits_nan && matches!(value, Number::Double(double) if double.is_nan()) {
@@ -179,7 +179,7 @@ impl GroupEncoder for GroupRenderer {
             write_annotations(&mut global_member, annotations);
         }
         let _held = budget.hold(global_member.len() as u64)?;
-        let (mut body, mut times) = (BodyWriter::of(budget)?, TimeTexts::default());
+        let (mut body, mut times) = (BodyWriter::with_budget(budget)?, TimeTexts::default());
         for (place, (group, _held)) in groups.enumerate() {
             if place > 0 {
                 body.out().push(b',');
@@ -208,7 +208,7 @@ impl ResponseWriter {
 
     /// The groups that come next, one or more.
     pub(super) fn groups(&mut self, groups: Vec<Bytes>, held: Held) -> ReplyBody {
-        let mut body = ReplyBody::of_parts(groups, held);
+        let mut body = ReplyBody::from_parts(groups, held);
         body.prepend(vec![self.separator()]);
         body
     }
@@ -269,7 +269,7 @@ struct RunTexts {
 
 impl TimeTexts {
     /// The texts of a run of a group; printed unless the group before has the same instants.
-    fn of_run(&mut self, run: usize, times_ms: &[i64], output: Output) -> &RunTexts {
+    fn for_run(&mut self, run: usize, times_ms: &[i64], output: Output) -> &RunTexts {
         let kept = run.min(KEPT_RUNS - 1);
         if self.0.len() <= kept {
             self.0.resize_with(kept + 1, RunTexts::default);

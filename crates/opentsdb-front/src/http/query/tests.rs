@@ -462,7 +462,7 @@ struct Element {
 struct Text(String);
 
 impl Text {
-    fn of(json: &str) -> Text {
+    fn from_json(json: &str) -> Text {
         let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | 'E');
         let mut text = String::new();
         let mut rest = json;
@@ -484,7 +484,7 @@ impl Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|raw| Text::of(raw.get()))
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Text::from_json(raw.get()))
     }
 }
 

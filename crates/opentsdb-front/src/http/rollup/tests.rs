@@ -28,7 +28,7 @@ async fn service() -> Service {
 /// Services with points in rows and in columns.
 async fn services() -> [Service; 2] {
     let columns = TestStack::with_points_and(settings()).await;
-    [service().await, Service::of(columns).await]
+    [service().await, Service::from_stack(columns).await]
 }
 
 /// A value of host `a`.

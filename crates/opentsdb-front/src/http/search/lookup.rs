@@ -14,7 +14,7 @@ use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 
 /// GET and POST.
@@ -29,13 +29,13 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     } = request;
     let (engine, compute) = (&parts.engine, &parts.engine.resources().compute);
     let request = if body.bytes.is_empty() {
-        LookupRequest::of_parameters(parameters)?
+        LookupRequest::from_parameters(parameters)?
     } else {
-        parsed(&mut body, compute, LookupRequest::of_json).await?
+        parsed(&mut body, compute, LookupRequest::from_json).await?
     };
     let query = request.selection();
     let admitted = SeriesLookup::admit(engine, &query, context).await;
-    let (lookup, admitted) = admitted.map_err(|error| of_query(&error))?;
+    let (lookup, admitted) = admitted.map_err(|error| query_error(&error))?;
     let left = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
     let extent = left.map_or(Extent::All, Extent::First);
     let batches = lookup.batches(&query, &[], extent).await;
@@ -57,7 +57,7 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
             None => (tail(start_index, results.count).into(), None),
         }))
     });
-    let mut body = ReplyBody::of_pieces(pieces, parts.buffers_results, "a look-up").await?;
+    let mut body = ReplyBody::from_pieces(pieces, parts.buffers_results, "a look-up").await?;
     body.prepend(head("LOOKUP", &request, started));
     Ok(Reply::json(body))
 }
@@ -90,7 +90,7 @@ impl Results {
         let context = self.lookup.context();
         let held = context.budget().hold(tsuids.len() as u64 * SERIES_BYTES)?;
         let series = context.run(self.lookup.named(tsuids)).await?;
-        let (mut writer, mut count) = (BodyWriter::of(context.budget())?, self.count);
+        let (mut writer, mut count) = (BodyWriter::with_budget(context.budget())?, self.count);
         let written = self.compute.run(move || {
             for series in &series {
                 count += u64::from(write_series(writer.out(), series, count == 0));
@@ -167,7 +167,7 @@ fn failed(error: &QueryError) -> HttpError {
             HttpError::new(StatusCode::NOT_FOUND, "Unable to resolve one or more UIDs")
                 .with_details(format!("No such name for '{kind}': '{name}'"))
         }
-        error => of_query(error),
+        error => query_error(error),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 use crate::http::uid::{series_meta, uidmeta};
 
@@ -86,9 +86,9 @@ pub(super) async fn search(request: ApiRequest<'_>, results: Results) -> Result<
     } = request;
     let engine = &parts.engine;
     let request = if body.bytes.is_empty() {
-        LookupRequest::of_text_parameters(parameters)?
+        LookupRequest::from_text_parameters(parameters)?
     } else {
-        parsed(&mut body, &engine.resources().compute, LookupRequest::of_json).await?
+        parsed(&mut body, &engine.resources().compute, LookupRequest::from_json).await?
     };
     let Some(text_search) = &parts.text_search else {
         return Err(HttpError::bad_request("Searching is not enabled")
@@ -104,7 +104,7 @@ pub(super) async fn search(request: ApiRequest<'_>, results: Results) -> Result<
 
     let description = QueryDescription::without_range(format!("search:{}:{text}", results.name()));
     let admitted = engine.admit(context, description, None).await;
-    let admitted = admitted.map_err(|error| of_query(&error))?;
+    let admitted = admitted.map_err(|error| query_error(&error))?;
     let context = admitted.context();
     let query = SearchQuery {
         kind: results.kind(),
@@ -146,6 +146,6 @@ fn failed(error: &SearchError) -> HttpError {
         SearchError::Failed { .. } => {
             HttpError::new(http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
-        SearchError::Query(error) => of_query(error),
+        SearchError::Query(error) => query_error(error),
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Pair {
 
 impl LookupRequest {
     /// Parses a query string.
-    pub(super) fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+    pub(super) fn from_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         let text = parameters
             .get("m")
             .filter(|text| !text.is_empty())
@@ -68,7 +68,7 @@ impl LookupRequest {
     }
 
     /// Parses a query string of a search by text.
-    pub(super) fn of_text_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+    pub(super) fn from_text_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         let query = parameters.get("query").filter(|text| !text.is_empty());
         let query = query.ok_or_else(|| HttpError::bad_request("Missing parameter <code>query</code>"))?;
         let number = |name, default| match parameters.get(name) {
@@ -89,7 +89,7 @@ impl LookupRequest {
     }
 
     /// Parses a body.
-    pub(super) fn of_json(content: &[u8]) -> Result<Self, HttpError> {
+    pub(super) fn from_json(content: &[u8]) -> Result<Self, HttpError> {
         let body: Body =
             serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
         let text = |text: Text| text.0;
@@ -215,8 +215,8 @@ fn pair(text: &str) -> Result<Pair, String> {
 mod tests {
     use super::*;
 
-    fn of_text(query: &str) -> Result<LookupRequest, HttpError> {
-        LookupRequest::of_parameters(&Parameters::parse(Some(query)))
+    fn parse_query_string(query: &str) -> Result<LookupRequest, HttpError> {
+        LookupRequest::from_parameters(&Parameters::parse(Some(query)))
     }
 
     fn selected(request: &LookupRequest) -> String {
@@ -236,9 +236,9 @@ mod tests {
             ("m=sys.cpu{host=web01,host=web02}", "sys.cpu{host=web01|web02}"),
             ("m=sys.cpu{host=*,host=web02}", "sys.cpu{host=*}"),
         ] {
-            assert_eq!(selected(&of_text(query).unwrap()), expected, "{query}");
+            assert_eq!(selected(&parse_query_string(query).unwrap()), expected, "{query}");
         }
-        let request = of_text("m=a&limit=-1&use_meta=false&start_index=3").unwrap();
+        let request = parse_query_string("m=a&limit=-1&use_meta=false&start_index=3").unwrap();
         assert_eq!((request.limit, request.start_index), (-1, 0));
         assert_eq!(request.selection().source, SeriesSource::DataTable);
     }
@@ -265,7 +265,7 @@ mod tests {
                 Some("Missing metric and tags: {}"),
             ),
         ] {
-            let error = of_text(query).unwrap_err();
+            let error = parse_query_string(query).unwrap_err();
             assert_eq!(
                 (&*error.message, error.details.as_deref()),
                 (message, details),
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn parses_bodies() {
-        let of = |json: &str| LookupRequest::of_json(json.as_bytes()).unwrap();
+        let of = |json: &str| LookupRequest::from_json(json.as_bytes()).unwrap();
         let request = of(
             r#"{"metric":"m","tags":[{"key":"host","value":null},{"key":"","value":7}],"limit":"3","startIndex":1,
                 "useMeta":false,"bogus":{}}"#,
@@ -292,7 +292,7 @@ mod tests {
             (Some("*"), &None, 25)
         );
         for broken in ["[]", "{", r#"{"tags":{"host":"a"}}"#] {
-            let error = LookupRequest::of_json(broken.as_bytes()).unwrap_err();
+            let error = LookupRequest::from_json(broken.as_bytes()).unwrap_err();
             assert_eq!(error.message, "Unable to parse the given JSON", "{broken}");
         }
     }

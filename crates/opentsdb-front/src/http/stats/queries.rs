@@ -43,7 +43,7 @@ fn shown(query: &RunningQuery) -> Value {
         .enumerate()
         .map(|(index, text)| json!({"index": index, "m": text}))
         .collect();
-    let used = |resource| query.usage.of(resource);
+    let used = |resource| query.usage.get(resource);
     json!({
         "id": query.id,
         "query": {"start": start_ms.to_string(), "end": end_ms.to_string(), "queries": queries},

@@ -8,13 +8,13 @@ use oxtsdb_query::{Budget, Held, QueryContext, QueryDescription, QueryError};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::{BranchDocument, BranchId};
 
-use super::failure::{of_tree, repeated};
+use super::failure::{repeated, tree_error};
 use super::request::tree_id;
 use super::{render, unsupported_method};
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 
 /// Memory of a child, in bytes; an estimate.
@@ -40,14 +40,14 @@ pub(super) async fn branch(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     };
     let description = QueryDescription::without_range(format!("branch:{id}"));
     let admitted = parts.engine.admit(context, description, None).await;
-    let admitted = admitted.map_err(|error| of_query(&error))?;
+    let admitted = admitted.map_err(|error| query_error(&error))?;
     let (context, budget) = (admitted.context(), admitted.budget());
     let compute = context.compute(&parts.engine.resources().compute);
     let read = read(parts, id, context, budget).await;
-    let branch = read.map_err(|error| of_tree(&error))?;
+    let branch = read.map_err(|error| tree_error(&error))?;
     let written = write(branch, &compute, budget);
     let body = context.run(written).await;
-    Ok(Reply::json(body.map_err(|error| of_query(&error))?))
+    Ok(Reply::json(body.map_err(|error| query_error(&error))?))
 }
 
 /// A branch as it was read, and the memory of its leaves and children.
@@ -166,7 +166,7 @@ async fn write(branch: Branch, compute: &ComputePool, budget: &Budget) -> Result
         children,
         mut of_children,
     } = branch;
-    let mut writer = BodyWriter::of(budget)?;
+    let mut writer = BodyWriter::with_budget(budget)?;
     writer.out().extend_from_slice(b"{\"leaves\":");
     let leaf = move |out: &mut Vec<u8>, leaf: Ordered<Leaf>| {
         render::leaf(out, &leaf.item);

@@ -6,7 +6,7 @@ use oxtsdb_metadata::tree::rule::{RuleError, RuleProblem as P};
 use oxtsdb_query::QueryError;
 
 use crate::http::error::HttpError;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::suggest::uids_error;
 
 /// An error of the caller; OpenTSDB repeats its message as its details.
@@ -16,7 +16,7 @@ pub(super) fn repeated(message: impl Into<String>) -> HttpError {
 }
 
 /// The response to a failed operation.
-pub(super) fn of_tree(error: &E) -> HttpError {
+pub(super) fn tree_error(error: &E) -> HttpError {
     let not_found = |message| HttpError::new(StatusCode::NOT_FOUND, message);
     match error {
         E::TreeNotFound(id) => not_found(format!("Unable to locate tree: {id}")),
@@ -26,7 +26,7 @@ pub(super) fn of_tree(error: &E) -> HttpError {
         E::RuleNotFound { tree, level, order } => {
             not_found(format!("Unable to locate rule: [{tree}:{level}:{order}:null]"))
         }
-        E::InvalidRule(error) => of_rule(error),
+        E::InvalidRule(error) => rule_error(error),
         E::NoName => repeated("Tree was missing the name"),
         E::TextTooLong { .. } | E::TooManyRules { .. } | E::RulesTooLarge(_) | E::TreesTooLarge => {
             HttpError::bad_request(error.to_string())
@@ -40,13 +40,13 @@ pub(super) fn of_tree(error: &E) -> HttpError {
         E::Corrupt(_) => {
             HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).with_causes(error)
         }
-        E::Query(error) => of_query(error),
-        E::Store(error) => of_query(&QueryError::Store(error.clone())),
+        E::Query(error) => query_error(error),
+        E::Store(error) => query_error(&QueryError::Store(error.clone())),
         E::Uids(error) => uids_error(error),
     }
 }
 
-fn of_rule(error: &RuleError) -> HttpError {
+fn rule_error(error: &RuleError) -> HttpError {
     let message = match &error.problem {
         P::Tree(_) => "Invalid Tree ID".to_owned(),
         P::NegativeLevel(_) => "Negative levels are not allowed".to_owned(),

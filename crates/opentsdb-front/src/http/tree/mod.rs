@@ -32,9 +32,9 @@ use crate::http::api_request::ApiRequest;
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
-use failure::of_tree;
+use failure::tree_error;
 use request::{TreeRequest, valid_id};
 
 /// Trees that are read at a time.
@@ -71,41 +71,44 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     let (trees, compute) = (&parts.trees, &parts.engine.resources().compute);
     let request = if body.bytes.is_empty() {
-        TreeRequest::of_parameters(parameters)?
+        TreeRequest::from_parameters(parameters)?
     } else {
-        parsed(&mut body, compute, TreeRequest::of_json).await?
+        parsed(&mut body, compute, TreeRequest::from_json).await?
     };
     match *method {
         Method::GET if request.id == 0 => {
             let description = QueryDescription::without_range("trees");
             let admitted = parts.engine.admit(context, description, None).await;
-            let admitted = admitted.map_err(|error| of_query(&error))?;
+            let admitted = admitted.map_err(|error| query_error(&error))?;
             let mut writer = BodyWriter::new();
             writer
                 .hold_of(admitted.budget())
-                .map_err(|error| of_query(&error))?;
+                .map_err(|error| query_error(&error))?;
             writer.out().push(b'[');
             let (mut after, mut is_first) = (None, true);
             loop {
-                let page = trees.list(after, PAGE).await.map_err(|error| of_tree(&error))?;
+                let page = trees
+                    .list(after, PAGE)
+                    .await
+                    .map_err(|error| tree_error(&error))?;
                 if !page.trees.is_empty() && !std::mem::replace(&mut is_first, false) {
                     writer.out().push(b',');
                 }
                 let written = writer.write_items(compute, page.trees, |out, tree| render::tree(out, &tree));
-                writer = written.await.map_err(|error| of_query(&error))?;
+                writer = written.await.map_err(|error| query_error(&error))?;
                 after = page.next_after;
                 if after.is_none() {
                     break;
                 }
             }
             writer.out().push(b']');
-            Ok(Reply::json(writer.finish().map_err(|error| of_query(&error))?))
+            Ok(Reply::json(writer.finish().map_err(|error| query_error(&error))?))
         }
         Method::GET => {
             let tree = trees
                 .tree(valid_id(request.id)?)
                 .await
-                .map_err(|error| of_tree(&error))?;
+                .map_err(|error| tree_error(&error))?;
             reply(tree, compute).await
         }
         Method::POST | Method::PUT => edit(request, method, trees, compute).await,
@@ -113,15 +116,15 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             use futures::TryStreamExt as _;
 
             let id = valid_id(request.id)?;
-            trees.tree(id).await.map_err(|error| of_tree(&error))?;
+            trees.tree(id).await.map_err(|error| tree_error(&error))?;
             let description = QueryDescription::without_range(format!("deletion of tree {id}"));
             let admitted = parts.engine.admit(context, description, None).await;
-            let _turn = admitted.map_err(|error| of_query(&error))?;
+            let _turn = admitted.map_err(|error| query_error(&error))?;
             let mut progress = trees.delete(id, request.with_definition);
             while progress
                 .try_next()
                 .await
-                .map_err(|error| of_tree(&error))?
+                .map_err(|error| tree_error(&error))?
                 .is_some()
             {}
             Ok(Reply::empty())
@@ -141,7 +144,7 @@ async fn edit(
         let id = valid_id(request.id)?;
         let mut edit = request.edit;
         if edit.is_empty() {
-            trees.tree(id).await.map_err(|error| of_tree(&error))?;
+            trees.tree(id).await.map_err(|error| tree_error(&error))?;
             return Ok(Reply::not_modified());
         }
         let mode = mode(method);
@@ -160,16 +163,16 @@ async fn edit(
         let definition = request
             .edit
             .apply(&created, EditMode::Replace)
-            .map_err(|error| of_tree(&error))?;
+            .map_err(|error| tree_error(&error))?;
         trees.create(definition, Vec::new()).await
     };
-    reply(tree.map_err(|error| of_tree(&error))?, compute).await
+    reply(tree.map_err(|error| tree_error(&error))?, compute).await
 }
 
 /// A tree; its rules may take megabytes.
 async fn reply(tree: Tree, compute: &ComputePool) -> Result<Reply, HttpError> {
     let reply = compute.run(move || render::reply(|out| render::tree(out, &tree)));
-    reply.await.map_err(|error| of_query(&error.into()))
+    reply.await.map_err(|error| query_error(&error.into()))
 }
 
 /// The treatment of unsent fields by a method.
@@ -188,7 +191,7 @@ fn unsupported_method() -> HttpError {
 /// The tree of a request; 404 without it.
 async fn existing(trees: &oxtsdb_metadata::tree::Trees, id: i64) -> Result<TreeId, HttpError> {
     let id = valid_id(id)?;
-    trees.check_exists(id).await.map_err(|error| of_tree(&error))?;
+    trees.check_exists(id).await.map_err(|error| tree_error(&error))?;
     Ok(id)
 }
 

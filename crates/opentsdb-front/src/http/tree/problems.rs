@@ -9,14 +9,14 @@ use oxtsdb_metadata::tree::problems::Problems;
 use oxtsdb_query::{Budget, Held, QueryContext, QueryDescription, QueryError};
 use oxtsdb_schema::java::sort_as_hash_map;
 
-use super::failure::{of_tree, repeated};
+use super::failure::{repeated, tree_error};
 use super::request::SeriesRequest;
 use super::{existing, unsupported_method};
 use crate::http::api_request::ApiRequest;
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 
 /// All methods.
@@ -41,7 +41,7 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         .map(|tsuid| bytes(tsuid))
         .collect::<Result<Vec<_>, _>>()?;
     let description = QueryDescription::without_range(format!("problems of tree {id}"));
-    let failed = |error: QueryError| of_query(&error);
+    let failed = |error: QueryError| query_error(&error);
     let admitted = parts
         .engine
         .admit(context, description, None)
@@ -54,7 +54,7 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         budget,
     )
     .await;
-    let (entries, mut held) = read.map_err(|error| of_tree(&error))?;
+    let (entries, mut held) = read.map_err(|error| tree_error(&error))?;
     let sort = move || {
         let mut entries = entries;
         let capacity = entries.len();
@@ -70,7 +70,7 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         held.shrink_to(held.bytes().saturating_sub(entry.bytes));
     };
     let written = async {
-        let mut writer = BodyWriter::of(budget)?;
+        let mut writer = BodyWriter::with_budget(budget)?;
         writer.out().push(b'{');
         let mut writer = writer.write_items(compute, entries, write).await?;
         writer.out().push(b'}');

@@ -48,7 +48,7 @@ pub(super) fn valid_id(id: i64) -> Result<TreeId, HttpError> {
 }
 
 impl TreeRequest {
-    pub(super) fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+    pub(super) fn from_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         let text = |name| parameters.get(name).map(str::to_owned);
         let flag = |name| parameters.get(name).map(is_true);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -68,7 +68,7 @@ impl TreeRequest {
         })
     }
 
-    pub(super) fn of_json(content: &[u8]) -> Result<Self, HttpError> {
+    pub(super) fn from_json(content: &[u8]) -> Result<Self, HttpError> {
         let fields: BTreeMap<Cow<'_, str>, serde_json::Value> = json(content)?;
         let mut request = Self::default();
         for (name, value) in fields {
@@ -102,7 +102,7 @@ impl TreeRequest {
 }
 
 impl RuleRequest {
-    pub(super) fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+    pub(super) fn from_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         let text = |name| parameters.get(name).map(str::to_owned);
         let tree = required_tree_id(parameters)?;
         let rule_type = parameters.get("type").map(|name| {
@@ -136,7 +136,7 @@ impl RuleRequest {
         })
     }
 
-    pub(super) fn of_json(content: &[u8]) -> Result<Self, HttpError> {
+    pub(super) fn from_json(content: &[u8]) -> Result<Self, HttpError> {
         Ok(object::<RuleBody>(content)?.into_request())
     }
 
@@ -198,13 +198,13 @@ impl SeriesRequest {
         compute: &ComputePool,
     ) -> Result<Self, HttpError> {
         if body.bytes.is_empty() {
-            Self::of_parameters(parameters)
+            Self::from_parameters(parameters)
         } else {
-            parsed(body, compute, Self::of_json).await
+            parsed(body, compute, Self::from_json).await
         }
     }
 
-    fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+    fn from_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         Ok(Self {
             tree: required_tree_id(parameters)?,
             tsuids: parameters
@@ -214,7 +214,7 @@ impl SeriesRequest {
         })
     }
 
-    fn of_json(content: &[u8]) -> Result<Self, HttpError> {
+    fn from_json(content: &[u8]) -> Result<Self, HttpError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Body {

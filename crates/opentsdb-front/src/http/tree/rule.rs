@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 use oxtsdb_metadata::tree::define::RuleChange;
 
-use super::failure::{of_tree, repeated};
+use super::failure::{repeated, tree_error};
 use super::request::RuleRequest;
 use super::{existing, mode, render, unsupported_method};
 use crate::http::api_request::ApiRequest;
@@ -22,9 +22,14 @@ pub(super) async fn rule(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     let trees = &parts.trees;
     let RuleRequest { tree, edit } = if body.bytes.is_empty() {
-        RuleRequest::of_parameters(parameters)?
+        RuleRequest::from_parameters(parameters)?
     } else {
-        parsed(&mut body, &parts.engine.resources().compute, RuleRequest::of_json).await?
+        parsed(
+            &mut body,
+            &parts.engine.resources().compute,
+            RuleRequest::from_json,
+        )
+        .await?
     };
     if edit.level < 0 {
         return Err(repeated("Negative levels are not allowed"));
@@ -43,7 +48,7 @@ pub(super) async fn rule(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     };
     match *method {
         Method::GET => {
-            let tree = trees.tree(id).await.map_err(|error| of_tree(&error))?;
+            let tree = trees.tree(id).await.map_err(|error| tree_error(&error))?;
             let rule = place
                 .and_then(|place| tree.rules.get(&place))
                 .ok_or_else(absent)?;
@@ -51,7 +56,7 @@ pub(super) async fn rule(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         }
         Method::POST | Method::PUT => {
             let change = trees.edit_rule(id, &edit, mode(method)).await;
-            match change.map_err(|error| of_tree(&error))? {
+            match change.map_err(|error| tree_error(&error))? {
                 RuleChange::Unchanged => Ok(Reply::not_modified()),
                 RuleChange::NoType => Err(repeated("Missing rule type")),
                 RuleChange::Stored(rule) => Ok(render::reply(|out| render::rule(out, &rule))),
@@ -64,7 +69,7 @@ pub(super) async fn rule(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             match trees.delete_rules(id, Some(&[place])).await {
                 Ok(_) => Ok(Reply::empty()),
                 Err(TreeError::RuleNotFound { .. }) => Err(absent()),
-                Err(error) => Err(of_tree(&error)),
+                Err(error) => Err(tree_error(&error)),
             }
         }
         _ => Err(unsupported_method()),

@@ -6,7 +6,7 @@ use http::Method;
 use oxtsdb_metadata::tree::define::RuleChange;
 use oxtsdb_metadata::tree::edit::{EditMode, EditedRule};
 
-use super::failure::{of_tree, repeated};
+use super::failure::{repeated, tree_error};
 use super::request::{RuleRequest, tree_id};
 use super::{existing, unsupported_method};
 use crate::http::api_request::ApiRequest;
@@ -41,7 +41,7 @@ pub(super) async fn rules(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         Method::POST => {
             for request in requests {
                 let change = trees.edit_rule(id, &request.edit, EditMode::Merge).await;
-                if change.map_err(|error| of_tree(&error))? == RuleChange::NoType {
+                if change.map_err(|error| tree_error(&error))? == RuleChange::NoType {
                     return Err(missing_type());
                 }
             }
@@ -58,14 +58,14 @@ pub(super) async fn rules(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             trees
                 .set_rules(id, rules, true)
                 .await
-                .map_err(|error| of_tree(&error))?;
+                .map_err(|error| tree_error(&error))?;
             Ok(Reply::empty())
         }
         Method::DELETE => {
             trees
                 .delete_rules(id, None)
                 .await
-                .map_err(|error| of_tree(&error))?;
+                .map_err(|error| tree_error(&error))?;
             Ok(Reply::empty())
         }
         _ => Err(unsupported_method()),

@@ -10,7 +10,7 @@ use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::java::sort_as_hash_map;
 use oxtsdb_schema::tree::{BranchDocument, BranchId, TreeId};
 
-use super::failure::of_tree;
+use super::failure::tree_error;
 use super::problems::bytes;
 use super::request::SeriesRequest;
 use super::{existing, render, unsupported_method};
@@ -18,7 +18,7 @@ use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 use crate::http::uid::series_meta;
 
@@ -52,7 +52,7 @@ pub(super) async fn test(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     sort_as_hash_map(&mut tsuids, capacity);
     tsuids.dedup();
     let description = QueryDescription::without_range(format!("test of tree {id}"));
-    let failed = |error: QueryError| of_query(&error);
+    let failed = |error: QueryError| query_error(&error);
     let admitted = parts
         .engine
         .admit(context, description, None)
@@ -60,9 +60,9 @@ pub(super) async fn test(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         .map_err(failed)?;
     let context = admitted.context();
     let tester = context.run(parts.trees.tester(id)).await;
-    let tester = tester.map_err(|error| of_tree(&error))?;
+    let tester = tester.map_err(|error| tree_error(&error))?;
     let _rules = admitted.budget().hold(tester.memory_bytes()).map_err(failed)?;
-    let mut writer = BodyWriter::of(admitted.budget()).map_err(failed)?;
+    let mut writer = BodyWriter::with_budget(admitted.budget()).map_err(failed)?;
     for (place, text) in tsuids.iter().enumerate() {
         writer.out().push(if place == 0 { b'{' } else { b',' });
         json::write_string(writer.out(), text);
@@ -105,7 +105,7 @@ async fn test_one(
         Err(error) => return Err(error),
     };
     let tested = tester.test(std::slice::from_ref(&tsuid)).await;
-    let tested = tested.map_err(|error| of_tree(&error))?.into_iter().next();
+    let tested = tested.map_err(|error| tree_error(&error))?.into_iter().next();
     let (outcome, messages) = match tested {
         Some(Ok(tested)) => tested,
         Some(Err(no_name)) => return Ok(without(format!("TSUID was missing a UID name: {no_name}"))),

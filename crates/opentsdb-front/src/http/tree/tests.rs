@@ -9,7 +9,7 @@ async fn service() -> Service {
     let mut settings = DataSettings::default();
     settings.series_index.enable_realtime_ts = true;
     settings.trees.enable_tree_processing = true;
-    Service::of(TestStack::with(settings, UidSettings::default()).await).await
+    Service::from_stack(TestStack::with(settings, UidSettings::default()).await).await
 }
 
 async fn send(service: &Service, method: &str, target: &str, body: &Value) -> HttpResponse {

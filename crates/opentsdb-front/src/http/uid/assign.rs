@@ -32,11 +32,11 @@ pub(crate) async fn assign(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         ..
     } = request;
     let names = if *method == Method::GET {
-        of_parameters(parameters)
+        parse_parameters(parameters)
     } else if body.bytes.is_empty() {
         return Err(HttpError::missing_content());
     } else {
-        parsed(&mut body, &parts.engine.resources().compute, of_json).await?
+        parsed(&mut body, &parts.engine.resources().compute, parse_json).await?
     };
     if names.is_empty() {
         return Err(HttpError::bad_request("Missing values to assign UIDs"));
@@ -116,7 +116,7 @@ fn rendered(results: &BTreeMap<&str, Outcomes<'_>>) -> Vec<u8> {
     out
 }
 
-fn of_parameters(parameters: &Parameters) -> Names {
+fn parse_parameters(parameters: &Parameters) -> Names {
     let given = KINDS.iter().filter_map(|kind| {
         let names = parameters.get(kind).filter(|names| !names.is_empty())?;
         Some(((*kind).to_owned(), split(names)))
@@ -133,7 +133,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-fn of_json(content: &[u8]) -> Result<Names, HttpError> {
+fn parse_json(content: &[u8]) -> Result<Names, HttpError> {
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Body(BTreeMap<String, Vec<Text>>);

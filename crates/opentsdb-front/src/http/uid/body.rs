@@ -21,7 +21,7 @@ pub(super) struct TextField(Option<(String, bool)>);
 
 impl TextField {
     /// The value of a parameter.
-    pub(super) fn of_parameter(value: Option<&str>) -> Self {
+    pub(super) fn from_parameter(value: Option<&str>) -> Self {
         Self(value.map(|value| (value.to_owned(), !value.is_empty())))
     }
 

@@ -41,9 +41,9 @@ pub(crate) async fn rename(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         ..
     } = request;
     let rename = match *method {
-        Method::GET => of_parameters(parameters),
+        Method::GET => parse_parameters(parameters),
         Method::POST if body.bytes.is_empty() => return Err(HttpError::missing_content()),
-        Method::POST => parsed(&mut body, &parts.engine.resources().compute, of_json).await?,
+        Method::POST => parsed(&mut body, &parts.engine.resources().compute, parse_json).await?,
         _ => {
             // OpenTSDB's text, which has no blank here.
             let details = format!("The HTTP method[{method}] is not permitted for this endpoint");
@@ -101,7 +101,7 @@ async fn execute(uids: &Uids, kind: UidKind, rename: &Rename) -> Result<Option<S
     }))
 }
 
-fn of_parameters(parameters: &Parameters) -> Option<Rename> {
+fn parse_parameters(parameters: &Parameters) -> Option<Rename> {
     let given = |name| parameters.get(name).filter(|value: &&str| !value.is_empty());
     let word = KINDS.iter().rfind(|kind| given(kind).is_some())?;
     Some(Rename {
@@ -111,7 +111,7 @@ fn of_parameters(parameters: &Parameters) -> Option<Rename> {
     })
 }
 
-fn of_json(content: &[u8]) -> Result<Option<Rename>, HttpError> {
+fn parse_json(content: &[u8]) -> Result<Option<Rename>, HttpError> {
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Body(BTreeMap<String, Option<Text>>);

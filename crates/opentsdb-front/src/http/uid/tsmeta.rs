@@ -47,8 +47,8 @@ struct Edit {
 }
 
 impl Edit {
-    fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
-        let text = |name| TextField::of_parameter(parameters.get(name));
+    fn from_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+        let text = |name| TextField::from_parameter(parameters.get(name));
         let unparsable = |name| HttpError::bad_request(format!("Unable to parse '{name}' value"));
         let given = |name| parameters.get(name).filter(|value| !value.is_empty());
         let double = |name| {
@@ -138,7 +138,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let (parts, parameters) = (request.parts, request.parameters);
     let replaces = *request.method == Method::PUT;
-    let edit = body::edit_of(request, Edit::of_parameters, body::read).await?;
+    let edit = body::edit_of(request, Edit::from_parameters, body::read).await?;
     let table = parts.writer.meta_table();
     let change = |document: &mut TsMeta| edit.apply(document, replaces);
     if !edit.tsuid.text().is_empty() {
@@ -178,7 +178,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 /// DELETE: by `tsuid`. Deleting an absent document succeeds.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parts = request.parts;
-    let edit = body::edit_of(request, Edit::of_parameters, body::read).await?;
+    let edit = body::edit_of(request, Edit::from_parameters, body::read).await?;
     let rejected =
         |details: String| HttpError::bad_request("Unable to delete TSMeta information").with_details(details);
     if edit.tsuid.text().is_empty() {
@@ -206,7 +206,7 @@ async fn resolved(parts: &ApiParts, text: &str) -> Result<Tsuid, HttpError> {
         return Err(illegal_argument("TSUID is too short, may be missing tags"));
     }
     let tsuid = Tsuid::from_bytes(&bytes, widths).map_err(|error| illegal_argument(error.to_string()))?;
-    let names = names::of_tsuid(&parts.uids, &tsuid, deadline()).await;
+    let names = names::resolve_tsuid(&parts.uids, &tsuid, deadline()).await;
     names.map_err(|error| series_error(&error))?;
     Ok(tsuid)
 }

@@ -5,7 +5,7 @@ use oxtsdb_metadata::meta::{MetaError, SeriesError};
 
 use super::{illegal_argument, internal, not_saved};
 use crate::http::error::HttpError;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::suggest::uids_error;
 
 /// OpenTSDB's error if one of several look-ups fails.
@@ -33,7 +33,7 @@ pub(super) fn series_error(error: &SeriesError) -> HttpError {
 /// Metadata that cannot be read or changed.
 pub(super) fn failed(error: &MetaError) -> HttpError {
     match error {
-        MetaError::Store(error) => of_query(&error.clone().into()),
+        MetaError::Store(error) => query_error(&error.clone().into()),
         MetaError::EtagMismatch { .. } | MetaError::Contended { .. } => not_saved("TSMeta"),
         MetaError::TooLarge { .. } => HttpError::bad_request(error.to_string()),
         MetaError::NotFound { .. } => illegal_argument("Requested TSMeta did not exist"),

@@ -13,7 +13,7 @@ use super::{deadline, illegal_argument};
 use crate::http::api_request::ApiParts;
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
-use crate::http::query::failure::of_query;
+use crate::http::query::failure::query_error;
 use crate::http::reply::Reply;
 use crate::http::suggest::uids_error;
 
@@ -29,7 +29,7 @@ pub(super) async fn list(
 ) -> Result<Reply, HttpError> {
     let description = QueryDescription::without_range(format!("tsmeta:{metric}"));
     let admitted = parts.engine.admit(request, description, None).await;
-    let admitted = admitted.map_err(|error| of_query(&error))?;
+    let admitted = admitted.map_err(|error| query_error(&error))?;
     let context = admitted.context().clone();
     let uids = &parts.uids;
     let metric_uid = uids.uid(UidKind::Metric, metric, deadline()).await;
@@ -59,7 +59,7 @@ pub(super) async fn list(
     body.out().push(b'[');
     let table = parts.writer.meta_table();
     let mut rows = table
-        .of_metric(metric_uid, pairs)
+        .for_metric(metric_uid, pairs)
         .await
         .map_err(QueryError::from)?;
     let mut is_first = true;

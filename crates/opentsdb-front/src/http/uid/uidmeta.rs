@@ -42,13 +42,13 @@ struct Edit {
 }
 
 impl Edit {
-    fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
-        let text = |name| TextField::of_parameter(parameters.get(name));
+    fn from_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+        let text = |name| TextField::from_parameter(parameters.get(name));
         let (uid, kind) = (required(parameters, "uid")?, required(parameters, "type")?);
         java_uid::kind(kind).map_err(illegal_argument)?;
         Ok(Self {
-            uid: TextField::of_parameter(Some(uid)),
-            kind: TextField::of_parameter(Some(kind)),
+            uid: TextField::from_parameter(Some(uid)),
+            kind: TextField::from_parameter(Some(kind)),
             display_name: text("display_name"),
             description: text("description"),
             notes: text("notes"),
@@ -57,7 +57,7 @@ impl Edit {
         })
     }
 
-    fn of_json(content: &[u8]) -> Result<Self, HttpError> {
+    fn from_json(content: &[u8]) -> Result<Self, HttpError> {
         let edit: Self = body::read(content)?;
         if let Some(kind) = edit.kind.change() {
             java_uid::kind(kind).map_err(HttpError::unreadable_json)?;
@@ -135,7 +135,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 /// POST and PUT.
 pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let (parts, replaces) = (request.parts, *request.method == Method::PUT);
-    let edit = body::edit_of(request, Edit::of_parameters, Edit::of_json).await?;
+    let edit = body::edit_of(request, Edit::from_parameters, Edit::from_json).await?;
     let (kind, bytes) = edit.target().map_err(illegal_argument)?;
     if !edit.changes() {
         return Ok(Reply::not_modified());
@@ -159,7 +159,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 /// DELETE. Deleting an absent document succeeds.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parts = request.parts;
-    let edit = body::edit_of(request, Edit::of_parameters, Edit::of_json).await?;
+    let edit = body::edit_of(request, Edit::from_parameters, Edit::from_json).await?;
     let failed =
         |text: String| HttpError::bad_request("Unable to delete UIDMeta information").with_details(text);
     let (kind, bytes) = edit.target().map_err(failed)?;

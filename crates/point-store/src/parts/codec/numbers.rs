@@ -264,7 +264,7 @@ fn write(bytes: &mut Vec<u8>, residuals: &[i64], plan: Plan, step: i64, distance
         } else {
             distances.extend(frame.iter().map(|number| distance(low, *number) / plan.divisor));
         }
-        Packing::of(greatest, frame.len()).pack(bytes, distances);
+        Packing::new(greatest, frame.len()).pack(bytes, distances);
     }
 }
 
@@ -322,7 +322,7 @@ pub(crate) fn decode_range(
     for start in (0..residuals).step_by(frame) {
         let length = frame.min(residuals - start);
         let smallest = reader.signed()?;
-        let packing = Packing::of(reader.number()?, length);
+        let packing = Packing::new(reader.number()?, length);
         let packed = packing.read(reader, length)?;
         let within = |index: usize| index.clamp(start, start + length) - start;
         let (low, high) = (within(wanted_residuals.start), within(wanted_residuals.end));

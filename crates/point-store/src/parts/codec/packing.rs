@@ -27,7 +27,7 @@ pub(super) struct Packing {
 
 impl Packing {
     /// The shortest packing of `count` numbers up to `greatest`.
-    pub(super) fn of(greatest: u64, count: usize) -> Self {
+    pub(super) fn new(greatest: u64, count: usize) -> Self {
         let mut best = Self {
             group: 1,
             bits: u64::BITS - greatest.leading_zeros(),
@@ -166,7 +166,7 @@ mod tests {
 
     fn round_trip(numbers: &[u64]) -> usize {
         let greatest = numbers.iter().copied().max().unwrap_or(0);
-        let packing = Packing::of(greatest, numbers.len());
+        let packing = Packing::new(greatest, numbers.len());
         let mut bytes = Vec::new();
         packing.pack(&mut bytes, numbers);
         assert_eq!(bytes.len(), packing.bit_len(numbers.len()).div_ceil(8));
@@ -216,7 +216,7 @@ mod tests {
         #[test]
         fn any_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..100), greatest: u64, bits in 0..64_u32, count in 0..200_usize) {
             let mut numbers = vec![0; count];
-            let packing = Packing::of(greatest >> bits, count);
+            let packing = Packing::new(greatest >> bits, count);
             if let Some(packed) = packing.read(&mut Reader(&bytes), count) {
                 packing.unpack(packed, 0, &mut numbers);
             }

@@ -50,7 +50,7 @@ enum Kinds {
 }
 
 impl Kinds {
-    fn of(kinds: &[PointKind], bits: &[u64]) -> Self {
+    fn from_columns(kinds: &[PointKind], bits: &[u64]) -> Self {
         let first = kinds[0];
         if kinds.iter().all(|kind| *kind == first) {
             return Self::Same(first);
@@ -111,7 +111,7 @@ pub(crate) struct Encoder {
 impl Encoder {
     /// Appends kinds and values, at least one.
     pub(crate) fn encode(&mut self, bytes: &mut Vec<u8>, kinds: &[PointKind], bits: &[u64]) {
-        let form = Kinds::of(kinds, bits);
+        let form = Kinds::from_columns(kinds, bits);
         bytes.push(form.byte());
         if form == Kinds::Each {
             self.numbers.clear();

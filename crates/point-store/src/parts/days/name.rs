@@ -46,7 +46,7 @@ pub enum DayFile {
 
 impl DayNumber {
     /// The day of an instant. Instants before 1970 and after 10,000,000 years count as the first and last day.
-    pub fn of(time_ms: i64) -> Self {
+    pub fn from_time_ms(time_ms: i64) -> Self {
         let day = time_ms.div_euclid(DAY_MS).max(0);
         Self(u32::try_from(day).unwrap_or(u32::MAX))
     }
@@ -199,16 +199,16 @@ mod tests {
             (1_795_305_600_000, "2026-11-22"),
             (oxtsdb_schema::timestamp::MAX_MILLIS, "2106-02-07"),
         ] {
-            assert_eq!(DayNumber::of(time_ms).to_string(), name);
+            assert_eq!(DayNumber::from_time_ms(time_ms).to_string(), name);
         }
-        assert_eq!(DayNumber::of(-1), DayNumber(0));
+        assert_eq!(DayNumber::from_time_ms(-1), DayNumber(0));
     }
 
     #[test]
     fn names_of_days_round_trip() {
         for day in (0..60_000).map(DayNumber) {
             assert_eq!(DayNumber::parse(&day.to_string()), Some(day));
-            assert_eq!(DayNumber::of(day.last_ms()), day);
+            assert_eq!(DayNumber::from_time_ms(day.last_ms()), day);
         }
         for other in [
             "journal",

@@ -83,7 +83,7 @@ impl Store {
         let mut days: BTreeMap<DayNumber, BTreeMap<SeriesKey, BTreeMap<i64, u64>>> = BTreeMap::new();
         for (series, offset_ms, value) in points {
             let time_ms = FIRST_DAY_MS + offset_ms;
-            let day = days.entry(DayNumber::of(time_ms)).or_default();
+            let day = days.entry(DayNumber::from_time_ms(time_ms)).or_default();
             day.entry(key(*series)).or_default().insert(time_ms, *value);
         }
         for (day, all) in days {
@@ -136,13 +136,13 @@ impl Store {
 
     /// All points of the first series.
     fn visible(&self) -> Model {
-        let mut found = Model::new();
+        let mut model = Model::new();
         for series in 0..8 {
             let points = self.read(series, TimeRange::ALL).unwrap();
             let pairs = points.times_ms.iter().zip(&points.bits);
-            found.extend(pairs.map(|(time_ms, value)| ((series, time_ms - FIRST_DAY_MS), *value)));
+            model.extend(pairs.map(|(time_ms, value)| ((series, time_ms - FIRST_DAY_MS), *value)));
         }
-        found
+        model
     }
 
     /// The only day.

@@ -214,9 +214,9 @@ fn reads_each_series_as_it_reads_one() {
         first_ms: 3000,
         last_ms: 90_000,
     };
-    let mut found = Vec::new();
+    let mut series_points = Vec::new();
     let done = head.read_each(&keys, range, &mut HeadScratch::default(), |key, points| {
-        found.push((key.series.0, points.points().collect()));
+        series_points.push((key.series.0, points.points().collect()));
         if key.series.0 >= 500 {
             Err(key.series.0)
         } else {
@@ -228,8 +228,8 @@ fn reads_each_series_as_it_reads_one() {
     let end = expected.iter().position(|(series, _)| *series >= 500).unwrap();
     assert_eq!(done, Err(expected[end].0));
     expected.truncate(end + 1);
-    assert_eq!(found, expected);
-    assert!(found.len() > 200);
+    assert_eq!(series_points, expected);
+    assert!(series_points.len() > 200);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub struct EncodedBatch {
 
 impl EncodedBatch {
     /// Encodes a batch.
-    pub fn of(batch: &PointBatch) -> Self {
+    pub fn from_batch(batch: &PointBatch) -> Self {
         let mut bytes = Vec::with_capacity(batch.len() * 8 + 16);
         let mut previous = Previous::default();
         let values = batch.kinds().iter().zip(batch.bits());
@@ -78,7 +78,7 @@ impl EncodedBatch {
             } else {
                 OTHER
             };
-            let value = Value::of(*kind, *bits);
+            let value = Value::new(*kind, *bits);
             bytes.push(value.code + VALUE_CODES * (time_code + TIME_CODES * series_code));
             if series_code == OTHER {
                 varint::put(&mut bytes, varint::zigzag(series_difference));
@@ -196,7 +196,7 @@ enum Form {
 
 impl Value {
     #[inline]
-    fn of(kind: PointKind, bits: u64) -> Self {
+    fn new(kind: PointKind, bits: u64) -> Self {
         let (code, form) = match kind.value() {
             ValueKind::Int => (INT, Form::Varint(varint::zigzag(bits.cast_signed()))),
             ValueKind::Float => match decimal(bits, restore_float, 28) {

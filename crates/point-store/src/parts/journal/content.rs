@@ -101,7 +101,7 @@ mod tests {
     fn content_has_the_documented_bytes() {
         let mut bytes = Vec::new();
         let series = [(SeriesNumber(1), b"ab"), (SeriesNumber(2), b"cd")];
-        encode(&mut bytes, &series, &[EncodedBatch::of(&batch(5))]);
+        encode(&mut bytes, &series, &[EncodedBatch::from_batch(&batch(5))]);
         assert_eq!(bytes, b"\x02\x02\x02ab\x02\x02cd\x01\x01\x03\x70\x04\x0a");
     }
 
@@ -123,7 +123,10 @@ mod tests {
             .unwrap()
         };
         let (mut journal, _) = open(&mut Vec::new());
-        let batches = [EncodedBatch::of(&batch(0)), EncodedBatch::of(&batch(1))];
+        let batches = [
+            EncodedBatch::from_batch(&batch(0)),
+            EncodedBatch::from_batch(&batch(1)),
+        ];
         let no_series: [(SeriesNumber, &[u8]); 0] = [];
         journal.append(&no_series, &batches).unwrap();
         journal

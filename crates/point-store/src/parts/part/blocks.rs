@@ -79,7 +79,7 @@ impl<P: Deref<Target = Part>> Blocks<P> {
     }
 
     /// The blocks of a page only.
-    pub(super) const fn of_page(part: P, page: Arc<BlockPage>) -> Self {
+    pub(super) const fn from_page(part: P, page: Arc<BlockPage>) -> Self {
         Self {
             part,
             keys: ALL_KEYS,

@@ -346,7 +346,7 @@ fn read_index(file: &dyn ReadFile, path: &Path) -> Result<(Index, PartMeta, u32)
     if format != FORMAT {
         return Err(PointStoreError::Format {
             path: path.to_owned(),
-            found: format.to_string(),
+            format: format.to_string(),
             supported: FORMAT,
         });
     }

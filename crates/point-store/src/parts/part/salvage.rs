@@ -39,7 +39,7 @@ impl Part {
                 add(&mut lost, entry.keys, entry.range);
                 continue;
             };
-            for block in Blocks::of_page(self, page) {
+            for block in Blocks::from_page(self, page) {
                 let Some(block) = if_intact(block)? else {
                     add(&mut lost, entry.keys, entry.range);
                     break;

@@ -38,13 +38,13 @@ pub enum Statistics {
 impl Statistics {
     /// Of the values of a block. `None` if there are few, if integers and floating-point values are mixed, and if the
     /// sum overflows or is not a number.
-    pub(super) fn of(kinds: &[PointKind], bits: &[u64]) -> Option<Self> {
+    pub(super) fn from_values(kinds: &[PointKind], bits: &[u64]) -> Option<Self> {
         if bits.len() < MIN_POINTS {
             return None;
         }
         let ints = kinds.iter().filter(|kind| kind.value() == ValueKind::Int).count();
         if ints == kinds.len() {
-            return Self::of_ints(bits);
+            return Self::from_ints(bits);
         }
         if ints > 0 {
             return None;
@@ -59,7 +59,7 @@ impl Statistics {
         })
     }
 
-    fn of_ints(bits: &[u64]) -> Option<Self> {
+    fn from_ints(bits: &[u64]) -> Option<Self> {
         let (mut min, mut max, mut sum) = (i64::MAX, i64::MIN, 0_i64);
         for value in bits.iter().map(|bits| bits.cast_signed()) {
             (min, max) = (min.min(value), max.max(value));
@@ -113,7 +113,8 @@ mod tests {
     use super::*;
 
     fn statistics(kind: u8, bits: &[u64]) -> Option<Statistics> {
-        let statistics = Statistics::of(&vec![PointKind::from_byte(kind).unwrap(); bits.len()], bits);
+        let statistics =
+            Statistics::from_values(&vec![PointKind::from_byte(kind).unwrap(); bits.len()], bits);
         let mut bytes = Vec::new();
         Statistics::encode(statistics.as_ref(), &mut bytes);
         assert_eq!(Statistics::decode(&mut Reader(&bytes)), Some(statistics));

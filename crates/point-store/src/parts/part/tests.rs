@@ -311,14 +311,14 @@ fn every_flipped_bit_is_detected() {
     let bytes = write(&disk, PART, &content).bytes;
     for bit in 0..bytes * 8 {
         assert!(simulated.flip_bit(Path::new(PART), bit).unwrap());
-        let found = open(&disk, PART).and_then(|part| {
+        let result = open(&disk, PART).and_then(|part| {
             let all = read_all(&part)?;
             assert!(part.verify().is_err(), "verify detects bit {bit}");
             Ok(all)
         });
         assert!(
             matches!(
-                found,
+                result,
                 Err(PointStoreError::Damaged { .. } | PointStoreError::Format { .. })
             ),
             "bit {bit}"
@@ -358,10 +358,10 @@ fn cut_files_are_damaged() {
             .unwrap()
             .write(&whole[..len])
             .unwrap();
-        let found = open(&disk, &path);
+        let result = open(&disk, &path);
         assert!(
-            matches!(found, Err(PointStoreError::Damaged { .. })),
-            "{len}: {found:?}"
+            matches!(result, Err(PointStoreError::Damaged { .. })),
+            "{len}: {result:?}"
         );
     }
 }

@@ -59,7 +59,7 @@ impl Part {
         {
             return Err(self.damaged("instants of a block do not ascend in its range"));
         }
-        if head.statistics != Statistics::of(&columns.kinds, &columns.bits) {
+        if head.statistics != Statistics::from_values(&columns.kinds, &columns.bits) {
             return Err(self.damaged("statistics of a block are not those of its points"));
         }
         Ok(())

@@ -271,7 +271,7 @@ impl PartWriter {
     ) -> Result<(), PointStoreError> {
         let (kinds, bits) = (&columns.kinds[points.clone()], &columns.bits[points.clone()]);
         self.body.clear();
-        Statistics::encode(Statistics::of(kinds, bits).as_ref(), &mut self.body);
+        Statistics::encode(Statistics::from_values(kinds, bits).as_ref(), &mut self.body);
         self.encoder.encode(&mut self.body, kinds, bits);
         let count = points.len();
         let times = &columns.times_ms[points];

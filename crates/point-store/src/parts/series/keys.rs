@@ -52,7 +52,7 @@ struct Entry {
 }
 
 impl KeyHash {
-    pub(super) fn of(key: &[u8]) -> Self {
+    pub(super) fn new(key: &[u8]) -> Self {
         let mut hasher = FxHasher::default();
         hasher.write(key);
         Self(hasher.finish())
@@ -194,7 +194,7 @@ mod tests {
         };
         for number in 0..100_000 {
             let key = key(number);
-            let hash = KeyHash::of(&key);
+            let hash = KeyHash::new(&key);
             assert_eq!(keys.find(hash, &key), None);
             let series = keys.insert(hash, &key, MetricNumber(number / 2)).unwrap();
             assert_eq!(series, SeriesNumber(number));
@@ -202,7 +202,7 @@ mod tests {
         assert!(keys.records.len() > 2 && keys.entries.len() == 2);
         for number in 0..100_000 {
             let (key, series) = (key(number), SeriesNumber(number));
-            assert_eq!(keys.find(KeyHash::of(&key), &key), Some(series));
+            assert_eq!(keys.find(KeyHash::new(&key), &key), Some(series));
             assert_eq!(keys.key(series), Some(key.as_slice()));
             assert_eq!(keys.metric(series), Some(MetricNumber(number / 2)));
         }
@@ -214,11 +214,11 @@ mod tests {
         let mut keys = Keys::default();
         let long = vec![9; usize::from(u16::MAX)];
         for _ in 0..40 {
-            keys.insert(KeyHash::of(&long), &long, MetricNumber(0)).unwrap();
+            keys.insert(KeyHash::new(&long), &long, MetricNumber(0)).unwrap();
         }
         assert_eq!(keys.key(SeriesNumber(39)), Some(long.as_slice()));
         let longer = [long.as_slice(), &[1]].concat();
-        let rejected = keys.insert(KeyHash::of(&longer), &longer, MetricNumber(0));
+        let rejected = keys.insert(KeyHash::new(&longer), &longer, MetricNumber(0));
         assert!(matches!(rejected, Err(PointStoreError::Invalid(_))));
         assert_eq!(keys.len(), 40);
     }

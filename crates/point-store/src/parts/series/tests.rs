@@ -42,11 +42,11 @@ fn new_keys_get_the_next_numbers_and_keep_them() {
     assert_eq!(catalogue.len(), 4);
     assert_eq!(catalogue.find(&more[0]), Some(SeriesNumber(2)));
     assert_eq!(catalogue.find(&key(3, &[(1, 3)])), None);
-    let mut found = vec![1];
-    assert!(catalogue.key(SeriesNumber(3), &mut found));
-    assert_eq!(found, more[2]);
-    assert!(!catalogue.key(SeriesNumber(4), &mut found));
-    assert!(found.is_empty());
+    let mut stored_key = vec![1];
+    assert!(catalogue.key(SeriesNumber(3), &mut stored_key));
+    assert_eq!(stored_key, more[2]);
+    assert!(!catalogue.key(SeriesNumber(4), &mut stored_key));
+    assert!(stored_key.is_empty());
 }
 
 #[test]

@@ -57,11 +57,11 @@ fn cells(batch: &WriteBatch) -> Vec<String> {
 }
 
 fn compacted(batches: &[WriteBatch]) -> Vec<String> {
-    cells(&PointsByRow::of(batches.iter()).into_cells(&table(), |_| true))
+    cells(&PointsByRow::from_batches(batches.iter()).into_cells(&table(), |_| true))
 }
 
 fn single(batches: &[WriteBatch]) -> Vec<String> {
-    cells(&PointsByRow::of(batches.iter()).into_cells(&table(), |_| false))
+    cells(&PointsByRow::from_batches(batches.iter()).into_cells(&table(), |_| false))
 }
 
 /// Compacted by OpenTSDB 2.4.1 on HBase.
@@ -139,7 +139,7 @@ fn a_point_alone_stays_an_ordinary_cell() {
 }
 
 #[test]
-fn of_several_points_for_one_instant_the_last_stays() {
+fn last_of_several_points_for_one_instant_wins() {
     use Value::{Float, Int};
     let first: &[TestPoint] = &[
         (&[7], 1_356_998_410, Int(1)),
@@ -178,7 +178,7 @@ fn each_row_has_its_form() {
         (&[8], 1_356_998_400, Value::Int(4)),
     ];
     let batches = batches(&[points]);
-    let grouped = PointsByRow::of(batches.iter()).into_cells(&table(), |row| row == [7]);
+    let grouped = PointsByRow::from_batches(batches.iter()).into_cells(&table(), |row| row == [7]);
     assert_eq!(
         cells(&grouped),
         ["07 00000010 010300", "08 0000 04", "08 000b 40200000"]
@@ -197,7 +197,8 @@ fn a_row_with_very_many_points_is_cut_into_cells() {
         })
     };
     let lengths = |count| {
-        let grouped = PointsByRow::of(std::iter::once(&batch(points(count)))).into_cells(&table(), |_| true);
+        let grouped =
+            PointsByRow::from_batches(std::iter::once(&batch(points(count)))).into_cells(&table(), |_| true);
         assert_eq!(grouped.row_count(), 1);
         let mut lengths = Vec::new();
         for mutation in grouped.iter().next().unwrap().iter() {
@@ -226,7 +227,7 @@ fn appends_are_all_points_of_a_row_as_they_came() {
     ];
     let other: &[TestPoint] = &[(&[5], 1_356_998_400, Int(42))];
     let batches = batches(&[&points[..2], other, &points[2..]]);
-    let appends = PointsByRow::of(batches.iter()).into_appends();
+    let appends = PointsByRow::from_batches(batches.iter()).into_appends();
     let expected = [
         (
             CellAddress::new([4], "t", [5, 0, 0]),
@@ -277,7 +278,7 @@ proptest! {
             .iter()
             .map(|points| batch(points.iter().map(|(row, timestamp, value)| (KEYS[*row], *timestamp, *value))))
             .collect();
-        let grouped = PointsByRow::of(batches.iter()).into_cells(&table(), |_| true);
+        let grouped = PointsByRow::from_batches(batches.iter()).into_cells(&table(), |_| true);
         let mut read: BTreeMap<(usize, u32), Value> = BTreeMap::new();
         for row in grouped.iter() {
             let place = KEYS.iter().position(|key| *key == row.key).unwrap();
@@ -301,7 +302,7 @@ proptest! {
         prop_assert_eq!(grouped.row_count(), expected.keys().map(|(row, _)| row).collect::<std::collections::BTreeSet<_>>().len());
 
         // Written again, each point is in the cell it was in.
-        let again = PointsByRow::of(batches.iter().chain(&batches)).into_cells(&table(), |_| true);
+        let again = PointsByRow::from_batches(batches.iter().chain(&batches)).into_cells(&table(), |_| true);
         prop_assert_eq!(cells(&again), cells(&grouped));
     }
 }

@@ -295,7 +295,7 @@ async fn check(
         }
         let keys: Vec<_> = keys.iter().cloned().collect();
         let columns = plan.scan(&layout).columns;
-        let found = fixture
+        let rows = fixture
             .view
             .get_rows(&fixture.table, &keys, &columns, None)
             .await
@@ -305,7 +305,7 @@ async fn check(
             .get_rows(&fixture.table, &keys, &columns, None)
             .await
             .unwrap();
-        assert_eq!(found, expected);
+        assert_eq!(rows, expected);
     }
 }
 

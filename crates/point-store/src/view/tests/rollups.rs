@@ -97,7 +97,7 @@ fn add(batch: &mut WriteBatch, change: &Change) {
 
 /// The cells of a row after a change: a slot has one plain value.
 fn apply(cells: &mut Cells, change: &Change) {
-    let slot = |id: u8, offset: u16, cell: &[u8]| matches!(*cell, [found, high, low] if found == id && u16::from_be_bytes([high, low]) >> 4 == offset);
+    let slot = |id: u8, offset: u16, cell: &[u8]| matches!(*cell, [cell_id, high, low] if cell_id == id && u16::from_be_bytes([high, low]) >> 4 == offset);
     match change {
         Change::Put(id, offset, value) => {
             cells.retain(|cell, _| !slot(*id, *offset, cell));
@@ -167,11 +167,11 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
     let mut backwards = fixture.scan(backwards).await;
     backwards.reverse();
     assert_eq!(backwards, scanned);
-    let found = fixture
+    let request = fixture
         .view
         .get_rows(&fixture.table, &keys, &ColumnSelection::All, None);
-    let found: Vec<Row> = found.await.unwrap().into_iter().flatten().collect();
-    assert_eq!(found, scanned);
+    let rows: Vec<Row> = request.await.unwrap().into_iter().flatten().collect();
+    assert_eq!(rows, scanned);
     if let [_, second, .., last] = &keys[..] {
         let part = Scan::range(second.clone(), last.clone());
         let part = scan_of(&fixture.view, &fixture.table, part).await.unwrap();
@@ -180,7 +180,7 @@ async fn check(layout: RowKeyLayout, window: WindowSize, writes: &[Vec<(Place, C
     }
     // A table that is opened later knows the aggregates that there are.
     let points: Arc<dyn PointStore> = Arc::<super::fixture::Observed>::clone(&fixture.points);
-    assert!(Aggregates::of(&*points).is_ok());
+    assert!(Aggregates::from_store(&*points).is_ok());
 }
 
 fn windows() -> impl Strategy<Value = WindowSize> {

@@ -24,7 +24,7 @@ fn shape() -> SeriesOptions {
 }
 
 fn budget(points: u64) -> Budget {
-    Budget::of_limits(Limits::NONE.with_points(points))
+    Budget::from_limits(Limits::NONE.with_points(points))
 }
 
 fn collector(limit: u64) -> Collector {

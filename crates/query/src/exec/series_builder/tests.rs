@@ -49,7 +49,7 @@ fn builder(downsample: Option<&str>) -> SeriesBuilder {
         annotations: false,
         names_without_points: true,
     };
-    SeriesBuilder::new(shape, Budget::of_limits(Limits::NONE))
+    SeriesBuilder::new(shape, Budget::from_limits(Limits::NONE))
 }
 
 fn seconds(points: &Points) -> Vec<(i64, Number)> {

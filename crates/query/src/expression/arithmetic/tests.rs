@@ -75,7 +75,7 @@ fn what_is_no_arithmetic_is_refused_with_its_place() {
         ("a /* b", 3),
     ] {
         match Arithmetic::parse(text, Quirks::NONE) {
-            Err(ArithmeticError::Syntax { place: found, .. }) => assert_eq!(found, place, "{text}"),
+            Err(ArithmeticError::Syntax { place: position, .. }) => assert_eq!(position, place, "{text}"),
             other => panic!("{text}: {other:?}"),
         }
     }

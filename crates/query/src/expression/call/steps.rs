@@ -82,7 +82,7 @@ mod tests {
     use super::super::parse;
     use super::*;
 
-    fn of(texts: &[&str]) -> Result<(Vec<Step>, Vec<String>), CallError> {
+    fn parse_steps(texts: &[&str]) -> Result<(Vec<Step>, Vec<String>), CallError> {
         let mut queries = Vec::new();
         let calls: Vec<Call> = texts
             .iter()
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn each_call_is_a_step_after_its_operands() {
-        let (steps, names) = of(&["scale(diffSeries(sum:a,max:b),2)", "absolute(sum:c)"]).unwrap();
+        let (steps, names) = parse_steps(&["scale(diffSeries(sum:a,max:b),2)", "absolute(sum:c)"]).unwrap();
         let shown: Vec<String> = steps
             .iter()
             .map(|step| format!("{} {:?} {:?}", step.name, step.of, step.body))
@@ -117,7 +117,7 @@ mod tests {
             ("scale(2,sum:a)", "Unknown parameter type: null in tree: scale(a)"),
             ("timeShift(sum:a,'1h')", "unknown time unit=h'"),
         ] {
-            assert_eq!(of(&[text]).unwrap_err().to_string(), message);
+            assert_eq!(parse_steps(&[text]).unwrap_err().to_string(), message);
         }
     }
 }

@@ -162,7 +162,7 @@ impl WindowRuns {
     pub(super) const MOST_POINTS: usize = 64 << 10;
 
     /// The windows of instants that ascend; `layout` is always the same.
-    pub(super) fn of(&mut self, times_ms: &[i64], layout: &WindowLayout) -> &Self {
+    pub(super) fn update(&mut self, times_ms: &[i64], layout: &WindowLayout) -> &Self {
         if self.times_ms == times_ms {
             return self;
         }

@@ -60,7 +60,7 @@ fn reader(windows: Option<Windows>, in_stored_order: bool) -> Reader {
         in_stored_order,
         annotations: false,
     };
-    Reader::new(options, Budget::of_limits(Limits::NONE)).unwrap()
+    Reader::new(options, Budget::from_limits(Limits::NONE)).unwrap()
 }
 
 /// Offsets in milliseconds, and texts of the histograms.
@@ -183,7 +183,7 @@ async fn leaves_out_and_reports_cells_that_do_not_decode() {
             codecs: None,
             ..reader.options.clone()
         },
-        Budget::of_limits(Limits::NONE),
+        Budget::from_limits(Limits::NONE),
     )
     .unwrap();
     unconfigured.add(&[row]).unwrap();

@@ -52,7 +52,7 @@ pub(crate) enum Passing {
 
 impl Matches {
     /// Whether the name of a value matches; `None` if it is not resolved, or there is no name.
-    pub(super) fn of(&self, value: &TagvUid) -> Option<bool> {
+    pub(super) fn get(&self, value: &TagvUid) -> Option<bool> {
         let (resolved, number) = (self.0.read(), value.uid().number());
         if resolved.matched.contains(number) {
             return Some(true);
@@ -165,7 +165,7 @@ struct Used {
 
 impl MatchCache {
     /// The matches of a filter, as of a generation of names; `None`: of this query alone.
-    pub(crate) fn of(
+    pub(crate) fn get_or_insert(
         &self,
         generation: Option<NameGeneration>,
         tagk: TagkUid,
@@ -247,7 +247,7 @@ mod tests {
         add(&matches, &[4, 5], Some(true));
         assert_eq!(matches.passing(WIDTH), Passing::NotIn(values(&[2, 3])));
         assert_eq!(
-            [1, 2, 9].map(|number| matches.of(&value(number))),
+            [1, 2, 9].map(|number| matches.get(&value(number))),
             [Some(true), Some(false), None]
         );
         let unresolved = matches.unresolved(values(&[7, 1, 9, 2, 7]).into_iter());
@@ -278,13 +278,13 @@ mod tests {
                 changes: generation,
                 age: 0,
             });
-            cache.of(generation, key(tagk), &matcher(text), Quirks::NONE)
+            cache.get_or_insert(generation, key(tagk), &matcher(text), Quirks::NONE)
         };
         let first = of(1, 1, "a*");
         assert!(Arc::ptr_eq(&first, &of(1, 1, "a*")));
         assert!(!Arc::ptr_eq(&first, &of(1, 2, "a*")), "another key");
         assert!(!Arc::ptr_eq(&first, &of(1, 1, "b*")), "another pattern");
-        let strict = cache.of(
+        let strict = cache.get_or_insert(
             Some(NameGeneration { changes: 1, age: 0 }),
             key(1),
             &matcher("a*"),
@@ -292,7 +292,7 @@ mod tests {
         );
         assert!(!Arc::ptr_eq(&first, &strict), "read in another way");
         assert!(!Arc::ptr_eq(&first, &of(2, 1, "a*")), "a name has changed");
-        let alone = |_| cache.of(None, key(1), &matcher("a*"), Quirks::NONE);
+        let alone = |_| cache.get_or_insert(None, key(1), &matcher("a*"), Quirks::NONE);
         assert!(!Arc::ptr_eq(&alone(1), &alone(2)));
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let cache = MatchCache::default();
         let of = |text: &str| {
             let matcher = TagMatcher::parse("wildcard", text).unwrap();
-            cache.of(Some(NameGeneration::default()), key(1), &matcher, Quirks::NONE)
+            cache.get_or_insert(Some(NameGeneration::default()), key(1), &matcher, Quirks::NONE)
         };
         let (old, new) = (of("old*"), of("new*"));
         // Every second value: bitmaps that do not compress.

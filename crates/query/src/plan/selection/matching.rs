@@ -87,7 +87,7 @@ impl Selection {
         for test in &self.0.tests {
             if let ValueTest::Name(name_test) | ValueTest::NameIfPresent(name_test) = &test.test
                 && let Some(value) = self.0.value_of(tags, test.tagk)
-                && name_test.matches.of(&value).is_none()
+                && name_test.matches.get(&value).is_none()
             {
                 return Err(QueryError::UidWithoutName {
                     kind: UidKind::Tagv,

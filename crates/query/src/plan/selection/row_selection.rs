@@ -6,7 +6,7 @@
 //! and later rows with a value that does not match are skipped in the store.
 //!
 //! If all matching series are resolved, a row belongs to one of them or does not match (see
-//! [`Selection::of_resolved`]).
+//! [`Selection::with_resolved_series`]).
 //!
 //! Row keys of one hour are sorted by their tags, so a key that does not match implies where the next
 //! matching key can begin (see [`Selection::seek_after`]). A scan for few of many series seeks from one to
@@ -69,12 +69,12 @@ impl HasRowKey for Box<[u8]> {
 
 impl Selection {
     /// Rows that pass all tests; with `tag_count` only rows with exactly this many tags.
-    pub fn of_tags(layout: &RowKeyLayout, tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
+    pub fn from_tests(layout: &RowKeyLayout, tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
         Self::new(layout, tests, tag_count, None)
     }
 
     /// Rows of these series, as TSUIDs, that pass all tests.
-    pub fn of_series<'a>(
+    pub fn from_series<'a>(
         layout: &RowKeyLayout,
         tsuids: impl IntoIterator<Item = &'a [u8]>,
         tests: Vec<TagTest>,
@@ -110,7 +110,7 @@ impl Selection {
     /// The selection narrowed to series that are resolved, by their tags in ascending order. A scan then seeks
     /// from one of them to the next.
     #[must_use]
-    pub fn of_resolved(self, series: impl Into<Arc<[Box<[u8]>]>>) -> Self {
+    pub fn with_resolved_series(self, series: impl Into<Arc<[Box<[u8]>]>>) -> Self {
         Self(self.0, Some(series.into()))
     }
 

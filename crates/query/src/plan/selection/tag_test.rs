@@ -48,7 +48,7 @@ impl TagTest {
             ValueTest::Any => true,
             ValueTest::In(values) => values.contains(value),
             ValueTest::NotIn(values) => !values.contains(value),
-            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => test.matches.of(value).unwrap_or(true),
+            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => test.matches.get(value).unwrap_or(true),
         }
     }
 

@@ -82,7 +82,7 @@ impl ColumnPath {
             summarizer: request
                 .downsample
                 .filter(|_| !self.reader.is_rollup)
-                .and_then(|(windows, function)| Summarizer::of(windows, *function)),
+                .and_then(|(windows, function)| Summarizer::for_windows(windows, *function)),
             lookahead: request.lookahead,
             unnamed: selection.has_unnamed().then(|| selection.clone()),
             table: self.cells.table.clone(),

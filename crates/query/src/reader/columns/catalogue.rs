@@ -44,7 +44,7 @@ impl Catalogue<'_> {
     /// # Errors
     ///
     /// Errors of the name directory.
-    pub(super) async fn of_metric(
+    pub(super) async fn by_metric(
         &self,
         metric: MetricUid,
         selection: &Selection,
@@ -88,8 +88,8 @@ impl Catalogue<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Catalogue::of_metric`].
-    pub(super) async fn of_tsuids(
+    /// As [`Catalogue::by_metric`].
+    pub(super) async fn by_tsuids(
         &self,
         tsuids: &[Tsuid],
         selection: &Selection,

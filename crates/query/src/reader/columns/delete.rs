@@ -55,7 +55,7 @@ impl ColumnReader {
         let columns = &self.points.columns;
         let mut numbers: Vec<SeriesNumber> = match source {
             ResolvedSource::Metric(metric, selection) => {
-                return self.catalogue(context).of_metric(*metric, selection).await;
+                return self.catalogue(context).by_metric(*metric, selection).await;
             }
             ResolvedSource::Tsuids(tsuids) => {
                 let tsuids = tsuids.iter();

@@ -71,7 +71,7 @@ impl LastPointReader for ColumnReader {
         let mut held = context.budget().hold(0)?;
         let ranges = look_back.hours().ranges(&self.layout, metric);
         let of_cells = self.newest_cells(ranges, selection, look_back, &mut held).await?;
-        let matching = self.catalogue(context).of_metric(metric, selection).await?;
+        let matching = self.catalogue(context).by_metric(metric, selection).await?;
         held.grow(size_of_val(&*matching) as u64)?;
         let series = matching.len();
         let search = Arc::new(MetricSearch {
@@ -124,13 +124,15 @@ impl ColumnReader {
         tags.dedup();
         let keys = series.iter().map(Tsuid::as_bytes);
         held.grow(2 * keys.clone().map(<[u8]>::len).sum::<usize>() as u64)?;
-        let selection = Selection::of_series(layout, keys, Vec::new()).of_resolved(tags);
+        let selection = Selection::from_series(layout, keys, Vec::new()).with_resolved_series(tags);
         let ranges = series_ranges(&series, layout, newer.hours());
         let of_cells = self.newest_cells(ranges, &selection, newer, &mut held).await?;
         let newest = |(tsuid, point): (&Tsuid, Option<Point>)| {
             let newer = of_cells.get(tsuid);
             let newer = newer.filter(|cell| point.is_none_or(|point| point.time_ms < cell.time_ms));
-            newer.cloned().or_else(|| Some(of_point(tsuid.clone(), point?)))
+            newer
+                .cloned()
+                .or_else(|| Some(to_last_point(tsuid.clone(), point?)))
         };
         Ok(series.iter().zip(last_points).map(newest).collect())
     }
@@ -232,7 +234,7 @@ impl MetricSearch {
                 .map_err(|error| QueryError::row_series(&key, &error))?;
             let of_cells = self.of_cells.get(&tsuid);
             let newer = of_cells.filter(|cell| point.is_none_or(|point| point.time_ms < cell.time_ms));
-            last_points.extend(newer.cloned().or_else(|| Some(of_point(tsuid, point?))));
+            last_points.extend(newer.cloned().or_else(|| Some(to_last_point(tsuid, point?))));
         }
         Ok(last_points)
     }
@@ -260,7 +262,7 @@ fn last(
     Ok(last)
 }
 
-fn of_point(tsuid: Tsuid, point: Point) -> LastPoint {
+fn to_last_point(tsuid: Tsuid, point: Point) -> LastPoint {
     LastPoint {
         tsuid,
         time_ms: point.time_ms,

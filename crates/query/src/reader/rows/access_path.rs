@@ -102,7 +102,7 @@ impl RowPath {
                 let tags = |tsuid: &Tsuid| tsuid.as_bytes().get(metric_width..).unwrap_or_default().into();
                 let mut tags: Vec<Box<[u8]>> = tsuids.iter().map(tags).collect();
                 tags.sort_unstable();
-                selection = selection.of_resolved(tags);
+                selection = selection.with_resolved_series(tags);
                 Rows::Ranges(series_ranges(&tsuids, layout, hours).into())
             }
         };

@@ -56,7 +56,7 @@ impl Slice {
     }
 
     /// The part of a range of row keys, which begins and ends with a base time, that lies in the slice.
-    pub(in crate::reader) fn of_range(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+    pub(in crate::reader) fn clip(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
         let (start, stop) = range;
         let at = |seconds: u32| at_seconds(range, seconds);
         // The ends of the range are kept: no hour follows the last one that a row key can hold.
@@ -170,7 +170,7 @@ mod tests {
             let mut next = whole.0.clone();
             let mut hours_seen = 0;
             for slice in Slices::new(hours(count), Arc::clone(&density)) {
-                let (start, stop) = slice.of_range(&whole);
+                let (start, stop) = slice.clip(&whole);
                 assert_eq!(start, next);
                 assert!(start < stop);
                 next = stop;
@@ -205,7 +205,7 @@ mod tests {
             let slices = Slices::new(hours(count), Arc::new(Density::new(8 << 20)));
             let by_hour: Vec<Slice> = slices.flat_map(|slice| slice.by_hour()).collect();
             assert_eq!(by_hour.len(), count as usize);
-            let ranges: Vec<_> = by_hour.iter().map(|slice| slice.of_range(&whole)).collect();
+            let ranges: Vec<_> = by_hour.iter().map(|slice| slice.clip(&whole)).collect();
             assert_eq!((&ranges[0].0, &ranges[ranges.len() - 1].1), (&whole.0, &whole.1));
             assert!(ranges.windows(2).all(|two| two[0].1 == two[1].0));
         }
@@ -220,6 +220,6 @@ mod tests {
         let whole = (vec![1, 0xff, 0xff, 0xf8, 0xf0], vec![2]);
         let slices: Vec<_> = Slices::new(hours, Arc::new(Density::new(1))).collect();
         assert_eq!(slices.len(), 1);
-        assert_eq!(slices[0].of_range(&whole), whole);
+        assert_eq!(slices[0].clip(&whole), whole);
     }
 }

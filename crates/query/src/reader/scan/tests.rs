@@ -66,7 +66,7 @@ async fn plan(layout: RowKeyLayout, query_text: &str) -> Plan {
         index: None,
         rollups: None,
     };
-    let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));
+    let context = QueryContext::unregistered(Budget::from_limits(Limits::NONE));
     let compute = ComputePool::new(1).unwrap();
     let plan = Plan::new(&query, &query.sub_queries[0], &storage, &compute, &context).await;
     plan.unwrap()
@@ -83,7 +83,7 @@ fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
 async fn emits_slices_in_order_with_watermarks() {
     for layout in [RowKeyLayout::default(), salted()] {
         let plan = plan(layout, "sum:m1").await;
-        let items = plan.access_path.rows(&Budget::of_limits(Limits::NONE), None);
+        let items = plan.access_path.rows(&Budget::from_limits(Limits::NONE), None);
         let items: Vec<ScanItem> = items.try_collect().await.unwrap();
         let (mut until_ms, mut latest_ms, mut count) = (i64::MIN, i64::MIN, 0);
         for item in &items {
@@ -122,7 +122,7 @@ async fn reads_only_keys_of_later_hours() {
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
         let from = BaseTime::from_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
-        let budget = Budget::of_limits(Limits::NONE);
+        let budget = Budget::from_limits(Limits::NONE);
         let note = move |key: &[u8]| noted.lock().push(hour_of(&layout, key));
         let rows = plan.access_path.row_ranges();
         rows.keys(rest, &budget, None, note).await.unwrap();

@@ -98,7 +98,7 @@ const SMALL: ClientId = ClientId::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))
 #[tokio::test(start_paused = true)]
 async fn a_client_that_fills_the_pool_leaves_memory_for_small_requests_of_others() {
     let pool = MemoryPool::new("ingest", 1000);
-    let (large, small) = (pool.of_client(LARGE), pool.of_client(SMALL));
+    let (large, small) = (pool.for_client(LARGE), pool.for_client(SMALL));
     assert!(large.check_fits(750).is_ok() && large.check_fits(751).unwrap_err().is_final());
     let held = large.try_reserve(750).unwrap();
     assert!(!large.try_reserve(1).unwrap_err().is_final());
@@ -127,7 +127,7 @@ async fn a_client_that_fills_the_pool_leaves_memory_for_small_requests_of_others
 #[test]
 fn reservations_of_a_client_are_counted_until_they_are_dropped() {
     let pool = MemoryPool::new("ingest", 1000);
-    let of = |client| pool.of_client(client);
+    let of = |client| pool.for_client(client);
     let mut held = of(LARGE).try_reserve(100).unwrap();
     let part = held.split(40);
     held.shrink_to(50);

@@ -69,10 +69,10 @@ proptest! {
         prop_assert_eq!(row_of(&key), Some(row.clone()));
         let length = row_prefix_len(&key).unwrap();
         prop_assert_eq!(&key[..length], row_prefix(table, &row));
-        let mut found = Vec::new();
-        let column = Column::decode(&key[length..], &stored, &mut found).unwrap();
+        let mut inline_qualifier = Vec::new();
+        let column = Column::decode(&key[length..], &stored, &mut inline_qualifier).unwrap();
         prop_assert_eq!(column.family, family);
-        prop_assert_eq!(column.long_qualifier.unwrap_or(&found), &qualifier);
+        prop_assert_eq!(column.long_qualifier.unwrap_or(&inline_qualifier), &qualifier);
         prop_assert_eq!(column.versions().collect::<Option<Vec<_>>>(), Some(versions));
     }
 

@@ -33,7 +33,7 @@ fn damage_record_survives_reopening() {
     let gaps = [gap(b"\0\x01x", b"\0\x03b"), gap(b"\0\x03y\xff", b"")];
     damage.add(&gaps, Path::new("set-aside/table-1-0")).unwrap();
     damage.add(&gaps, Path::new("again")).unwrap();
-    let found = |damage: &SetAside| -> Vec<(String, Vec<u8>, Vec<u8>)> {
+    let range_tuples = |damage: &SetAside| -> Vec<(String, Vec<u8>, Vec<u8>)> {
         let ranges = damage.ranges().into_iter();
         ranges
             .map(|range| (range.table.to_string(), range.start, range.stop))
@@ -45,13 +45,13 @@ fn damage_record_survives_reopening() {
         ("three".to_owned(), vec![], b"b".to_vec()),
         ("three".to_owned(), b"y\xff".to_vec(), vec![]),
     ];
-    assert_eq!(found(&damage), expected);
+    assert_eq!(range_tuples(&damage), expected);
     let (again, _) = set_aside(folder.path());
-    assert_eq!(found(&again), expected);
-    assert!(again.of_row(&tables[1], b"any").is_some());
-    assert!(again.of_row(&tables[0], b"w").is_none());
-    assert!(again.of_row(&tables[0], b"x").is_some());
-    assert!(again.of_row(&tables[2], b"b").is_none());
+    assert_eq!(range_tuples(&again), expected);
+    assert!(again.row_damage(&tables[1], b"any").is_some());
+    assert!(again.row_damage(&tables[0], b"w").is_none());
+    assert!(again.row_damage(&tables[0], b"x").is_some());
+    assert!(again.row_damage(&tables[2], b"b").is_none());
 
     std::fs::write(folder.path().join("DAMAGE"), "something else").unwrap();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -84,15 +84,15 @@ fn splits_reads_at_the_bounds_of_damage() {
     damage.add(&gaps, Path::new("file")).unwrap();
     let subranges = |start: &[u8], stop: &[u8], reverse: bool| {
         let (mut start, mut stop) = (start.to_vec(), stop.to_vec());
-        let mut found = Vec::new();
+        let mut ends = Vec::new();
         loop {
             let subrange = damage.first_subrange(&tables[0], &start, &stop, reverse);
             let end = subrange.end.clone().unwrap_or_default();
-            found.push((String::from_utf8(end).unwrap(), subrange.damage.is_some()));
+            ends.push((String::from_utf8(end).unwrap(), subrange.damage.is_some()));
             match subrange.end {
                 Some(end) if reverse => stop = end,
                 Some(end) => start = end,
-                None => return found,
+                None => return ends,
             }
         }
     };

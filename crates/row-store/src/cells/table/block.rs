@@ -259,13 +259,13 @@ mod tests {
                 writer.push(key, value.as_deref());
             }
             let block = Block::decode(writer.finish().into()).unwrap();
-            let found: BTreeMap<Vec<u8>, Option<Vec<u8>>> = block
+            let decoded: BTreeMap<Vec<u8>, Option<Vec<u8>>> = block
                 .entries()
                 .unwrap()
                 .into_iter()
                 .map(|(key, value)| (key, value.map(|value| value.to_vec())))
                 .collect();
-            prop_assert_eq!(&found, &entries);
+            prop_assert_eq!(&decoded, &entries);
             let cursor = block.seek(&probe).unwrap();
             let expected = entries.range(probe.clone()..).next().map(|(key, _)| key.as_slice());
             prop_assert_eq!(cursor.is_valid().then(|| cursor.key()), expected);

@@ -39,7 +39,7 @@ pub(super) fn blocks(
     known: &Known<'_>,
     detail: &str,
 ) -> Result<(Vec<BlockRef>, Vec<Gap>), StoreError> {
-    let mut found = Found {
+    let mut salvaged = Found {
         blocks: Vec::new(),
         gaps: Vec::new(),
         start: known.keys.map_or_else(Vec::new, |(first, _)| first.to_vec()),
@@ -51,7 +51,7 @@ pub(super) fn blocks(
         match block_at(file, offset)? {
             Some((kind, content, bytes)) => {
                 match kind {
-                    Kind::Data => found.add(Place { offset, bytes }, content),
+                    Kind::Data => salvaged.add(Place { offset, bytes }, content),
                     Kind::SectionIndex => {
                         ended = true;
                         break;
@@ -67,16 +67,16 @@ pub(super) fn blocks(
                     offset += place.bytes as u64;
                     continue;
                 }
-                found.damaged(offset);
+                salvaged.damaged(offset);
                 offset = next_block(file, offset + 1)?;
             }
         }
     }
     if !ended {
-        found.damaged(file.bytes.min(offset));
+        salvaged.damaged(file.bytes.min(offset));
     }
     let stop = known.keys.map_or_else(Vec::new, |(_, last)| next_key(last));
-    Ok(found.finish(stop, detail))
+    Ok(salvaged.finish(stop, detail))
 }
 
 struct Found {

@@ -153,7 +153,7 @@ impl CallError {
 
 impl ServerException {
     /// The exception of a response.
-    pub(super) fn of_response(server: &str, response: ExceptionResponse) -> Self {
+    pub(super) fn from_response(server: &str, response: ExceptionResponse) -> Self {
         let class = response.exception_class_name.unwrap_or_default();
         let text = response.stack_trace.unwrap_or_default();
         let hint = response
@@ -167,7 +167,7 @@ impl ServerException {
     }
 
     /// The exception of one action of several.
-    pub(super) fn of_action(server: &str, exception: &NameBytesPair) -> Self {
+    pub(super) fn from_action(server: &str, exception: &NameBytesPair) -> Self {
         let text = String::from_utf8_lossy(exception.value.as_deref().unwrap_or_default()).into_owned();
         Self::new(server, exception.name.clone(), &text, None)
     }
@@ -193,8 +193,8 @@ impl ServerException {
     }
 
     fn remedy(&self) -> Remedy {
-        let found = REMEDIES.iter().find(|(class, _)| self.names(class));
-        match found {
+        let entry = REMEDIES.iter().find(|(class, _)| self.names(class));
+        match entry {
             Some((_, remedy)) => *remedy,
             None if self.is_overloaded => Remedy::WaitLonger,
             None => Remedy::None,

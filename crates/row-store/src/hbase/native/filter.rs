@@ -45,7 +45,7 @@ pub(super) enum Pushed {
 
 impl Pushed {
     /// The filter for a scan.
-    pub(super) fn of(scan: &Scan) -> Self {
+    pub(super) fn from_scan(scan: &Scan) -> Self {
         let Some(filter) = &scan.filter else {
             return Self::Nothing;
         };
@@ -55,14 +55,14 @@ impl Pushed {
             return if ranges.is_empty() {
                 Self::NoRows
             } else {
-                Self::Filter(of_ranges(ranges))
+                Self::Filter(range_filter(ranges))
             };
         }
-        if let Some(of_parts) = of_parts(filter.parts()) {
+        if let Some(of_parts) = part_filter(filter.parts()) {
             return Self::Filter(of_parts);
         }
         if filter.has_seek() && !filter.keeps_most() && scan.max_versions <= 1 {
-            return Self::Keys(of_keys());
+            return Self::Keys(key_only_filter());
         }
         Self::Nothing
     }
@@ -85,7 +85,7 @@ fn class(name: &str, message: &impl Message) -> JavaClass {
     }
 }
 
-fn of_ranges(ranges: Vec<(Vec<u8>, Vec<u8>)>) -> JavaClass {
+fn range_filter(ranges: Vec<(Vec<u8>, Vec<u8>)>) -> JavaClass {
     let range = |(start, stop): (Vec<u8>, Vec<u8>)| RowRange {
         start_row: Some(start.into()),
         start_row_inclusive: Some(true),
@@ -99,7 +99,7 @@ fn of_ranges(ranges: Vec<(Vec<u8>, Vec<u8>)>) -> JavaClass {
 }
 
 /// Requires all parts; `None` if there are none, or too many.
-fn of_parts(parts: &[KeyPart]) -> Option<JavaClass> {
+fn part_filter(parts: &[KeyPart]) -> Option<JavaClass> {
     let filters = parts.iter().map(|part| {
         let pattern = pattern(part);
         (pattern.len() <= MAX_PATTERN).then(|| {
@@ -122,7 +122,7 @@ fn of_parts(parts: &[KeyPart]) -> Option<JavaClass> {
     all(filters.collect::<Option<Vec<_>>>()?)
 }
 
-fn of_keys() -> JavaClass {
+fn key_only_filter() -> JavaClass {
     let key_only = class("KeyOnlyFilter", &KeyOnlyFilter { len_as_val: false });
     let first = JavaClass {
         name: "org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter".to_owned(),
@@ -187,7 +187,7 @@ mod tests {
         let of = |filter: RowFilter, reverse: bool| {
             let mut scan = Scan::range("a", "z");
             (scan.filter, scan.reverse) = (Some(filter), reverse);
-            match Pushed::of(&scan) {
+            match Pushed::from_scan(&scan) {
                 Pushed::Filter(class) | Pushed::Keys(class) => {
                     class.name.rsplit('.').next().unwrap().to_owned()
                 }

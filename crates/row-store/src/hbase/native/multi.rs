@@ -244,7 +244,7 @@ fn outcomes(
     let (mut cells, mut reader) = (CellReader::new(cells), RowReader::default());
     for (results, places) in response.region_action_result.iter().zip(places) {
         if let Some(exception) = &results.exception {
-            let error = CallError::Exception(ServerException::of_action(server, exception));
+            let error = CallError::Exception(ServerException::from_action(server, exception));
             for place in places {
                 outcomes[*place] = Some(Outcome::Failed(error.clone()));
             }
@@ -257,7 +257,7 @@ fn outcomes(
             let place =
                 place.ok_or_else(|| CallError::malformed(format!("{server}: Multi has a result {index}")))?;
             let outcome = match (&result.exception, &result.result) {
-                (Some(exception), _) => Outcome::Failed(CallError::Exception(ServerException::of_action(
+                (Some(exception), _) => Outcome::Failed(CallError::Exception(ServerException::from_action(
                     server, exception,
                 ))),
                 (None, result) => {

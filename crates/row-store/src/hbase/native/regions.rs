@@ -62,7 +62,7 @@ impl Regions {
     pub(super) fn find(&self, table: &TableName, place: Place<'_>) -> Option<Arc<Region>> {
         let tables = self.0.read();
         let regions = tables.get(table)?;
-        let found = match place {
+        let region = match place {
             Place::Of(row) => {
                 let (_, region) = regions
                     .range::<[u8], _>((Bound::Unbounded, Bound::Included(row)))
@@ -79,7 +79,7 @@ impl Regions {
                 region.end.is_empty().then_some(region)
             }
         };
-        found.cloned()
+        region.cloned()
     }
 
     /// Adds a region in place of those that overlap it.
@@ -133,8 +133,8 @@ mod tests {
     }
 
     fn place_of(regions: &Regions, place: Place<'_>) -> Option<String> {
-        let found = regions.find(&"t".parse().unwrap(), place)?;
-        Some(String::from_utf8(found.start.to_vec()).unwrap())
+        let known_region = regions.find(&"t".parse().unwrap(), place)?;
+        Some(String::from_utf8(known_region.start.to_vec()).unwrap())
     }
 
     #[test]

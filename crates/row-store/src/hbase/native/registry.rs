@@ -121,7 +121,7 @@ impl Registry {
                     let path = format!("{}/{}", parent.trim_end_matches('/'), role.znode());
                     let data = zookeeper::read(&server, &path, options.time).await;
                     match data.and_then(|data| server_of_znode(&data)) {
-                        Ok(found) => return Ok(found),
+                        Ok(host_port) => return Ok(host_port),
                         Err(detail) => findings.push(format!("{server}: {detail}")),
                     }
                 }
@@ -130,7 +130,7 @@ impl Registry {
                 for master in masters {
                     let master = with_port(master, MASTER_PORT);
                     match ask_master(&master, role, options).await {
-                        Ok(found) => return Ok(found),
+                        Ok(host_port) => return Ok(host_port),
                         Err(CallError::NotSent { server, detail } | CallError::Lost { server, detail }) => {
                             findings.push(format!("{server}: {detail}"));
                         }
@@ -192,7 +192,7 @@ pub(super) fn address(server: Option<&ServerName>) -> Option<String> {
 async fn ask_master(master: &str, role: Role, options: &ConnectOptions) -> Result<String, CallError> {
     let connection = Connection::open(master, Service::Registry, options).await?;
     let deadline = Instant::now() + options.time.max(Duration::from_secs(1));
-    let found = match role {
+    let host_port = match role {
         Role::Meta => {
             let request = Request::new("GetMetaRegionLocations", &Empty {});
             let (response, _): (GetMetaRegionLocationsResponse, _) =
@@ -206,7 +206,7 @@ async fn ask_master(master: &str, role: Role, options: &ConnectOptions) -> Resul
             address(response.server_name.as_ref())
         }
     };
-    found.ok_or_else(|| CallError::NoRegion {
+    host_port.ok_or_else(|| CallError::NoRegion {
         detail: format!("{master} does not know {role}"),
     })
 }

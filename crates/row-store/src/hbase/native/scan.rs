@@ -37,7 +37,7 @@ pub(super) async fn open(
     let store_error = |error: CallError| error.into_store_error(Some(table));
     let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
     let is_empty = !scan.stop.is_empty() && scan.start >= scan.stop;
-    let pushed = Pushed::of(&scan);
+    let pushed = Pushed::from_scan(&scan);
     if selects_nothing || is_empty || scan.limit == Some(0) || pushed == Pushed::NoRows {
         let located = cluster.locate(table, Place::Of(&scan.start), cluster.deadline());
         located.await.map_err(store_error)?;
@@ -129,7 +129,7 @@ impl Reader {
             table: table.clone(),
             cursor,
             keys: lists_keys.then(VecDeque::new),
-            memory: Memory::of(&scan),
+            memory: Memory::from_scan(&scan),
             filter: scan.filter,
             columns: scan.columns,
             left: scan.limit.unwrap_or(u64::MAX),

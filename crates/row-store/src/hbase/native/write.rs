@@ -187,7 +187,7 @@ impl RowRequest for Step<'_> {
     fn actions(&self, cells: &mut Vec<u8>) -> Vec<Action> {
         let mut actions = Vec::with_capacity(1);
         if !self.puts.is_empty() {
-            actions.push(of_cells(mutate_type::PUT, &self.puts, cells));
+            actions.push(mutation_action(mutate_type::PUT, &self.puts, cells));
         }
         if self.deletes_row {
             let mutation = MutationProto {
@@ -200,14 +200,14 @@ impl RowRequest for Step<'_> {
                 ..Action::default()
             });
         } else if !self.deletes.is_empty() {
-            actions.push(of_cells(mutate_type::DELETE, &self.deletes, cells));
+            actions.push(mutation_action(mutate_type::DELETE, &self.deletes, cells));
         }
         actions
     }
 }
 
 /// A mutation with its cells in the block.
-fn of_cells(mutate_type: i32, list: &[Cell<'_>], cells: &mut Vec<u8>) -> Action {
+fn mutation_action(mutate_type: i32, list: &[Cell<'_>], cells: &mut Vec<u8>) -> Action {
     for cell in list {
         cell.encode(cells);
     }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_puts_into_one_cell_the_last_remains() {
+    fn keeps_the_last_of_two_puts_into_one_cell() {
         let batch = batch(|batch, f| {
             batch
                 .row(b"r")

@@ -104,7 +104,8 @@ impl Connection {
     ) -> Result<T, CallError> {
         self.socket.set_deadline(deadline);
         let begun = Instant::now();
-        let result = request(&mut self.client).map_err(|error| CallError::of(error, &self.gateway, name));
+        let result =
+            request(&mut self.client).map_err(|error| CallError::from_thrift(error, &self.gateway, name));
         if let Some(counts) = &self.counts {
             counts.count(begun, result.is_err());
         }

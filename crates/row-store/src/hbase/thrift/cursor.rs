@@ -79,7 +79,7 @@ impl Cursor {
             most_parts: parts,
             cells: CELLS_PER_PART,
             rest: scan.limit.unwrap_or(u64::MAX),
-            range: KeyRange::of(&scan),
+            range: KeyRange::from_scan(&scan),
             is_of_keys: false,
             pattern: None,
             pool,
@@ -95,7 +95,7 @@ impl Cursor {
 
     /// As [`Cursor::new`], for keys only: each row has one cell without its value. The first fetch requests `parts`
     /// parts.
-    pub(super) fn of_keys(pool: Arc<Pool>, table: TableName, scan: Scan, parts: usize) -> Self {
+    pub(super) fn keys_only(pool: Arc<Pool>, table: TableName, scan: Scan, parts: usize) -> Self {
         Self {
             parts,
             most_parts: *PARTS.end(),
@@ -163,7 +163,7 @@ impl Cursor {
             ..self.scan.clone()
         };
         // Beside it one row that may be outside the range, and the next one, which completes it.
-        let mut keys = Self::of_keys(self.pool.clone(), self.table.clone(), scan, 3);
+        let mut keys = Self::keys_only(self.pool.clone(), self.table.clone(), scan, 3);
         keys.range = self.range.reversed();
         async move { Ok(keys.first().await?.first().map(|row| row.key().to_vec())) }
     }
@@ -288,7 +288,7 @@ impl Cursor {
             raw::scan(range, &self.scan.columns, pattern, self.cells, parts)
         };
         let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
-        let memory = Memory::of(&self.scan);
+        let memory = Memory::from_scan(&self.scan);
         let deadline = Instant::now() + self.pool.config().request_timeout;
         self.pool
             .submit(Route::Any, deadline, move |connection, deadline| {
@@ -302,7 +302,7 @@ impl Cursor {
         let Continuation { scanner, assembler } = continuation;
         let parts = self.parts();
         let deadline = Instant::now() + self.pool.config().request_timeout;
-        let (connection, memory) = (scanner.connection, Memory::of(&self.scan));
+        let (connection, memory) = (scanner.connection, Memory::from_scan(&self.scan));
         self.pool.submit(
             Route::Connection(connection),
             deadline,
@@ -395,7 +395,8 @@ impl Scanner {
         // A short result is the last one.
         let is_at_end = i32::try_from(count).is_ok_and(|count| count < parts);
         let added = assembler.add(received, is_at_end);
-        let rows = added.map_err(|error| CallError::of(error, connection.gateway(), "scannerGetList"))?;
+        let rows =
+            added.map_err(|error| CallError::from_thrift(error, connection.gateway(), "scannerGetList"))?;
         let held = memory.hold(&rows);
         Ok(FetchResult {
             fetched: Fetched { rows, held },

@@ -50,7 +50,7 @@ pub(super) enum ExceptionKind {
 
 impl CallError {
     /// Classifies the error of a call of the generated client.
-    pub(super) fn of(error: thrift::Error, gateway: &str, call: &str) -> Self {
+    pub(super) fn from_thrift(error: thrift::Error, gateway: &str, call: &str) -> Self {
         let gateway = gateway.to_owned();
         let exception = |kind, message: Option<&str>| {
             Self::Exception(ServerException {

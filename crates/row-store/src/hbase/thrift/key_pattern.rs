@@ -35,7 +35,7 @@ pub(super) struct KeyPattern {
 
 impl KeyPattern {
     /// The pattern of a filter's parts; `None` if there are none, or too many.
-    pub(super) fn of(filter: &RowFilter) -> Option<Self> {
+    pub(super) fn from_filter(filter: &RowFilter) -> Option<Self> {
         let mut pattern = Self {
             text: String::new(),
             is_precise: true,
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn pattern(parts: Vec<KeyPart>) -> KeyPattern {
-        KeyPattern::of(&RowFilter::new(|_| true).with_parts(parts)).unwrap()
+        KeyPattern::from_filter(&RowFilter::new(|_| true).with_parts(parts)).unwrap()
     }
 
     fn part(prefix: &[u8], endings: &[&[u8]]) -> KeyPart {
@@ -154,7 +154,7 @@ mod tests {
         let most: Vec<Vec<u8>> = (0..200).map(|last| vec![0, last]).collect();
         let most: Vec<&[u8]> = most.iter().map(Vec::as_slice).collect();
         assert!(pattern(vec![part(&[1], &most)]).is_precise);
-        assert_eq!(KeyPattern::of(&RowFilter::new(|_| true)), None);
+        assert_eq!(KeyPattern::from_filter(&RowFilter::new(|_| true)), None);
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub(super) fn rounds(batch: &WriteBatch) -> Vec<Round<'_>> {
             });
         }
     }
-    rounds.into_iter().map(Round::of).collect()
+    rounds.into_iter().map(Round::from_steps).collect()
 }
 
 fn kind(mutation: &MutationRef<'_>) -> Kind {
@@ -102,7 +102,7 @@ fn kind(mutation: &MutationRef<'_>) -> Kind {
 }
 
 impl<'a> Round<'a> {
-    fn of(steps: Vec<Step<'a>>) -> Self {
+    fn from_steps(steps: Vec<Step<'a>>) -> Self {
         let mut round = Self::default();
         // The calls being filled, by timestamp.
         let mut deletes: BTreeMap<Option<i64>, Call<'a>> = BTreeMap::new();

@@ -13,7 +13,7 @@ pub(super) struct KeyRange {
 }
 
 impl KeyRange {
-    pub(super) fn of(scan: &Scan) -> Self {
+    pub(super) fn from_scan(scan: &Scan) -> Self {
         Self {
             start: scan.start.clone(),
             stop: scan.stop.clone(),
@@ -121,8 +121,8 @@ fn common_length(a: &[u8], b: &[u8]) -> usize {
 fn number(key: &[u8], at: usize) -> u64 {
     let mut bytes = [0; size_of::<u64>()];
     let rest = key.get(at..).unwrap_or_default();
-    for (byte, found) in bytes.iter_mut().zip(rest) {
-        *byte = *found;
+    for (byte, key_byte) in bytes.iter_mut().zip(rest) {
+        *byte = *key_byte;
     }
     u64::from_be_bytes(bytes)
 }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     fn part(key: &str, qualifier: &str) -> RowPart {
-        RowPart::of_cell(key.as_bytes(), "t", qualifier.as_bytes(), b"v")
+        RowPart::from_cell(key.as_bytes(), "t", qualifier.as_bytes(), b"v")
     }
 
     fn shapes(rows: &[Row]) -> Vec<(&[u8], usize)> {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn row_completes_at_the_next_row_or_the_end() {
-        let mut assembler = Assembler::new(KeyRange::of(&Scan::prefix(b"")), None);
+        let mut assembler = Assembler::new(KeyRange::from_scan(&Scan::prefix(b"")), None);
         let rows = assembler
             .add(vec![part("a", "1"), part("a", "2")], false)
             .unwrap();
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn rejected_rows_advance_the_position() {
         let filter = RowFilter::new(|key| key != b"b");
-        let mut assembler = Assembler::new(KeyRange::of(&Scan::range("b", "d")), Some(filter));
+        let mut assembler = Assembler::new(KeyRange::from_scan(&Scan::range("b", "d")), Some(filter));
         let parts = ["a", "b", "c", "d"].map(|key| part(key, "1"));
         let rows = assembler.add(parts.into(), true).unwrap();
         assert_eq!(shapes(&rows), [(b"c".as_slice(), 1)]);
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn splits_dense_keys_evenly() {
         let key = |row: u16| [&[7, 7, 0][..], &row.to_be_bytes(), &[1, 2, 3]].concat();
-        let range = KeyRange::of(&Scan::range(key(100), [7, 8]));
+        let range = KeyRange::from_scan(&Scan::range(key(100), [7, 8]));
         let split = range.split(&key(100), &key(1_100), 4);
         let rows = |range: &KeyRange| (100..=1_100).filter(|row| range.contains(&key(*row))).count();
         assert_eq!(split.iter().map(rows).collect::<Vec<_>>(), [251, 250, 250, 250]);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn detects_empty_ranges() {
-        let is_empty = |start: &str, stop: &str| KeyRange::of(&Scan::range(start, stop)).is_empty();
+        let is_empty = |start: &str, stop: &str| KeyRange::from_scan(&Scan::range(start, stop)).is_empty();
         assert!(is_empty("b", "b") && is_empty("b", "a") && is_empty("b\0", "b"));
         assert!(!is_empty("b", "b\0") && !is_empty("b", "") && !is_empty("", ""));
     }
@@ -312,7 +312,7 @@ mod tests {
         ) {
             let mut scan = Scan::range(start, stop);
             scan.reverse = reverse;
-            let range = KeyRange::of(&scan);
+            let range = KeyRange::from_scan(&scan);
             let requested = range.scan_range();
             let is_given = if reverse {
                 (requested.start.is_empty() || key <= requested.start) && key > requested.stop
@@ -330,7 +330,7 @@ mod tests {
             last in prop::collection::vec(any::<u8>(), 0..12),
             parts in 1_usize..9,
         ) {
-            let range = KeyRange::of(&Scan::range(start.clone(), stop.clone()));
+            let range = KeyRange::from_scan(&Scan::range(start.clone(), stop.clone()));
             prop_assume!(!range.is_empty());
             let split = range.split(&first, &last, parts);
             prop_assert!(!split.is_empty() && split.len() <= parts);
@@ -362,7 +362,7 @@ mod tests {
                 keys.reverse();
             }
             for (index, last) in keys.iter().enumerate() {
-                let mut range = KeyRange::of(&scan);
+                let mut range = KeyRange::from_scan(&scan);
                 range.resume_after(last);
                 prop_assert!(keys[..=index].iter().all(|key| !range.contains(key)));
                 prop_assert!(keys[index + 1..].iter().all(|key| range.contains(key)));

@@ -49,7 +49,7 @@ pub(super) async fn get(
     scan: &Scan,
     keys: &[Vec<u8>],
 ) -> Result<Fetched, CallError> {
-    let (rows, held) = get_rows(pool, table, keys, &scan.columns, &Memory::of(scan)).await?;
+    let (rows, held) = get_rows(pool, table, keys, &scan.columns, &Memory::from_scan(scan)).await?;
     let rows = rows.into_iter().flatten().collect();
     Ok(Fetched { rows, held })
 }
@@ -68,9 +68,9 @@ async fn get_some(
         let rest = &keys[rows.len()..];
         let some = &rest[..size.min(rest.len())];
         match get_call(pool, table, some, columns, memory).await {
-            Ok((found, of_found)) => {
-                rows.extend(found);
-                held.merge(of_found);
+            Ok((more_rows, more_held)) => {
+                rows.extend(more_rows);
+                held.merge(more_held);
             }
             Err(CallError::ResponseTooLarge { .. }) if some.len() > 1 => size = some.len() / 2,
             Err(error) => return Err(error),
@@ -91,11 +91,11 @@ async fn get_call(
         let (name, columns) = (raw::table_name(table), raw::columns(columns));
         let keys = keys.to_vec();
         move |connection: &mut Connection, deadline| {
-            let found = connection.call("getRowsWithColumns", deadline, |client| {
+            let parts = connection.call("getRowsWithColumns", deadline, |client| {
                 client.rows_by_key(&name, &keys, &columns)
             })?;
             // On the worker thread, since it is CPU-bound.
-            let rows = join(&keys, found, connection.gateway())?;
+            let rows = join(&keys, parts, connection.gateway())?;
             let held = memory.hold(rows.iter().flatten());
             Ok((rows, held))
         }

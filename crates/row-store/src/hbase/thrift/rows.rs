@@ -39,7 +39,7 @@ pub(super) struct RowPart {
 impl RowPart {
     /// A part of one cell.
     #[cfg(test)]
-    pub(super) fn of_cell(key: &[u8], family: &str, qualifier: &[u8], value: &[u8]) -> Self {
+    pub(super) fn from_cell(key: &[u8], family: &str, qualifier: &[u8], value: &[u8]) -> Self {
         let mut cells = CellList::default();
         cells.push(0, qualifier, 1, value);
         Self {
@@ -94,7 +94,7 @@ impl RowPart {
             }
             self.cells = sorted;
         }
-        Row::of(self.key, self.families, self.cells)
+        Row::from_cells(self.key, self.families, self.cells)
     }
 }
 

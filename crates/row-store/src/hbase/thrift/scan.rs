@@ -21,7 +21,7 @@ use crate::{ColumnSelection, RowStream, Scan, StoreError, TableName};
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
     let store_error = |error: CallError| error.into_store_error(RequestContext::idempotent(&table));
     let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
-    let range = KeyRange::of(&scan);
+    let range = KeyRange::from_scan(&scan);
     if selects_nothing || range.is_empty() || scan.limit == Some(0) {
         // HBase takes an empty selection for all columns, and a range with equal bounds for a get.
         let exists = tables::find(&pool, &table).await.map_err(store_error)?.is_some();
@@ -33,7 +33,7 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
     }
     let is_selective = selective::applies_to(&scan);
     if spread::applies_to(&scan) {
-        let pattern = scan.filter.as_ref().and_then(KeyPattern::of);
+        let pattern = scan.filter.as_ref().and_then(KeyPattern::from_filter);
         if pattern.is_some() || !is_selective {
             return spread::open(pool, table, scan, pattern).await;
         }
@@ -41,7 +41,7 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
     if is_selective {
         return selective::open(pool, table, scan).await;
     }
-    let versions = Versions::of(&pool, &table, scan.max_versions)
+    let versions = Versions::load(&pool, &table, scan.max_versions)
         .await
         .map_err(store_error)?;
     let mut cursor = Cursor::new(pool, table, scan);

@@ -52,7 +52,7 @@ pub(super) fn applies_to(scan: &Scan) -> bool {
 /// Opens a selective scan and lists its first keys.
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
     let mut keys = Keys {
-        cursor: Cursor::of_keys(pool.clone(), table.clone(), scan.clone(), FIRST_KEYS),
+        cursor: Cursor::keys_only(pool.clone(), table.clone(), scan.clone(), FIRST_KEYS),
         fruitless_jumps: 0,
     };
     let store_error = {

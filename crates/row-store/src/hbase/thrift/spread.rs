@@ -89,7 +89,7 @@ pub(super) async fn open(
             parts = parts.max(rows / FILTERED_ROWS);
             let cursor = match pattern.is_precise {
                 true => Cursor::new(pool.clone(), table, rest),
-                false => Cursor::of_keys(pool.clone(), table, rest, ROWS),
+                false => Cursor::keys_only(pool.clone(), table, rest, ROWS),
             };
             cursor.with_pattern(pattern.text.into())
         }
@@ -122,7 +122,7 @@ async fn start(
                 filter: None,
                 ..scan.clone()
             };
-            Cursor::of_keys(pool.clone(), table.clone(), all, SAMPLE)
+            Cursor::keys_only(pool.clone(), table.clone(), all, SAMPLE)
         }
         false => Cursor::new(pool.clone(), table.clone(), scan.clone()).with_parts(FIRST_ROWS),
     };
@@ -145,7 +145,7 @@ async fn matching(
     of_keys: bool,
 ) -> Result<Fetched, CallError> {
     if !of_keys {
-        let held = Memory::of(&scan).hold(&rows);
+        let held = Memory::from_scan(&scan).hold(&rows);
         return Ok(Fetched { rows, held });
     }
     let keeps = |key: &&[u8]| scan.filter.as_ref().is_none_or(|filter| filter.keeps(key));

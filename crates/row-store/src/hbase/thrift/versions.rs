@@ -32,7 +32,7 @@ type Column = (String, Vec<u8>);
 
 impl Versions {
     /// The versions that a scan of up to `max_versions` has to read in addition.
-    pub(super) async fn of(pool: &Pool, table: &TableName, max_versions: u32) -> Result<Self, CallError> {
+    pub(super) async fn load(pool: &Pool, table: &TableName, max_versions: u32) -> Result<Self, CallError> {
         if max_versions <= 1 {
             return Ok(Self::default());
         }

@@ -106,9 +106,12 @@ fn found(cells: &[(&str, &str)], rules: &CheckRules) -> (Counts, HexCells) {
     // Conditions alone are no repair.
     assert!(check.changes.is_empty() || check.changes.iter().any(|change| change.old != change.new));
     let repaired = apply(&cells, &check.changes);
-    let found = check.findings.iter().map(|found| (found.finding, found.count));
+    let counts = check
+        .findings
+        .iter()
+        .map(|finding| (finding.finding, finding.count));
     let hex = |(qualifier, value, _): &(Vec<u8>, Vec<u8>, i64)| (hex::encode(qualifier), hex::encode(value));
-    (found.collect(), repaired.iter().map(hex).collect())
+    (counts.collect(), repaired.iter().map(hex).collect())
 }
 
 #[test]
@@ -188,8 +191,8 @@ fn repairs_each_damage_of_cells() {
         (T::UnreadableHistogram, &[("060000", "")], &[]),
     ];
     for (finding, cells, expected) in cases {
-        let (found, repaired) = found(cells, &rules);
-        assert_eq!(found, [(*finding, 1)], "{cells:?}");
+        let (types, repaired) = found(cells, &rules);
+        assert_eq!(types, [(*finding, 1)], "{cells:?}");
         let expected: Vec<_> = expected
             .iter()
             .map(|(qualifier, value)| ((*qualifier).to_owned(), (*value).to_owned()))
@@ -203,8 +206,8 @@ fn the_policy_selects_the_duplicate() {
     let mut rules = CheckRules::new(RowKeyLayout::default());
     // The first cell is the oldest.
     let cells: &[_] = &[("0000", "01"), ("00000010", "020300"), ("000b", "3f800000")];
-    let (found_types, oldest) = found(cells, &rules);
-    assert_eq!(found_types, [(RowFindingType::Duplicate, 2)]);
+    let (types, oldest) = found(cells, &rules);
+    assert_eq!(types, [(RowFindingType::Duplicate, 2)]);
     assert_eq!(
         oldest,
         [
@@ -298,7 +301,7 @@ fn finds_bad_keys() {
     let cells = hex_cells(&[("0000", "01"), ("010000", "7b")]);
     for (key, layout, expected) in cases {
         let check = check_row(&key, &refs(&cells), &all_repaired(layout), &|_, _| false);
-        let types: Vec<_> = check.findings.iter().map(|found| found.finding).collect();
+        let types: Vec<_> = check.findings.iter().map(|finding| finding.finding).collect();
         assert_eq!(types, [expected]);
         assert!(expected.is_of_key());
         assert_eq!(apply(&cells, &check.changes), []);

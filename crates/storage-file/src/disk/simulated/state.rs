@@ -238,7 +238,7 @@ impl State {
     /// Gives the bytes of a node back that has lost its last name.
     fn release(&mut self, node: Option<Node>) {
         if let Some(node) = node
-            && !self.names.values().any(|found| *found == node)
+            && !self.names.values().any(|named_node| *named_node == node)
         {
             self.free = self.free.saturating_add(self.len(node));
         }

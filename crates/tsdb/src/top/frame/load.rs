@@ -40,7 +40,7 @@ pub(super) fn points(all: &All<'_>) -> Section {
         {
             continue;
         }
-        let rate = |name: &str| Figure::of(PER_SECOND, all.rate(name, &labels));
+        let rate = |name: &str| Figure::from_value(PER_SECOND, all.rate(name, &labels));
         section.rows.push(vec![
             Figure::Text(protocol.to_owned()),
             rate(&added),
@@ -79,15 +79,15 @@ pub(super) fn queries(all: &All<'_>) -> Section {
     if all.sum(active, &[]).is_none() {
         return section;
     }
-    let state = |state| Figure::of(Figure::Count, all.sum(active, &[("state", state)]));
+    let state = |state| Figure::from_value(Figure::Count, all.sum(active, &[("state", state)]));
     let ended = |result| {
-        Figure::of(
+        Figure::from_value(
             PER_SECOND,
             all.rate("oxtsdb_queries_total", &[("result", result)]),
         )
     };
     let read = |unit, resource| {
-        Figure::of(
+        Figure::from_value(
             unit,
             all.rate("oxtsdb_query_read_total", &[("resource", resource)]),
         )
@@ -111,7 +111,7 @@ pub(super) fn queries(all: &All<'_>) -> Section {
 /// The rate of what should not happen; missing if it never has.
 fn seen(all: &All<'_>, name: &str) -> Figure {
     let has_happened = all.sum(name, &[]).is_some_and(|total| total > 0.0);
-    Figure::of(PER_SECOND, all.rate(name, &[]).filter(|_| has_happened))
+    Figure::from_value(PER_SECOND, all.rate(name, &[]).filter(|_| has_happened))
 }
 
 /// The stages of queries, in their order; left out before the first query.
@@ -133,7 +133,7 @@ pub(super) fn stages(all: &All<'_>) -> Section {
         if all.sum(count, &labels).unwrap_or_default() == 0.0 {
             continue;
         }
-        let rate = Figure::of(PER_SECOND, all.rate(count, &labels));
+        let rate = Figure::from_value(PER_SECOND, all.rate(count, &labels));
         let [p50, p99] = latency(&all.histogram("oxtsdb_query_stage_seconds", &labels));
         section
             .rows

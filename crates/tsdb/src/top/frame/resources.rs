@@ -30,13 +30,13 @@ pub(super) fn servers(servers: &[Server]) -> Section {
                 } else {
                     "not ready"
                 };
-                let value = |figure, name| Figure::of(figure, scrape.metrics.value(name, &[]));
+                let value = |figure, name| Figure::from_value(figure, scrape.metrics.value(name, &[]));
                 vec![
                     name,
                     Figure::Text(state.to_owned()),
                     Figure::Text(scrape.facts.version.clone()),
                     Figure::Duration(scrape.uptime()),
-                    Figure::of(Figure::Share, interval.rate("process_cpu_seconds_total", &[])),
+                    Figure::from_value(Figure::Share, interval.rate("process_cpu_seconds_total", &[])),
                     value(Figure::Bytes, "process_resident_memory_bytes"),
                     value(Figure::Bytes, "oxtsdb_memory_limit_bytes"),
                     value(Figure::Count, "process_open_fds"),
@@ -86,7 +86,7 @@ pub(super) fn memory(servers: &[Named<'_>]) -> Section {
             let labels = [("pool", pool)];
             let bytes = |name| {
                 let name = format!("oxtsdb_memory_pool_{name}_bytes");
-                Figure::of(Figure::Bytes, metrics.sum(&name, &labels))
+                Figure::from_value(Figure::Bytes, metrics.sum(&name, &labels))
             };
             let rejected = "oxtsdb_memory_pool_rejected_total";
             section.rows.push(vec![
@@ -95,8 +95,8 @@ pub(super) fn memory(servers: &[Named<'_>]) -> Section {
                 bytes("used"),
                 bytes("limit"),
                 bytes("peak"),
-                Figure::of(Figure::PerSecond, server.interval.rate(rejected, &labels)),
-                Figure::of(Figure::Count, metrics.sum(rejected, &labels)),
+                Figure::from_value(Figure::PerSecond, server.interval.rate(rejected, &labels)),
+                Figure::from_value(Figure::Count, metrics.sum(rejected, &labels)),
             ]);
         }
     }
@@ -119,13 +119,13 @@ pub(super) fn caches(all: &All<'_>) -> Section {
     for cache in all.label_values("oxtsdb_cache_bytes", "cache") {
         let labels = [("cache", cache)];
         let hits = match cache {
-            "series" => Figure::of_events(Figure::Share, series_hits(all)),
+            "series" => Figure::from_events(Figure::Share, series_hits(all)),
             _ => Figure::Missing,
         };
         section.rows.push(vec![
             Figure::Text(cache.to_owned()),
-            Figure::of(Figure::Count, all.sum("oxtsdb_cache_entries", &labels)),
-            Figure::of(Figure::Bytes, all.sum("oxtsdb_cache_bytes", &labels)),
+            Figure::from_value(Figure::Count, all.sum("oxtsdb_cache_entries", &labels)),
+            Figure::from_value(Figure::Bytes, all.sum("oxtsdb_cache_bytes", &labels)),
             hits,
         ]);
     }
@@ -133,7 +133,7 @@ pub(super) fn caches(all: &All<'_>) -> Section {
         section.rows.push(vec![
             Figure::Text("uids".to_owned()),
             Figure::Count(entries),
-            Figure::of(Figure::Bytes, all.sum("oxtsdb_uid_cache_bytes", &[])),
+            Figure::from_value(Figure::Bytes, all.sum("oxtsdb_uid_cache_bytes", &[])),
             Figure::Missing,
         ]);
     }
@@ -171,12 +171,12 @@ pub(super) fn connections(all: &All<'_>) -> Section {
             + rate("oxtsdb_tls_mismatches_total").unwrap_or_default();
         section.rows.push(vec![
             Figure::Text(listener.to_owned()),
-            Figure::of(Figure::Count, all.sum("oxtsdb_connections", &labels)),
-            Figure::of(Figure::Count, all.sum("oxtsdb_connections_limit", &labels)),
-            Figure::of(Figure::PerSecond, rate("oxtsdb_connections_accepted_total")),
-            Figure::of(Figure::PerSecond, rate("oxtsdb_connections_rejected_total")),
-            Figure::of(Figure::PerSecond, rate("oxtsdb_connections_evicted_total")),
-            Figure::of(Figure::PerSecond, rate("oxtsdb_connections_displaced_total")),
+            Figure::from_value(Figure::Count, all.sum("oxtsdb_connections", &labels)),
+            Figure::from_value(Figure::Count, all.sum("oxtsdb_connections_limit", &labels)),
+            Figure::from_value(Figure::PerSecond, rate("oxtsdb_connections_accepted_total")),
+            Figure::from_value(Figure::PerSecond, rate("oxtsdb_connections_rejected_total")),
+            Figure::from_value(Figure::PerSecond, rate("oxtsdb_connections_evicted_total")),
+            Figure::from_value(Figure::PerSecond, rate("oxtsdb_connections_displaced_total")),
             Figure::PerSecond(failed),
         ]);
     }

@@ -27,10 +27,10 @@ pub(super) fn store(servers: &[Named<'_>]) -> Section {
             let name = format!("oxtsdb_{}{suffix}", figure.metric);
             let value = metrics.value(&name, &[]);
             match column.format {
-                ColumnFormat::Count => Figure::of(Figure::Count, value),
-                ColumnFormat::Bytes => Figure::of(Figure::Bytes, value),
+                ColumnFormat::Count => Figure::from_value(Figure::Count, value),
+                ColumnFormat::Bytes => Figure::from_value(Figure::Bytes, value),
                 ColumnFormat::BytesPerSecond => {
-                    Figure::of(Figure::BytesPerSecond, server.interval.rate(&name, &[]))
+                    Figure::from_value(Figure::BytesPerSecond, server.interval.rate(&name, &[]))
                 }
                 ColumnFormat::Failures => failures(value),
             }
@@ -44,7 +44,7 @@ pub(super) fn store(servers: &[Named<'_>]) -> Section {
 
 /// A number that is shown if it is not 0.
 fn failures(count: Option<f64>) -> Figure {
-    Figure::of(Figure::Count, count.filter(|count| *count > 0.0))
+    Figure::from_value(Figure::Count, count.filter(|count| *count > 0.0))
 }
 
 /// Syncs, flushes and merges.
@@ -67,10 +67,10 @@ pub(super) fn work(all: &All<'_>) -> Section {
         let [p50, p99] = latency(&all.histogram("oxtsdb_store_work_seconds", &labels));
         section.rows.push(vec![
             Figure::Text(work.to_owned()),
-            Figure::of(Figure::PerSecond, all.rate(count, &labels)),
+            Figure::from_value(Figure::PerSecond, all.rate(count, &labels)),
             p50,
             p99,
-            Figure::of(Figure::Count, all.sum(count, &labels)),
+            Figure::from_value(Figure::Count, all.sum(count, &labels)),
         ]);
     }
     section
@@ -103,13 +103,13 @@ pub(super) fn gateways(all: &All<'_>) -> Section {
         let [p50, p99] = latency(&all.histogram("oxtsdb_hbase_call_seconds", &labels));
         section.rows.push(vec![
             Figure::Text(gateway.to_owned()),
-            Figure::of(Figure::Count, all.sum(up, &labels)),
+            Figure::from_value(Figure::Count, all.sum(up, &labels)),
             Figure::Count(f64::from(servers)),
-            Figure::of(
+            Figure::from_value(
                 Figure::PerSecond,
                 all.rate("oxtsdb_hbase_call_seconds_count", &labels),
             ),
-            Figure::of(
+            Figure::from_value(
                 Figure::PerSecond,
                 all.rate("oxtsdb_hbase_calls_failed_total", &labels),
             ),
@@ -139,10 +139,10 @@ pub(super) fn uids(all: &All<'_>) -> Section {
         let exhaustion = all.min("oxtsdb_uid_exhaustion_seconds", &labels);
         section.rows.push(vec![
             Figure::Text(kind.to_owned()),
-            Figure::of(Figure::Count, all.max("oxtsdb_uid_used", &labels)),
-            Figure::of(Figure::Count, all.min("oxtsdb_uid_available", &labels)),
-            Figure::of(Figure::Count, all.max("oxtsdb_uid_assigned_per_day", &labels)),
-            Figure::of(Figure::Duration, exhaustion),
+            Figure::from_value(Figure::Count, all.max("oxtsdb_uid_used", &labels)),
+            Figure::from_value(Figure::Count, all.min("oxtsdb_uid_available", &labels)),
+            Figure::from_value(Figure::Count, all.max("oxtsdb_uid_assigned_per_day", &labels)),
+            Figure::from_value(Figure::Duration, exhaustion),
         ]);
     }
     section

@@ -27,24 +27,24 @@ pub(super) async fn take(
 ) -> Result<Outcome, Interrupted> {
     loop {
         check(claim)?;
-        let found = forward(table, uid, name).await?;
+        let stored_uid = forward(table, uid, name).await?;
         let named = reverse(table, uid).await?;
         // The UID was renamed between the look-up and the entry, and the process that took the entry over cannot know.
-        if found != Some(uid.1) && named.as_ref().is_some_and(|other| other != name) {
+        if stored_uid != Some(uid.1) && named.as_ref().is_some_and(|other| other != name) {
             return Ok(Outcome::Changed);
         }
         if let Some(commit) = table.store().atomic() {
-            if delete_at_once(table, commit, uid, name, (found, named)).await? {
+            if delete_at_once(table, commit, uid, name, (stored_uid, named)).await? {
                 return Ok(Outcome::Made);
             }
             continue;
         }
         let (kind, uid) = uid;
-        if found == Some(uid) {
+        if stored_uid == Some(uid) {
             table.remove_forward(kind, name, uid).await?;
         }
         // If another program has renamed the UID meanwhile, it keeps its metadata.
-        if named.as_ref().is_none_or(|found| found == name) {
+        if named.as_ref().is_none_or(|stored_name| stored_name == name) {
             check(claim)?;
             table.remove_meta(kind, uid).await?;
             check(claim)?;
@@ -60,12 +60,12 @@ async fn delete_at_once(
     commit: &dyn AtomicCommit,
     (kind, uid): KindUid,
     name: &Name,
-    (found, named): (Option<Uid>, Option<Name>),
+    (stored_uid, named): (Option<Uid>, Option<Name>),
 ) -> Result<bool, Interrupted> {
     let conditions = [
         Condition {
             cell: forward_cell(kind, name),
-            expected: found.map(|uid| uid.as_bytes().to_vec()),
+            expected: stored_uid.map(|uid| uid.as_bytes().to_vec()),
         },
         Condition {
             cell: reverse_cell(kind, uid),
@@ -74,12 +74,12 @@ async fn delete_at_once(
     ];
     let mut batch = WriteBatch::new(table.name().clone());
     let (id_family, name_family) = (batch.family(ID), batch.family(NAME));
-    if found == Some(uid) {
+    if stored_uid == Some(uid) {
         batch
             .row(name.as_bytes())
             .delete_column(id_family, kind.qualifier());
     }
-    if named.as_ref().is_none_or(|found| found == name) {
+    if named.as_ref().is_none_or(|stored_name| stored_name == name) {
         batch
             .row(uid.as_bytes())
             .delete_column(name_family, kind.qualifier())

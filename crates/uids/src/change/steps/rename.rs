@@ -37,18 +37,18 @@ pub(super) async fn take(
     let rename = Rename { table, uid, from, to };
     loop {
         check(claim)?;
-        let found = rename.read().await?;
-        if let Some(outcome) = rename.decide(&found) {
+        let cells = rename.read().await?;
+        if let Some(outcome) = rename.decide(&cells) {
             return Ok(outcome);
         }
         match table.store().atomic() {
             Some(commit) => {
-                if rename.commit(commit, &found).await? {
+                if rename.commit(commit, &cells).await? {
                     return Ok(Outcome::Made);
                 }
             }
             None => {
-                if let Some(outcome) = rename.step(&found, claim).await? {
+                if let Some(outcome) = rename.step(&cells, claim).await? {
                     return Ok(outcome);
                 }
             }
@@ -83,14 +83,14 @@ impl Rename<'_> {
     }
 
     /// The outcome, if it is certain from the cells.
-    fn decide(&self, found: &Found) -> Option<Outcome> {
+    fn decide(&self, cells: &Found) -> Option<Outcome> {
         let uid = Some(self.uid.1);
-        let renamed = found.reverse.as_ref() == Some(self.to);
-        match found.to {
+        let renamed = cells.reverse.as_ref() == Some(self.to);
+        match cells.to {
             Some(other) if Some(other) != uid => Some(Outcome::Taken(other)),
-            Some(_) if renamed && found.from != uid => Some(Outcome::Made),
+            Some(_) if renamed && cells.from != uid => Some(Outcome::Made),
             // Another program has deleted or renamed it before the first step.
-            None if found.from != uid => Some(Outcome::Changed),
+            None if cells.from != uid => Some(Outcome::Changed),
             _ => None,
         }
     }
@@ -101,21 +101,21 @@ impl Rename<'_> {
     }
 
     /// Takes all steps at once; false if a cell has changed since it was read.
-    async fn commit(&self, commit: &dyn AtomicCommit, found: &Found) -> Result<bool, Interrupted> {
+    async fn commit(&self, commit: &dyn AtomicCommit, cells: &Found) -> Result<bool, Interrupted> {
         let (kind, uid) = self.uid;
         let bytes = |uid: Uid| uid.as_bytes().to_vec();
         let conditions = [
             Condition {
                 cell: forward_cell(kind, self.from),
-                expected: found.from.map(bytes),
+                expected: cells.from.map(bytes),
             },
             Condition {
                 cell: forward_cell(kind, self.to),
-                expected: found.to.map(bytes),
+                expected: cells.to.map(bytes),
             },
             Condition {
                 cell: reverse_cell(kind, uid),
-                expected: found.reverse.as_ref().map(|name| name.as_bytes().to_vec()),
+                expected: cells.reverse.as_ref().map(|name| name.as_bytes().to_vec()),
             },
         ];
         let mut batch = WriteBatch::new(self.table.name().clone());
@@ -123,30 +123,30 @@ impl Rename<'_> {
         let qualifier = kind.qualifier();
         batch.row(self.to.as_bytes()).put(id, qualifier, uid.as_bytes());
         batch.row(uid.as_bytes()).put(name, qualifier, self.to.as_bytes());
-        if found.from == Some(uid) {
+        if cells.from == Some(uid) {
             batch.row(self.from.as_bytes()).delete_column(id, qualifier);
         }
         Ok(commit.commit_if(&conditions, batch).await?)
     }
 
     /// Takes the next step. Returns the outcome if it is certain without another read.
-    async fn step(&self, found: &Found, claim: &Claim) -> Result<Option<Outcome>, Interrupted> {
+    async fn step(&self, cells: &Found, claim: &Claim) -> Result<Option<Outcome>, Interrupted> {
         let (kind, uid) = self.uid;
-        if !self.is_ours(found.reverse.as_ref()) {
-            if found.to == Some(uid) {
+        if !self.is_ours(cells.reverse.as_ref()) {
+            if cells.to == Some(uid) {
                 check(claim)?;
                 self.table.remove_forward(kind, self.to, uid).await?;
             }
             return Ok(Some(Outcome::Changed));
         }
         check(claim)?;
-        if found.to.is_none() {
+        if cells.to.is_none() {
             let cell = forward_cell(kind, self.to);
             // If another writer put it first, the next read shows the owner.
             put(self.table, cell, None, uid.as_bytes()).await?;
-        } else if found.reverse.as_ref() != Some(self.to) {
+        } else if cells.reverse.as_ref() != Some(self.to) {
             let cell = reverse_cell(kind, uid);
-            let expected = found.reverse.as_ref().map(|name| name.as_bytes().to_vec());
+            let expected = cells.reverse.as_ref().map(|name| name.as_bytes().to_vec());
             put(self.table, cell, expected, self.to.as_bytes()).await?;
         } else {
             self.table.remove_forward(kind, self.from, uid).await?;

@@ -83,12 +83,12 @@ async fn finds_repairs_and_restores(store: Arc<dyn RowStore>, healthy: usize, co
 
     let (findings, summary) = run(&table, Duration::ZERO).await;
     assert_eq!(cells(&*store).await, before, "a check changes nothing");
-    let mut found = Findings::new();
+    let mut finding_counts = Findings::new();
     for finding in bad(&findings) {
-        *found.entry(identity(finding)).or_default() += 1;
+        *finding_counts.entry(identity(finding)).or_default() += 1;
     }
-    let missed = without(&planted.expected, &found);
-    let invented = without(&found, &planted.expected);
+    let missed = without(&planted.expected, &finding_counts);
+    let invented = without(&finding_counts, &planted.expected);
     assert!(
         missed.is_empty() && invented.is_empty(),
         "missed {missed:?}, invented {invented:?}"

@@ -18,7 +18,7 @@ async fn services() -> [(Service, i64); 2] {
 }
 
 async fn service_of(stack: TestStack) -> (Service, i64) {
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let now = now_ms() / 1000;
     // All points are in the current hour, in which their writes are counted.
     let now = now.max(now - now % 3600 + 40);
@@ -230,7 +230,7 @@ async fn names_the_query_timeout() {
         admit(RequestContext::local(None)).await.unwrap(),
         admit(other).await.unwrap(),
     ];
-    let service = Service::of(stack).await;
+    let service = Service::from_stack(stack).await;
     let response = service.get("/api/query/last?timeseries=m&back_scan=0").await;
     assert_eq!(
         (response.status, response.json()["error"]["message"].as_str()),

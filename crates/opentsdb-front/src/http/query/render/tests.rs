@@ -45,7 +45,7 @@ fn rendered_groups(query: &str, groups: &[&[(i64, Number)]]) -> String {
     .unwrap();
     let renderer = GroupRenderer::new(&query, &TagkUids::default());
     let mut groups = groups.iter().map(|points| (group(points), None));
-    let budget = Budget::of_limits(Limits::NONE);
+    let budget = Budget::from_limits(Limits::NONE);
     let (parts, held) = renderer.encode(&mut groups, None, &budget).unwrap();
     let mut writer = ResponseWriter::new(&query);
     let mut body = writer.groups(parts, held);

@@ -218,11 +218,11 @@ proptest! {
             sources.push(Blocks::new(blocks));
         }
         let written = merge(sources, &deleted);
-        let found: Vec<((SeriesKey, i64), u64)> = written
+        let points: Vec<((SeriesKey, i64), u64)> = written
             .blocks
             .iter()
             .flat_map(|(key, points)| points.points().map(|point| ((*key, point.time_ms), point.bits)))
             .collect();
-        prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(points, expected.into_iter().collect::<Vec<_>>());
     }
 }

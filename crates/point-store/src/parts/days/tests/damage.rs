@@ -92,7 +92,7 @@ fn a_check_finds_damage_while_the_store_is_in_use() {
     // In its only page.
     store.disk.flip_bit(&path, 12 * 8).unwrap();
     let checked = store.days.check(&Unpaced).unwrap();
-    assert!(matches!(&checked.damaged[..], [PointStoreError::Damaged { path: found, .. }] if *found == path));
+    assert!(matches!(&checked.damaged[..], [PointStoreError::Damaged { path: file, .. }] if *file == path));
     assert_eq!(store.visible(), Model::from([((0, 1000), 1)]));
     assert_eq!(store.days.damage()[0].range, span(3000, 3000));
     assert_eq!(store.days.check(&Unpaced).unwrap().damaged, []);
@@ -118,7 +118,7 @@ fn the_read_that_finds_damage_fails_and_later_ones_go_on() {
     // In its only page.
     store.disk.flip_bit(&path, 12 * 8).unwrap();
     let error = store.read(0, TimeRange::ALL).unwrap_err();
-    assert!(matches!(error, PointStoreError::Damaged { path: found, .. } if found == path));
+    assert!(matches!(error, PointStoreError::Damaged { path: file, .. } if file == path));
     assert_eq!(store.visible(), Model::from([((0, 3000), 3)]));
     assert_eq!(store.days.damage()[0].range, span(1000, 2000));
 }
@@ -261,8 +261,8 @@ fn each_flipped_bit_is_detected_or_harmless() {
                 drop(store.read(series, TimeRange::ALL));
                 drop(store.read(series, TimeRange::ALL));
             }
-            let found = store.visible();
-            for (place, value) in &found {
+            let points = store.visible();
+            for (place, value) in &points {
                 let is_known = [&model, &deleted]
                     .iter()
                     .any(|known| known.get(place) == Some(value));
@@ -270,7 +270,7 @@ fn each_flipped_bit_is_detected_or_harmless() {
                 assert!(is_known || *place == (0, 3000), "{path} {bit}: {place:?} {value}");
             }
             let damage = store.days.damage();
-            assert!(found == model || damage.len() == 1, "{path} {bit}");
+            assert!(points == model || damage.len() == 1, "{path} {bit}");
             detected += damage.len();
             store.add(&[(5, 0, 1)]).unwrap();
             store.merge_all();

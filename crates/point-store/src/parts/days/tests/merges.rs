@@ -103,10 +103,10 @@ fn readers_keep_the_files_of_their_list() {
     let list = store.list();
     store.merge_all();
     assert_eq!(store.files().len(), 3);
-    let mut found = Columns::default();
-    list.read(key(2), TimeRange::ALL, &mut Decoder::default(), &mut found)
+    let mut columns = Columns::default();
+    list.read(key(2), TimeRange::ALL, &mut Decoder::default(), &mut columns)
         .unwrap();
-    assert_eq!(found.len(), 15);
+    assert_eq!(columns.len(), 15);
     drop(list);
     assert_eq!(store.files().len(), 1);
 }

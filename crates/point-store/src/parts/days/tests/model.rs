@@ -58,10 +58,10 @@ impl Operation {
 }
 
 /// Whether each point is as before or as after an operation.
-fn is_between(found: &Model, before: &Model, after: &Model) -> bool {
-    let keys = found.keys().chain(before.keys()).chain(after.keys());
+fn is_between(points: &Model, before: &Model, after: &Model) -> bool {
+    let keys = points.keys().chain(before.keys()).chain(after.keys());
     keys.into_iter()
-        .all(|key| [before.get(key), after.get(key)].contains(&found.get(key)))
+        .all(|key| [before.get(key), after.get(key)].contains(&points.get(key)))
 }
 
 proptest! {
@@ -109,14 +109,17 @@ proptest! {
             let is_done = result.is_ok();
             let surviving = if seed % 2 == 0 { store.disk.kill() } else { store.disk.power_loss_seeded(seed) };
             store = Store::open(surviving).unwrap();
-            let found = store.visible();
+            let points = store.visible();
             if is_done {
-                prop_assert_eq!(&found, &model, "{:?}", operation);
+                prop_assert_eq!(&points, &model, "{:?}", operation);
             } else {
-                prop_assert!(is_between(&found, &before, &model), "{operation:?}: {found:?} of {before:?} to {model:?}");
+                prop_assert!(
+                    is_between(&points, &before, &model),
+                    "{operation:?}: {points:?} of {before:?} to {model:?}"
+                );
             }
             prop_assert_eq!(store.days.damage(), []);
-            model = found;
+            model = points;
         }
     }
 
@@ -132,10 +135,13 @@ proptest! {
             store.disk.fail_operation(step, std::io::ErrorKind::StorageFull);
             let result = operation.run(&store);
             store.disk.repair();
-            let found = store.visible();
+            let points = store.visible();
             if result.is_err() {
-                prop_assert!(is_between(&found, &before, &model), "{operation:?}: {found:?} of {before:?} to {model:?}");
-                model = found;
+                prop_assert!(
+                    is_between(&points, &before, &model),
+                    "{operation:?}: {points:?} of {before:?} to {model:?}"
+                );
+                model = points;
             }
             prop_assert_eq!(&store.visible(), &model, "{:?}", operation);
         }

@@ -30,7 +30,7 @@ fn missing(before: &Model, now: &Model) -> BTreeMap<u32, usize> {
     for (place, value) in before {
         match now.get(place) {
             None => *missing.entry(place.0).or_default() += 1,
-            found => assert_eq!(found, Some(value)),
+            current_value => assert_eq!(current_value, Some(value)),
         }
     }
     assert!(now.keys().all(|place| before.contains_key(place)));

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn round_trip(batch: &PointBatch) -> EncodedBatch {
-    let encoded = EncodedBatch::of(batch);
+    let encoded = EncodedBatch::from_batch(batch);
     let mut decoded = PointBatch::default();
     assert!(encoded.decode(&mut decoded));
     assert_eq!(decoded, *batch);
@@ -137,7 +137,7 @@ proptest! {
     /// A cut or changed encoding is rejected or decodes to as many points; the frame's checksum detects the rest.
     #[test]
     fn damaged_bytes_do_not_panic(batch in any_batch(), place: prop::sample::Index, bit in 0..8) {
-        let mut encoded = EncodedBatch::of(&batch);
+        let mut encoded = EncodedBatch::from_batch(&batch);
         prop_assume!(!encoded.bytes.is_empty());
         let place = place.index(encoded.bytes.len());
         let mut decoded = PointBatch::default();
@@ -196,7 +196,7 @@ fn encoding_costs() {
         }
         let points: usize = batches.iter().map(PointBatch::len).sum();
         let begin = std::time::Instant::now();
-        let encoded: Vec<_> = batches.iter().map(EncodedBatch::of).collect();
+        let encoded: Vec<_> = batches.iter().map(EncodedBatch::from_batch).collect();
         let encode = begin.elapsed();
         let mut decoded = PointBatch::with_capacity(BATCH as usize);
         let begin = std::time::Instant::now();

@@ -73,7 +73,7 @@ fn check_header(path: &Path, bytes: &[u8], widths: &UidWidths) -> Result<(), Poi
     match rest.split_first_chunk::<4>() {
         Some((version, _)) if *version != VERSION.to_be_bytes() => Err(PointStoreError::Format {
             path: path.to_owned(),
-            found: u32::from_be_bytes(*version).to_string(),
+            format: u32::from_be_bytes(*version).to_string(),
             supported: VERSION,
         }),
         Some((_, [metric, tagk, tagv, 0])) if [*metric, *tagk, *tagv] != width_bytes(widths) => {

@@ -136,14 +136,14 @@ fn what_is_saved_survives_every_crash() {
             let mut disk = SimulatedDisk::new();
             let mut saved = 0;
             for round in 1..6 {
-                let Ok((mut log, found)) = open(&disk) else {
+                let Ok((mut log, series)) = open(&disk) else {
                     panic!("seed {seed}, {steps} steps, round {round}");
                 };
                 assert!(
-                    found >= saved,
-                    "seed {seed}, {steps} steps, round {round}: {found} of {saved}"
+                    series >= saved,
+                    "seed {seed}, {steps} steps, round {round}: {series} of {saved}"
                 );
-                saved = found;
+                saved = series;
                 disk.fail_after((steps + seed * round) % 13);
                 for end in [saved + 2, saved + 3] {
                     if save(&mut log, end).is_err() {
@@ -197,7 +197,7 @@ fn other_versions_and_widths_are_rejected() {
     newer.extend(crc32fast::hash(&newer).to_be_bytes());
     oxtsdb_storage_file::folder::replace(&*disk, Path::new(COPY), &newer).unwrap();
     let opened = SeriesLog::open(disk, Path::new(PATH), UidWidths::default(), &mut |_, _| Ok(()));
-    assert!(matches!(opened, Err(PointStoreError::Format { found, supported: 1, .. }) if found == "2"));
+    assert!(matches!(opened, Err(PointStoreError::Format { format, supported: 1, .. }) if format == "2"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn filters_require_their_key() {
             test: ValueTest::Any,
         },
     ];
-    let selection = Selection::of_tags(&layout, tests, None);
+    let selection = Selection::from_tests(&layout, tests, None);
     assert!(selection.may_match(&key(&[(1, 4), (2, 9)])));
     assert!(!selection.may_match(&key(&[(1, 5), (2, 9)])));
     assert!(!selection.may_match(&key(&[(1, 4)])));
@@ -47,7 +47,7 @@ fn filters_require_their_key() {
 fn filters_declare_whether_most_rows_match() {
     let keeps_most = |test| {
         let tests = vec![TagTest { tagk: tagk(1), test }];
-        let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+        let selection = Selection::from_tests(&RowKeyLayout::default(), tests, None);
         selection.row_filter().unwrap().keeps_most()
     };
     assert!(keeps_most(ValueTest::NotIn(values(&[5]))));
@@ -77,8 +77,8 @@ fn explicit_tags_reject_other_keys() {
     };
     let layout = RowKeyLayout::default();
     let (loose, explicit) = (
-        Selection::of_tags(&layout, tests(), None),
-        Selection::of_tags(&layout, tests(), Some(1)),
+        Selection::from_tests(&layout, tests(), None),
+        Selection::from_tests(&layout, tests(), Some(1)),
     );
     let two_tags = key(&[(1, 4), (2, 9)]);
     assert!(loose.may_match(&two_tags) && !explicit.may_match(&two_tags));
@@ -88,7 +88,7 @@ fn explicit_tags_reject_other_keys() {
 #[test]
 fn matches_series_by_metric_and_tags() {
     let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, 4];
-    let selection = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], Vec::new());
+    let selection = Selection::from_series(&RowKeyLayout::default(), [tsuid.as_slice()], Vec::new());
     assert!(selection.may_match(&key(&[(1, 4)])));
     assert!(!selection.may_match(&key(&[(1, 5)])));
     assert!(!selection.may_match(&key(&[(1, 4), (2, 9)])));
@@ -96,7 +96,7 @@ fn matches_series_by_metric_and_tags() {
         tagk: tagk(1),
         test: ValueTest::NotIn(values(&[4])),
     }];
-    let filtered = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], tests);
+    let filtered = Selection::from_series(&RowKeyLayout::default(), [tsuid.as_slice()], tests);
     assert!(!filtered.may_match(&key(&[(1, 4)])));
 }
 
@@ -107,7 +107,7 @@ fn a_key_that_does_not_match_has_a_seek_target() {
         tagk: tagk(2),
         test: ValueTest::In(values(&[7, 9])),
     }];
-    let selection = Selection::of_tags(&layout, tests, None);
+    let selection = Selection::from_tests(&layout, tests, None);
     let seek = |tags: &[(u8, u8)]| selection.seek_after(&key(tags));
     assert_eq!(seek(&[(1, 5), (2, 4)]), Some(key(&[(1, 5), (2, 7)])));
     assert_eq!(seek(&[(2, 8), (3, 1)]), Some(key(&[(2, 9)])));
@@ -135,11 +135,11 @@ proptest! {
             TagTest { tagk: tagk(keys[0]), test: ValueTest::NotIn(values(&excluded)) },
             TagTest { tagk: tagk(keys[1]), test: ValueTest::Any },
         ];
-        let mut selection = Selection::of_tags(&RowKeyLayout::default(), tests, count);
+        let mut selection = Selection::from_tests(&RowKeyLayout::default(), tests, count);
         if let Some(known) = known {
             let series = known.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())[7..].into());
             let series: std::collections::BTreeSet<Box<[u8]>> = series.collect();
-            selection = selection.of_resolved(Vec::from_iter(series));
+            selection = selection.with_resolved_series(Vec::from_iter(series));
         }
         let mut rows: Vec<Vec<u8>> =
             rows.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())).collect();
@@ -167,7 +167,7 @@ proptest! {
             [&[0, 0, 1], (hour * HOUR_SECONDS).to_be_bytes().as_slice(), tags].concat()
         };
         let series: Vec<Box<[u8]>> = known.iter().map(|value| key((0, *value))[7..].into()).collect();
-        let filter = Selection::of_tags(&RowKeyLayout::default(), Vec::new(), None).of_resolved(series);
+        let filter = Selection::from_tests(&RowKeyLayout::default(), Vec::new(), None).with_resolved_series(series);
         let filter = filter.row_filter().unwrap();
         let (start, stop) = (key(start), key(stop));
         let ranges = filter.ranges(&start, &stop, 100).unwrap_or_default();
@@ -189,7 +189,7 @@ async fn drops_rows_read_before_their_value_was_resolved() {
         tagk: tagk(1),
         test: ValueTest::Name(NameTest::new(Box::new(|name| name == "yes"), Arc::default())),
     }];
-    let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+    let selection = Selection::from_tests(&RowKeyLayout::default(), tests, None);
     let row = || {
         let mut builder = RowBuilder::new(&key(&[(1, 4)]), Arc::from(["t".to_owned()]));
         builder.push(0, b"q", 1, b"v");
@@ -215,7 +215,7 @@ fn unresolved_names_pass() {
         tagk: tagk(1),
         test: ValueTest::Name(test),
     }];
-    let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+    let selection = Selection::from_tests(&RowKeyLayout::default(), tests, None);
     assert!(selection.may_match(&key(&[(1, 4)])));
     assert!(!selection.may_match(&key(&[(1, 5)])));
     assert!(

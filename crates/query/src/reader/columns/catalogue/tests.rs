@@ -58,7 +58,9 @@ impl Fixture {
             changes: generation,
             age: 0,
         };
-        let matches = self.cache.of(Some(generation), tagk(), &matcher, Quirks::NONE);
+        let matches = self
+            .cache
+            .get_or_insert(Some(generation), tagk(), &matcher, Quirks::NONE);
         let test = NameTest::new(matcher.predicate(Quirks::NONE).unwrap(), matches);
         let mut tests = others;
         tests.push(TagTest {
@@ -72,9 +74,9 @@ impl Fixture {
             widths: &self.layout.widths,
             deadline: None,
         };
-        let selection = Selection::of_tags(&self.layout, tests, None);
+        let selection = Selection::from_tests(&self.layout, tests, None);
         let metric = MetricUid::from_bytes(&[0, 0, 1]).unwrap();
-        let series = catalogue.of_metric(metric, &selection).await.unwrap();
+        let series = catalogue.by_metric(metric, &selection).await.unwrap();
         let mut key = Vec::new();
         let host = |series: SeriesNumber| {
             self.store.key(series, &mut key);

@@ -143,7 +143,7 @@ pub(super) fn decode(
     let header = ResponseHeader::decode(header).map_err(|error| malformed(&error.to_string()))?;
     let exception = header
         .exception
-        .map(|exception| ServerException::of_response(server, exception));
+        .map(|exception| ServerException::from_response(server, exception));
     let Some(id) = header.call_id.filter(|id| *id != u32::MAX) else {
         // The server rejects the connection itself.
         return Err(match exception {

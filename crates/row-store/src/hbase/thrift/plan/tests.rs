@@ -224,10 +224,10 @@ proptest! {
     ) {
         let batch = batch_of(&mutations);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (expected, found) = runtime.block_on(async {
+        let (expected, stored) = runtime.block_on(async {
             (contents(vec![batch.clone()]).await, contents(as_the_gateway_does(&batch)).await)
         });
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(stored, expected);
     }
 
     #[test]

@@ -112,16 +112,16 @@ fn rejects_columns_that_no_table_has() {
         (sorted("k", &many), "a row with 257 families"),
         (without_cell, "a column without a cell"),
     ] {
-        let found = client(&response("scannerGetList", &[row]), LIMIT).next_rows(7, 10);
-        let error = format!("{:?}", found.unwrap_err());
+        let result = client(&response("scannerGetList", &[row]), LIMIT).next_rows(7, 10);
+        let error = format!("{:?}", result.unwrap_err());
         assert!(error.contains(expected), "{error}");
     }
     let not_utf8 = TRowResult {
         columns: Some([(b"\xff:a".to_vec(), cell(b"", 1))].into()),
         ..TRowResult::default()
     };
-    let found = client(&response("getRowsWithColumns", &[not_utf8]), LIMIT).rows_by_key(b"t", &[], &[]);
-    assert!(format!("{:?}", found.unwrap_err()).contains("not UTF-8"));
+    let result = client(&response("getRowsWithColumns", &[not_utf8]), LIMIT).rows_by_key(b"t", &[], &[]);
+    assert!(format!("{:?}", result.unwrap_err()).contains("not UTF-8"));
 }
 
 #[test]
@@ -190,8 +190,8 @@ proptest! {
                 })
                 .collect();
             expected.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-            let found = part.into_row();
-            let found: Vec<_> = found
+            let decoded_row = part.into_row();
+            let decoded_cells: Vec<_> = decoded_row
                 .iter()
                 .flat_map(Row::cells)
                 .map(|cell| {
@@ -199,7 +199,7 @@ proptest! {
                     (name.0, name.1, cell.timestamp_ms, cell.value.to_vec())
                 })
                 .collect();
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(decoded_cells, expected);
         }
     }
 
