@@ -224,7 +224,7 @@ impl Run {
         self.totals.cells += batch.cells;
         let mut rows = Vec::new();
         let mut bytes = 0;
-        for row in batch.found {
+        for row in batch.rows_with_findings {
             let findings = row.check.findings.iter();
             if row.is_recent {
                 self.totals.left_alone += findings.map(|finding| finding.count).sum::<u64>();

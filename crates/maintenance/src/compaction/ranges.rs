@@ -189,8 +189,8 @@ mod tests {
         keys.push(vec![0, 0]);
         let (store, table) = store(&keys).await;
         let all = |hours, after: &[u8]| Ranges::new(layout, None, hours, after);
-        let found = rows(&store, &table, all(hours(1, 3), &[])).await;
-        assert_eq!(found, [(0, 1, 2), (0, 7, 3), (1, 1, 1), (1, 255, 2)]);
+        let selected_rows = rows(&store, &table, all(hours(1, 3), &[])).await;
+        assert_eq!(selected_rows, [(0, 1, 2), (0, 7, 3), (1, 1, 1), (1, 255, 2)]);
         let every = rows(&store, &table, all(Hours::ALL, &[])).await;
         assert_eq!(every, places);
         for (index, after) in places.iter().enumerate() {

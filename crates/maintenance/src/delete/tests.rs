@@ -67,15 +67,15 @@ async fn stored(storage: &Storage) -> (Points, usize) {
         let key = RowKeyRef::decode(row.key(), &storage.layout).unwrap();
         let series = *row.key().last().unwrap();
         for cell in row.cells() {
-            let mut found = Vec::new();
+            let mut cell_points = Vec::new();
             let cell = CellRef {
                 qualifier: cell.qualifier,
                 value: cell.value,
                 timestamp_ms: cell.timestamp_ms,
             };
-            decode_cell(cell, &mut found).unwrap();
-            others += usize::from(found.is_empty());
-            for point in found {
+            decode_cell(cell, &mut cell_points).unwrap();
+            others += usize::from(cell_points.is_empty());
+            for point in cell_points {
                 let Value::Int(value) = point.value else { panic!() };
                 let time_ms = key.base_time().millis() + i64::from(point.qualifier.offset_ms());
                 points.insert((series, time_ms), value);

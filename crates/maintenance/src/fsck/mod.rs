@@ -74,7 +74,7 @@ pub struct CheckedBatch {
     /// Cells read.
     pub cells: u64,
     /// Rows with findings.
-    pub found: Vec<CheckedRow>,
+    pub rows_with_findings: Vec<CheckedRow>,
     /// The last row read.
     pub last_row_key: Vec<u8>,
 }
@@ -239,7 +239,7 @@ impl Pass {
         let mut checked = CheckedBatch {
             rows: rows.len() as u64,
             cells: rows.rows().iter().map(|row| row.len() as u64).sum(),
-            found: Vec::new(),
+            rows_with_findings: Vec::new(),
             last_row_key: rows.rows().last().map_or_else(Vec::new, |row| row.key().to_vec()),
         };
         self.look_up(&rows).await?;
@@ -257,7 +257,7 @@ impl Pass {
             .await?;
         let again = again.into_iter().flatten().collect();
         let again = Arc::new(RowBatch::new(again, self.admitted.budget())?);
-        checked.found = self.check_all(&again).await?;
+        checked.rows_with_findings = self.check_all(&again).await?;
         Ok(Some(checked))
     }
 

@@ -43,10 +43,10 @@ pub enum ManifestError {
     #[error("the file is missing: the folder is not a snapshot, or one that was not completed")]
     Missing,
     /// It has another format.
-    #[error("the snapshot has format `{found}`, this version reads format {FORMAT}")]
+    #[error("the snapshot has format `{format}`, this version reads format {FORMAT}")]
     Format {
         /// Its format.
-        found: String,
+        format: String,
     },
     /// It is damaged.
     #[error("the file is damaged: {0}")]
@@ -150,12 +150,12 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Entry>, ManifestError> {
 fn parse(text: &str) -> Result<Vec<Entry>, ManifestError> {
     let damaged = |detail: &str| ManifestError::Damaged(detail.to_owned());
     let label = text.lines().next().unwrap_or_default();
-    let Some(found) = label.strip_prefix(LABEL) else {
+    let Some(format) = label.strip_prefix(LABEL) else {
         return Err(damaged("it does not begin as one of a snapshot"));
     };
-    if found != FORMAT {
-        let found = found.chars().take(20).collect();
-        return Err(ManifestError::Format { found });
+    if format != FORMAT {
+        let format = format.chars().take(20).collect();
+        return Err(ManifestError::Format { format });
     }
     let end = text
         .trim_end_matches('\n')
@@ -238,6 +238,6 @@ mod tests {
     #[test]
     fn other_formats_are_named() {
         let error = parse("oxtsdb snapshot, format 2\n").unwrap_err();
-        assert!(matches!(error, ManifestError::Format { found } if found == "2"));
+        assert!(matches!(error, ManifestError::Format { format } if format == "2"));
     }
 }

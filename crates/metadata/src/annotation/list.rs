@@ -92,8 +92,8 @@ impl Annotations {
         }
         let mut rows = rows_of(storage, &request.source, hours, context).await?;
         let (mut read_rows, mut read_bytes) = (0, 0);
-        while let Some(found) = context.run(rows.try_next()).await? {
-            for row in &found {
+        while let Some(row_batch) = context.run(rows.try_next()).await? {
+            for row in &row_batch {
                 let bytes = row.byte_len() as u64;
                 budget.use_rows(1, bytes)?;
                 read_rows += 1;

@@ -67,10 +67,10 @@ impl Annotations {
             let hours = Hours::overlapping(start_ms, end_ms);
             let mut rows = rows_of(storage, source, hours, context).await?;
             let mut batch = WriteBatch::new(self.table.clone());
-            while let Some(found) = context.run(rows.try_next()).await? {
-                let bytes = found.iter().map(|row| row.byte_len() as u64).sum();
-                context.budget().use_rows(found.len() as u64, bytes)?;
-                for row in &found {
+            while let Some(row_batch) = context.run(rows.try_next()).await? {
+                let bytes = row_batch.iter().map(|row| row.byte_len() as u64).sum();
+                context.budget().use_rows(row_batch.len() as u64, bytes)?;
+                for row in &row_batch {
                     self.delete_cells(&mut batch, row, (start_ms, end_ms));
                 }
                 if batch.mutation_count() >= BATCH {

@@ -146,8 +146,8 @@ async fn an_empty_cell_does_not_hide_the_other_one() {
     batch.row(row).put(family, qualifier, b"");
     stack.store.write(batch).await.unwrap();
     let both = AnnotationKey::at_instant(annotations.layout(), &[], millis).unwrap();
-    let found = annotations.get(&both).await.unwrap().unwrap();
-    assert_eq!(found.annotation.description.as_deref(), Some("d"));
+    let stored_annotation = annotations.get(&both).await.unwrap().unwrap();
+    assert_eq!(stored_annotation.annotation.description.as_deref(), Some("d"));
 }
 
 /// Executes each conditional put twice and returns the second response, as HBase's Thrift server may.

@@ -170,7 +170,9 @@ impl CatalogueCursor {
                 none.insert(collected.await?)
             }
         };
-        Ok(of_cells.binary_search_by(|found| (**found).cmp(key)).is_ok())
+        Ok(of_cells
+            .binary_search_by(|stored_key| (**stored_key).cmp(key))
+            .is_ok())
     }
 }
 

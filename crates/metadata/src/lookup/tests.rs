@@ -103,21 +103,21 @@ async fn admitted(engine: &Engine, query: &LookupQuery) -> (SeriesLookup, Admitt
 async fn export(engine: &Engine, query: &LookupQuery, after: &[u8]) -> Vec<(Box<[u8]>, Text)> {
     let (lookup, _admitted) = admitted(engine, query).await;
     let mut batches = lookup.batches(query, after, Extent::All).await.unwrap();
-    let mut found = Vec::new();
+    let mut named_series = Vec::new();
     while let Some(batch) = batches.next().await.unwrap() {
-        found.extend(lookup.named(batch).await.unwrap());
+        named_series.extend(lookup.named(batch).await.unwrap());
     }
     assert!(
-        found.is_sorted_by(|a, b| a.tsuid < b.tsuid),
+        named_series.is_sorted_by(|a, b| a.tsuid < b.tsuid),
         "ascending, each once"
     );
-    found.into_iter().map(shown).collect()
+    named_series.into_iter().map(shown).collect()
 }
 
-fn shown(found: FoundSeries) -> (Box<[u8]>, Text) {
-    let names = found.names.unwrap();
+fn shown(series: FoundSeries) -> (Box<[u8]>, Text) {
+    let names = series.names.unwrap();
     let tags: Vec<_> = names.tags.iter().map(|(key, value)| (&**key, &**value)).collect();
-    (found.tsuid, text(&names.metric, &tags))
+    (series.tsuid, text(&names.metric, &tags))
 }
 
 /// All series of a query, page by page.
@@ -134,7 +134,7 @@ async fn pages(engine: &Engine, query: &LookupQuery, size: usize) -> (Vec<Text>,
         assert!(page.series.len() <= size);
         let total = page.total.unwrap();
         assert_eq!(*first_total.get_or_insert(total), total);
-        all.extend(page.series.into_iter().map(|found| shown(found).1));
+        all.extend(page.series.into_iter().map(|series| shown(series).1));
         match page.next_after {
             Some(last) => after = last.into(),
             None => return (all, total),
@@ -198,20 +198,21 @@ fn all_sources_find_the_series_that_match() {
                     for source in [SeriesSource::MetaTable, SeriesSource::DataTable] {
                         let selector = selector.clone();
                         let query = LookupQuery { selector, source };
-                        let found = runtime.block_on(export(engine, &query, &[]));
-                        let texts: BTreeSet<Text> = found.iter().map(|(_, text)| text.clone()).collect();
+                        let exported_series = runtime.block_on(export(engine, &query, &[]));
+                        let texts: BTreeSet<Text> =
+                            exported_series.iter().map(|(_, text)| text.clone()).collect();
                         prop_assert_eq!(&texts, &expected, "{:?}", source);
-                        prop_assert_eq!(found.len(), expected.len());
+                        prop_assert_eq!(exported_series.len(), expected.len());
                         let (paged, total) = runtime.block_on(pages(engine, &query, size));
-                        let all: Vec<Text> = found.iter().map(|(_, text)| text.clone()).collect();
+                        let all: Vec<Text> = exported_series.iter().map(|(_, text)| text.clone()).collect();
                         prop_assert_eq!(paged, all, "{:?}, pages of {}", source, size);
                         prop_assert_eq!(
                             (total.series, total.is_lower_bound),
                             (expected.len() as u64, false)
                         );
-                        if let Some((middle, _)) = found.get(found.len() / 2) {
+                        if let Some((middle, _)) = exported_series.get(exported_series.len() / 2) {
                             let rest = runtime.block_on(export(engine, &query, middle));
-                            prop_assert_eq!(&rest[..], &found[found.len() / 2 + 1..]);
+                            prop_assert_eq!(&rest[..], &exported_series[exported_series.len() / 2 + 1..]);
                         }
                     }
                 }

@@ -52,8 +52,8 @@ async fn put(store: &dyn RowStore, table: &str, family: &str, key: &str, qualifi
     store.write(batch).await.unwrap();
 }
 
-fn numbers(found: &Found) -> [Vec<u64>; 3] {
-    UidKind::ALL.map(|kind| found.numbers(kind).collect())
+fn numbers(references: &Found) -> [Vec<u64>; 3] {
+    UidKind::ALL.map(|kind| references.numbers(kind).collect())
 }
 
 #[tokio::test]
@@ -103,16 +103,16 @@ async fn finds_references_in_all_places() {
     )
     .await;
     let search = search(store, MemoryPool::unlimited("test"));
-    let found = search.run(&tables()).await.unwrap();
+    let references = search.run(&tables()).await.unwrap();
     assert_eq!(
-        numbers(&found),
+        numbers(&references),
         [
             vec![0, 1, 2, 3, 5, 6, 7, 8],
             vec![1, 2, 3, 4, 5, 6, 7],
             vec![1, 2, 4, 5, 9, 10, 11, 12]
         ]
     );
-    assert_eq!((found.rows, found.unknown), (9, 0));
+    assert_eq!((references.rows, references.unknown), (9, 0));
 }
 
 #[tokio::test]
@@ -127,8 +127,8 @@ async fn counts_rows_of_unknown_form() {
         put(&*store, table, family, key, qualifier, value).await;
     }
     let search = search(store, MemoryPool::unlimited("test"));
-    let found = search.run(&tables()).await.unwrap();
-    assert_eq!(found.unknown, 4);
+    let references = search.run(&tables()).await.unwrap();
+    assert_eq!(references.unknown, 4);
 }
 
 #[tokio::test]
@@ -180,8 +180,8 @@ async fn references_of_columns_are_those_of_points_and_other_cells() {
     };
     let reader = ColumnReader::new(points, Arc::clone(&cells), "tsdb".parse().unwrap(), layout);
     let search = Search::new(cells, Arc::new(reader), layout, MemoryPool::unlimited("test"));
-    let found = search.run(&tables()).await.unwrap();
+    let references = search.run(&tables()).await.unwrap();
     // Series 0 was deleted, series 2 never had a point.
-    assert_eq!(numbers(&found), [vec![1, 3], vec![1, 4], vec![2, 5]]);
-    assert_eq!(found.unknown, 0);
+    assert_eq!(numbers(&references), [vec![1, 3], vec![1, 4], vec![2, 5]]);
+    assert_eq!(references.unknown, 0);
 }

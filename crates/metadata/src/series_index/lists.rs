@@ -182,8 +182,8 @@ impl Lists {
                     return Found::Loading(progress.clone());
                 }
                 List::Ready(_) if self.max_age.is_none_or(|max_age| age < max_age) => {
-                    if let Some(found) = entry.found(metric) {
-                        return found;
+                    if let Some(list_state) = entry.found(metric) {
+                        return list_state;
                     }
                 }
                 List::TooLarge | List::Loading(_) | List::Ready(_) => {}
@@ -235,7 +235,7 @@ impl Lists {
     /// Caches the list of a metric that was loaded. Returns it with the series added meanwhile, unless they do not fit
     /// in memory.
     pub(super) fn ready(&self, metric: MetricUid, list: SeriesList) -> Option<Arc<SeriesList>> {
-        let found = {
+        let list_state = {
             let mut state = self.state.lock();
             let state = &mut *state;
             let entry = state.metrics.get_mut(&metric)?;
@@ -244,11 +244,11 @@ impl Lists {
             }
             state.bytes += list.byte_len();
             entry.list = List::Ready(Arc::new(list));
-            let found = entry.found(metric);
+            let list_state = entry.found(metric);
             state.evict(self.limit_bytes, metric);
-            found?
+            list_state?
         };
-        match found {
+        match list_state {
             Found::Ready(list) => Some(list),
             Found::Added(merge) => Some(self.merge(merge)),
             Found::Loading(_) | Found::TooLarge | Found::Begin(_) => None,

@@ -54,9 +54,9 @@ async fn http_responds_in_opentsdbs_form() {
     settings.text_search.text_search_pause_seconds = 600;
     let service = Service::start_with(settings, UidSettings::default()).await;
     assert_eq!(service.post("/api/put", POINTS).await.status, 204);
-    let found_of = async |target: &str, total| found(&service, target, total).await;
+    let search_until = async |target: &str, total| found(&service, target, total).await;
 
-    let mut series = found_of("tsmeta?query=metric.name:sys.cpu*%20AND%20host:web01", 1).await;
+    let mut series = search_until("tsmeta?query=metric.name:sys.cpu*%20AND%20host:web01", 1).await;
     assert!(series["time"].take().is_number());
     let first = &mut series["results"][0];
     assert_eq!(
@@ -70,11 +70,11 @@ async fn http_responds_in_opentsdbs_form() {
             "time": null, "results": [0], "startIndex": 0, "totalResults": 1})
     );
     assert_eq!(
-        found_of("tsuids?query=df.bytes", 1).await["results"],
+        search_until("tsuids?query=df.bytes", 1).await["results"],
         json!(["000003000001000001000002000003"])
     );
     assert_eq!(
-        found_of("tsmeta_summary?query=mount:%22/var%22", 1).await["results"],
+        search_until("tsmeta_summary?query=mount:%22/var%22", 1).await["results"],
         json!([{"tags": {"host": "web01", "mount": "/var"}, "metric": "df.bytes",
             "tsuid": "000003000001000001000002000003"}])
     );
@@ -95,7 +95,7 @@ async fn http_responds_in_opentsdbs_form() {
         service.post("/api/uid/uidmeta", meta.to_string()).await.status,
         200
     );
-    let result = &found_of("uidmeta?query=custom.owner:ops", 1).await["results"][0];
+    let result = &search_until("uidmeta?query=custom.owner:ops", 1).await["results"][0];
     assert_eq!(
         (&result["uid"], &result["custom"]),
         (&json!("000001"), &json!({"owner": "Ops"}))
@@ -105,7 +105,7 @@ async fn http_responds_in_opentsdbs_form() {
         service.post("/api/uid/tsmeta", meta.to_string()).await.status,
         200
     );
-    found_of("tsmeta?query=notes:disk", 1).await;
+    search_until("tsmeta?query=notes:disk", 1).await;
     for (tsuid, description) in [("", "Deploy of all"), ("000001000001000001", "Disk full")] {
         let note = json!({"startTime": 1_356_998_405, "tsuid": tsuid, "description": description});
         assert_eq!(
@@ -114,14 +114,14 @@ async fn http_responds_in_opentsdbs_form() {
         );
     }
     assert_eq!(
-        found_of("annotation?query=%22disk%20full%22", 1).await["results"],
+        search_until("annotation?query=%22disk%20full%22", 1).await["results"],
         json!([{"tsuid": "000001000001000001", "description": "Disk full", "notes": "", "startTime": 1_356_998_405,
             "endTime": 0}])
     );
-    found_of("annotation?query=deploy", 1).await;
+    search_until("annotation?query=deploy", 1).await;
     let head = "DELETE /api/annotation?start_time=1356998405 HTTP/1.1\r\n".to_owned();
     assert_eq!(service.request(head, b"").await.status, 204);
-    found_of("annotation?query=*", 1).await;
+    search_until("annotation?query=*", 1).await;
     // Deleted by a range, which is not announced: found to be gone by a search.
     let range =
         json!({"tsuids": ["000001000001000001"], "startTime": 1_356_998_400, "endTime": 1_356_998_500});
@@ -130,7 +130,7 @@ async fn http_responds_in_opentsdbs_form() {
         service.request(head, range.to_string().as_bytes()).await.status,
         200
     );
-    found_of("annotation?query=*", 0).await;
+    search_until("annotation?query=*", 0).await;
 
     for (target, status, message) in [
         ("uidmeta", 400, "Missing parameter <code>query</code>"),

@@ -172,7 +172,7 @@ impl RuleSet {
             splits: None,
         };
         let (names, failed) = match evaluation.names(&self.levels) {
-            Ok(found) => found,
+            Ok(names_and_failed) => names_and_failed,
             Err(too_large) => {
                 messages.add(|| too_large.to_string());
                 return Outcome::TooLarge(too_large);

@@ -316,10 +316,10 @@ fn log_changes(before: &UidHealth, now: &UidHealth) {
     }
 }
 
-fn other_table(folder: &str, remembered: u64, found: u64) -> String {
+fn other_table(folder: &str, remembered: u64, table_id: u64) -> String {
     format!(
-        "it has table {found:016x} of UIDs, the points in {folder} were written with {remembered:016x}: its folder uid was \
-         removed, or belongs to another deployment; restore the folder, or start once with --accept-uid-table and run \
+        "it has table {table_id:016x} of UIDs, the points in {folder} were written with {remembered:016x}: its folder uid \
+         was removed, or belongs to another deployment; restore the folder, or start once with --accept-uid-table and run \
          `tsdb uid recover`"
     )
 }

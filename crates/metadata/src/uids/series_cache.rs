@@ -438,8 +438,8 @@ mod tests {
         for (number, key) in (1..).zip(&keys).take(900) {
             cache.insert(*key, &series(number));
         }
-        let numbers = |found: Vec<Option<Series>>| -> Vec<Option<Vec<u8>>> {
-            found
+        let numbers = |entries: Vec<Option<Series>>| -> Vec<Option<Vec<u8>>> {
+            entries
                 .iter()
                 .map(|series| Some(series.as_ref()?.tsuid().to_vec()))
                 .collect()
@@ -453,8 +453,8 @@ mod tests {
             together,
             numbers(keys.iter().map(|key| cache.get(*key)).collect())
         );
-        for (number, found) in (1..).zip(together) {
-            assert!(found.is_none_or(|tsuid| tsuid == series(number).tsuid()));
+        for (number, cached_tsuid) in (1..).zip(together) {
+            assert!(cached_tsuid.is_none_or(|tsuid| tsuid == series(number).tsuid()));
         }
         cache.now.store(u32::MAX - 1, Ordering::Relaxed);
         assert!(cache.get_all(&texts).iter().all(Option::is_none), "expired");

@@ -36,16 +36,16 @@ const MAX_VALUE: usize = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SegmentError {
     /// Not a gzip file.
-    #[error("offset 0: begins with {found}, expected gzip (1f8b): not a segment of an export")]
+    #[error("offset 0: begins with {prefix}, expected gzip (1f8b): not a segment of an export")]
     Foreign {
         /// Its first bytes, as hex.
-        found: String,
+        prefix: String,
     },
     /// A gzip file of something else.
-    #[error("offset 0: contains {found:?}, expected \"OXTSDB-SEGMENT-1\": not a segment of an export")]
+    #[error("offset 0: contains {prefix:?}, expected \"OXTSDB-SEGMENT-1\": not a segment of an export")]
     OtherContent {
         /// Its first bytes.
-        found: String,
+        prefix: String,
     },
     /// The compressed bytes are damaged or end early.
     #[error("offset {offset}: {error}")]
@@ -172,15 +172,15 @@ pub(super) fn decode(
     families: &Arc<[String]>,
 ) -> Result<Vec<Row>, SegmentError> {
     if !file.starts_with(&GZIP) {
-        let found = hex::encode(&file[..file.len().min(8)]);
-        return Err(SegmentError::Foreign { found });
+        let prefix = hex::encode(&file[..file.len().min(8)]);
+        return Err(SegmentError::Foreign { prefix });
     }
     let mut bytes = Vec::new();
     let limit = u64::try_from(expected).unwrap_or(u64::MAX).saturating_add(1);
     let read = GzDecoder::new(file).take(limit).read_to_end(&mut bytes);
     if !bytes.starts_with(MAGIC) && bytes.len() >= MAGIC.len() {
-        let found = String::from_utf8_lossy(&bytes[..MAGIC.len()]).into_owned();
-        return Err(SegmentError::OtherContent { found });
+        let prefix = String::from_utf8_lossy(&bytes[..MAGIC.len()]).into_owned();
+        return Err(SegmentError::OtherContent { prefix });
     }
     // The record that is damaged says more than gzip's checksum of all.
     let rows = records(&bytes, families);

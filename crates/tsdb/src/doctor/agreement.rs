@@ -138,7 +138,7 @@ fn clock(server: &Server) -> Finding {
     let clock = server.clock;
     #[expect(clippy::cast_precision_loss, reason = "shown with two decimals")]
     let seconds = |ms: i64| ms as f64 / 1000.0;
-    let found = format!(
+    let message = format!(
         "{:.2} s {} of this machine's (± {:.2} s)",
         seconds(clock.ahead_ms.abs()),
         if clock.ahead_ms < 0 { "behind" } else { "ahead" },
@@ -147,13 +147,13 @@ fn clock(server: &Server) -> Finding {
     let level = match clock.least_difference_ms() {
         CLOCK_ERROR_MS.. => Level::Error,
         CLOCK_WARNING_MS.. => Level::Warning,
-        _ => return Finding::ok("clock", &server.url, found),
+        _ => return Finding::ok("clock", &server.url, message),
     };
     Finding::new(
         level,
         "clock",
         &server.url,
-        found,
+        message,
         "synchronize the clocks of all machines (NTP): retention, rollups and tokens depend on them",
     )
 }
@@ -207,11 +207,11 @@ fn same(
         0 => Finding::ok(check, "", "not known yet"),
         1 => Finding::ok(check, "", values.into_keys().collect::<String>()),
         _ => {
-            let found = values
+            let groups = values
                 .iter()
                 .map(|(value, urls)| format!("{value} at {}", urls.join(" ")));
-            let found = format!("servers differ: {}", found.collect::<Vec<_>>().join("; "));
-            Finding::new(level, check, "", found, advice)
+            let message = format!("servers differ: {}", groups.collect::<Vec<_>>().join("; "));
+            Finding::new(level, check, "", message, advice)
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
         let widths = one_problem(|[_, uid]| uid.facts.uid_widths.as_mut().unwrap().tagv = 4);
         assert_eq!((widths.level, widths.check), (Level::Error, "UID widths"));
         assert_eq!(
-            widths.found,
+            widths.message,
             "servers differ: 3/3/3 at http://a:4245; 3/3/4 at http://b:4246"
         );
         let salt = one_problem(|[_, other]| {
@@ -291,7 +291,7 @@ mod tests {
             });
         });
         assert!(
-            salt.found
+            salt.message
                 .contains("1 bytes, 20 buckets at http://a:4245; none at")
         );
         let tables = one_problem(|[data, uid]| {
@@ -301,7 +301,7 @@ mod tests {
             }
         });
         assert!(
-            tables.found.contains("--data-table tsdb2 at http://b:4246"),
+            tables.message.contains("--data-table tsdb2 at http://b:4246"),
             "{tables:?}"
         );
         let stores = one_problem(|[data, uid]| {
@@ -311,7 +311,7 @@ mod tests {
         });
         assert_eq!((stores.level, stores.check), (Level::Error, "stores"));
         assert!(
-            stores.found.contains("data services with embedded stores"),
+            stores.message.contains("data services with embedded stores"),
             "{stores:?}"
         );
         let versions = one_problem(|[_, uid]| uid.facts.version = "0.0.9".to_owned());
@@ -322,7 +322,7 @@ mod tests {
             }
         });
         assert!(
-            own.found.contains("servers have 9.0.0, this program is"),
+            own.message.contains("servers have 9.0.0, this program is"),
             "{own:?}"
         );
     }
@@ -339,7 +339,7 @@ mod tests {
         };
         assert_eq!(clock(-2000).level, Level::Warning);
         assert!(
-            clock(-2000).found.starts_with("2.00 s behind"),
+            clock(-2000).message.starts_with("2.00 s behind"),
             "{:?}",
             clock(-2000)
         );
@@ -355,9 +355,9 @@ mod tests {
         });
         assert_eq!(different.level, Level::Note);
         let [data, uid] = two();
-        let found = |server| coverage(&[server]).found;
-        assert!(found(data).contains("no UID service"));
-        assert!(found(uid).contains("no data service"));
+        let message = |server| coverage(&[server]).message;
+        assert!(message(data).contains("no UID service"));
+        assert!(message(uid).contains("no data service"));
         assert_eq!(coverage(&two()).level, Level::Ok);
     }
 }

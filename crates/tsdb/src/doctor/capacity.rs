@@ -32,16 +32,16 @@ fn memory(server: &Server) -> Vec<Finding> {
     #[expect(clippy::cast_precision_loss, reason = "compared with a tolerance of a fifth")]
     let machine = server.facts.machine_memory_bytes as f64;
     let resident = server.value("process_resident_memory_bytes");
-    let found = format!(
+    let message = format!(
         "limit {}, resident {}, of {} of the machine or its control group",
         mib(limit),
         mib(resident),
         mib(machine)
     );
-    let warning = |found, advice| Finding::new(Level::Warning, "memory", &server.url, found, advice);
+    let warning = |message, advice| Finding::new(Level::Warning, "memory", &server.url, message, advice);
     let mut findings = vec![if limit * OVERHEAD > machine {
         warning(
-            format!("{found}: a process at its limit takes a fifth more, and is killed"),
+            format!("{message}: a process at its limit takes a fifth more, and is killed"),
             format!(
                 "set --memory-limit-mib to at most {:.0}",
                 machine / OVERHEAD / MIB
@@ -49,11 +49,11 @@ fn memory(server: &Server) -> Vec<Finding> {
         )
     } else if resident > limit * OVERHEAD {
         warning(
-            format!("{found}: more than the limit and a fifth"),
+            format!("{message}: more than the limit and a fifth"),
             "report this with the output of /metrics: a part of the process is not counted".to_owned(),
         )
     } else {
-        Finding::ok("memory", &server.url, found)
+        Finding::ok("memory", &server.url, message)
     }];
     if server.facts.has_reduced_caches {
         findings.push(Finding::new(
@@ -82,25 +82,25 @@ fn memory(server: &Server) -> Vec<Finding> {
 fn descriptors(server: &Server) -> Finding {
     let (open, max) = (server.value("process_open_fds"), server.value("process_max_fds"));
     let required = server.sum("oxtsdb_connections_limit") + FILES;
-    let found = format!("{open} of {max} are open");
-    let new = |level, found, advice| Finding::new(level, "descriptors", &server.url, found, advice);
+    let message = format!("{open} of {max} are open");
+    let new = |level, message, advice| Finding::new(level, "descriptors", &server.url, message, advice);
     let raise = "raise the hard limit: ulimit -n, LimitNOFILE of systemd";
     if open > max * NEARLY_USED {
-        new(Level::Warning, format!("{found}, nearly all"), raise)
+        new(Level::Warning, format!("{message}, nearly all"), raise)
     } else if max < FEW_DESCRIPTORS {
         new(
             Level::Warning,
-            format!("{found}: files and connections share them"),
+            format!("{message}: files and connections share them"),
             raise,
         )
     } else if required > max {
         new(
             Level::Note,
-            format!("{found}, all connections of the listeners' limits and files need {required}"),
+            format!("{message}, all connections of the listeners' limits and files need {required}"),
             raise,
         )
     } else {
-        Finding::ok("descriptors", &server.url, found)
+        Finding::ok("descriptors", &server.url, message)
     }
 }
 
@@ -117,7 +117,7 @@ fn connections(server: &Server) -> Vec<Finding> {
         let open = of("oxtsdb_connections");
         let rejected = of("oxtsdb_connections_rejected_total");
         let displaced = of("oxtsdb_connections_displaced_total");
-        let found = format!(
+        let message = format!(
             "{open} of {} to {listener} are open, {rejected} were rejected, {displaced} gave way to other addresses",
             sample.value
         );
@@ -131,10 +131,10 @@ fn connections(server: &Server) -> Vec<Finding> {
                     Level::Warning,
                     "connections",
                     &server.url,
-                    found,
+                    message,
                     format!("raise {setting}, or let clients share connections"),
                 ),
-                false => Finding::ok("connections", &server.url, found),
+                false => Finding::ok("connections", &server.url, message),
             },
         );
     }
@@ -144,7 +144,7 @@ fn connections(server: &Server) -> Vec<Finding> {
 fn disk(server: &Server) -> Option<Finding> {
     let free = server.metrics.value("oxtsdb_store_disk_free_bytes", &[])?;
     let reserve = server.value("oxtsdb_store_disk_reserve_bytes");
-    let found = format!("{} are free, the reserve is {}", mib(free), mib(reserve));
+    let message = format!("{} are free, the reserve is {}", mib(free), mib(reserve));
     let (level, effect) = if free < reserve / 2.0 {
         (Level::Error, "writes are rejected")
     } else if free < reserve {
@@ -155,13 +155,13 @@ fn disk(server: &Server) -> Option<Finding> {
     } else if free < reserve * 2.0 {
         (Level::Warning, "merges stop at the reserve")
     } else {
-        return Some(Finding::ok("disk", &server.url, found));
+        return Some(Finding::ok("disk", &server.url, message));
     };
     Some(Finding::new(
         level,
         "disk",
         &server.url,
-        format!("{found}: {effect}"),
+        format!("{message}: {effect}"),
         "add disk, remove old snapshots, set --retention, or lower --disk-reserve-mib",
     ))
 }
@@ -173,9 +173,9 @@ fn uids(server: &Server) -> Vec<Finding> {
         let of = |name| server.metrics.value(name, &[("kind", kind)]);
         let all = sample.value + of("oxtsdb_uid_available").unwrap_or_default();
         let left = of("oxtsdb_uid_exhaustion_seconds").unwrap_or(f64::INFINITY);
-        let mut found = format!("{} of {all} of {kind} are used", sample.value);
+        let mut message = format!("{} of {all} of {kind} are used", sample.value);
         if left.is_finite() {
-            found += &format!(
+            message += &format!(
                 ", none is left in {:.1} days at the rate of the last week",
                 left / DAY
             );
@@ -185,14 +185,14 @@ fn uids(server: &Server) -> Vec<Finding> {
         } else if left < 30.0 * DAY || sample.value > all * NEARLY_USED {
             Level::Warning
         } else {
-            findings.push(Finding::ok("UIDs", &server.url, found));
+            findings.push(Finding::ok("UIDs", &server.url, message));
             continue;
         };
         findings.push(Finding::new(
             level,
             "UIDs",
             &server.url,
-            found,
+            message,
             "find the tag that grows with `tsdb uid top`, limit it with --assignment-rules, and take unused UIDs back with \
              `tsdb uid reclaim`",
         ));
@@ -207,12 +207,12 @@ fn certificate(server: &Server) -> Option<Finding> {
         .value("oxtsdb_tls_certificate_not_after_seconds", &[])?;
     #[expect(clippy::cast_precision_loss, reason = "shown in days")]
     let now = server.facts.clock_ms as f64 / 1000.0;
-    let (level, found) = validity(not_after - now);
+    let (level, message) = validity(not_after - now);
     let advice = match level {
         Level::Ok => "",
         _ => "renew the file of --tls-certificate; it is read again by itself",
     };
-    Some(Finding::new(level, "certificate", &server.url, found, advice))
+    Some(Finding::new(level, "certificate", &server.url, message, advice))
 }
 
 /// How much it matters that a certificate is valid for `seconds` more, and these in words.
@@ -276,9 +276,9 @@ mod tests {
         assert_eq!(limit.level, Level::Warning);
         assert_eq!(limit.advice, "set --memory-limit-mib to at most 13653");
         let resident = finding_of("memory_bytes 1000000", "memory_bytes 11000000000");
-        assert!(resident.found.ends_with("more than the limit and a fifth"));
+        assert!(resident.message.ends_with("more than the limit and a fifth"));
         let rejected = finding_of("{pool=\"query\"} 0", "{pool=\"query\"} 7");
-        assert!(rejected.found.contains("the query pool had no memory for 7"));
+        assert!(rejected.message.contains("the query pool had no memory for 7"));
         let mut small = server(HEALTHY);
         small.facts.has_reduced_caches = true;
         assert_eq!(check(&small)[1].level, Level::Note);
@@ -297,17 +297,17 @@ mod tests {
             .find(|finding| finding.check == "descriptors")
             .unwrap();
         assert_eq!(descriptors.level, Level::Note);
-        assert!(descriptors.found.contains("need 70512"), "{descriptors:?}");
+        assert!(descriptors.message.contains("need 70512"), "{descriptors:?}");
     }
 
     #[test]
     fn disks_below_the_reserve_are_errors() {
         let free = |bytes: u64| finding_of("free_bytes 107374182400", &format!("free_bytes {bytes}"));
         assert_eq!(free(2_000_000_000).level, Level::Warning);
-        assert!(free(1_000_000_000).found.contains("merges have stopped"));
+        assert!(free(1_000_000_000).message.contains("merges have stopped"));
         let full = free(100_000_000);
         assert_eq!(full.level, Level::Error);
-        assert!(full.found.ends_with("writes are rejected"), "{full:?}");
+        assert!(full.message.ends_with("writes are rejected"), "{full:?}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ pub(super) fn check(server: &Server) -> Vec<Finding> {
     let mut findings = Vec::new();
     for listener in &facts.listeners {
         let port = format!("{} ({})", listener.address, listener.name);
-        let new = |level, found, advice: &str| Finding::new(level, "exposure", &server.url, found, advice);
+        let new =
+            |level, message, advice: &str| Finding::new(level, "exposure", &server.url, message, advice);
         findings.push(match (listener.address.ip().is_loopback(), listener.has_tls, facts.has_policy) {
             (true, ..) => Finding::ok("exposure", &server.url, format!("{port} is for this machine only")),
             (false, true, true) => Finding::ok("exposure", &server.url, format!("{port} has TLS and rights")),

@@ -40,28 +40,29 @@ pub(crate) struct Finding {
     /// The server; empty: the deployment.
     pub(crate) server: String,
     /// The result, with figures.
-    pub(crate) found: String,
+    #[serde(rename = "found")]
+    pub(crate) message: String,
     /// Advice; empty if there is nothing to change.
     pub(crate) advice: String,
 }
 
 impl Finding {
-    pub(crate) fn ok(check: &'static str, server: &str, found: impl Into<String>) -> Self {
-        Self::new(Level::Ok, check, server, found, "")
+    pub(crate) fn ok(check: &'static str, server: &str, message: impl Into<String>) -> Self {
+        Self::new(Level::Ok, check, server, message, "")
     }
 
     pub(crate) fn new(
         level: Level,
         check: &'static str,
         server: &str,
-        found: impl Into<String>,
+        message: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
         Self {
             level,
             check,
             server: server.to_owned(),
-            found: found.into(),
+            message: message.into(),
             advice: advice.into(),
         }
     }
@@ -98,7 +99,7 @@ impl Findings {
                     "{:<8} {:<12} {server}{}",
                     level.name(),
                     finding.check,
-                    finding.found
+                    finding.message
                 );
                 if !finding.advice.is_empty() {
                     let _ = writeln!(text, "{:<21} -> {}", "", finding.advice);

@@ -27,7 +27,7 @@ pub(super) async fn check(
     let uid = join_all(uid.iter().map(|target| uid_layout(target, timeout, servers)));
     let (mut data, mut uid) = tokio::join!(data, uid);
     // On the machine of one service the other one may not run.
-    let is_elsewhere = |finding: &Finding| finding.found.contains("refused") && is_local(&finding.server);
+    let is_elsewhere = |finding: &Finding| finding.message.contains("refused") && is_local(&finding.server);
     if !servers.is_empty() && !servers.iter().any(Server::has_data_service) {
         data.retain(|finding| !is_elsewhere(finding));
     }
@@ -45,7 +45,7 @@ fn is_local(url: &str) -> bool {
 }
 
 async fn data_health(target: &DataTarget, timeout: Duration) -> Finding {
-    let error = |found, advice: &str| Finding::new(Level::Error, "gRPC", target.url(), found, advice);
+    let error = |message, advice: &str| Finding::new(Level::Error, "gRPC", target.url(), message, advice);
     let server = match target.health() {
         Ok(server) => server,
         Err(wrong) => return error(format!("{wrong:#}"), "correct --target and its options"),
@@ -69,7 +69,7 @@ async fn data_health(target: &DataTarget, timeout: Duration) -> Finding {
 }
 
 async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -> Finding {
-    let error = |found, advice: &str| Finding::new(Level::Error, "gRPC", target.url(), found, advice);
+    let error = |message, advice: &str| Finding::new(Level::Error, "gRPC", target.url(), message, advice);
     let server = match target.uid() {
         Ok(server) => server,
         Err(wrong) => return error(format!("{wrong:#}"), "correct --uid-target and its options"),
@@ -82,22 +82,27 @@ async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -
             return error(server.reason(&failed), &advice(&failed, "--uid-target", options));
         }
         Err(_) => {
-            let found = format!("no response within {} s", timeout.as_secs());
-            return error(found, "see the log of the UID service");
+            let message = format!("no response within {} s", timeout.as_secs());
+            return error(message, "see the log of the UID service");
         }
     };
     let width = |kind| layout.kind(kind).map_or(0, |kind| kind.width);
-    let found = WidthFacts {
+    let service_widths = WidthFacts {
         metric: width(UidKind::Metric),
         tagk: width(UidKind::Tagk),
         tagv: width(UidKind::Tagv),
     };
-    let differs = |server: &&Server| server.facts.uid_widths.is_some_and(|widths| widths != found);
+    let differs = |server: &&Server| {
+        server
+            .facts
+            .uid_widths
+            .is_some_and(|widths| widths != service_widths)
+    };
     match servers.iter().find(differs) {
         Some(other) => error(
             format!(
                 "the UID service has the widths {}, {} has {}",
-                widths(found),
+                widths(service_widths),
                 other.url,
                 other.facts.uid_widths.map(widths).unwrap_or_default()
             ),
@@ -106,7 +111,10 @@ async fn uid_layout(target: &UidTarget, timeout: Duration, servers: &[Server]) -
         None => Finding::ok(
             "gRPC",
             target.url(),
-            format!("the UID service responds, UIDs have {} bytes", widths(found)),
+            format!(
+                "the UID service responds, UIDs have {} bytes",
+                widths(service_widths)
+            ),
         ),
     }
 }

@@ -85,11 +85,11 @@ async fn check_all(
     // Without the tables there is nothing to compare.
     if has_tables {
         let widths = uid_service::check_widths(Arc::clone(&store), &uids).await;
-        let found = format!("stored UIDs have {} bytes, or there are none", widths_of(&layout));
-        findings.push(compared("UID widths", &place, &widths, found));
+        let message = format!("stored UIDs have {} bytes, or there are none", widths_of(&layout));
+        findings.push(compared("UID widths", &place, &widths, message));
         let salt = data_service::open_tables(Arc::clone(&store), None, layout, &data).await;
-        let found = "stored row keys have the salt and the widths of the settings, or there are none";
-        findings.push(compared("salt", &place, &salt, found.to_owned()));
+        let message = "stored row keys have the salt and the widths of the settings, or there are none";
+        findings.push(compared("salt", &place, &salt, message.to_owned()));
     }
     Ok(store.close().await?)
 }
@@ -158,11 +158,11 @@ async fn cluster(settings: &HbaseSettings) -> Finding {
     let (place, begun) = (settings.to_string(), Instant::now());
     match settings.connect().await {
         Ok(_) => {
-            let found = format!(
+            let message = format!(
                 "its master and hbase:meta respond within {} ms",
                 begun.elapsed().as_millis()
             );
-            Finding::ok("cluster", &place, found)
+            Finding::ok("cluster", &place, message)
         }
         Err(error) => Finding::new(
             Level::Warning,
@@ -183,8 +183,8 @@ async fn gateway(settings: &HbaseSettings, address: &str) -> Finding {
     let begun = Instant::now();
     match alone.connect().await {
         Ok(_) => {
-            let found = format!("responds within {} ms", begun.elapsed().as_millis());
-            Finding::ok("gateways", address, found)
+            let message = format!("responds within {} ms", begun.elapsed().as_millis());
+            Finding::ok("gateways", address, message)
         }
         Err(error) => Finding::new(
             Level::Warning,
@@ -198,7 +198,7 @@ async fn gateway(settings: &HbaseSettings, address: &str) -> Finding {
 
 async fn check_table(store: &dyn Hbase, table: &StoreTable, place: &str) -> Finding {
     let name = &table.def.name;
-    let error = |found, advice: String| Finding::new(Level::Error, "tables", place, found, advice);
+    let error = |message, advice: String| Finding::new(Level::Error, "tables", place, message, advice);
     match store.table(name).await {
         Ok(Some(def)) => match table.check(&def, place) {
             Ok(()) => Finding::ok("tables", place, format!("`{name}` has its column families")),
@@ -218,9 +218,9 @@ async fn check_table(store: &dyn Hbase, table: &StoreTable, place: &str) -> Find
     }
 }
 
-fn compared<T>(check: &'static str, place: &str, result: &anyhow::Result<T>, found: String) -> Finding {
+fn compared<T>(check: &'static str, place: &str, result: &anyhow::Result<T>, message: String) -> Finding {
     match result {
-        Ok(_) => Finding::ok(check, place, found),
+        Ok(_) => Finding::ok(check, place, message),
         Err(error) => Finding::new(
             Level::Error,
             check,

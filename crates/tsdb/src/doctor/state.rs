@@ -86,12 +86,12 @@ const COUNTERS: [(&str, Level, &str, &str, &str); 9] = [
 pub(super) fn check(server: &Server) -> Vec<Finding> {
     let mut findings = vec![readiness(server)];
     if server.facts.mode != "rw" {
-        let found = format!("the server is {}", server.facts.mode);
+        let message = format!("the server is {}", server.facts.mode);
         findings.push(Finding::new(
             Level::Note,
             "mode",
             &server.url,
-            found,
+            message,
             "--mode rw reads and writes",
         ));
     }
@@ -148,7 +148,7 @@ fn rejected_points(server: &Server) -> Option<Finding> {
         0 => String::new(),
         more => format!("; {more} more reasons or callers"),
     };
-    let found = format!(
+    let message = format!(
         "points were rejected within the last hour: {}{more}",
         examples.collect::<Vec<_>>().join("; ")
     );
@@ -158,7 +158,7 @@ fn rejected_points(server: &Server) -> Option<Finding> {
         Level::Warning,
         "rejected points",
         &server.url,
-        found,
+        message,
         advice,
     ))
 }
@@ -171,8 +171,8 @@ fn readiness(server: &Server) -> Finding {
                 true => "it ends; start it again if it does not start by itself",
                 false => "see its log. A data service also waits for its UID service: --uid-endpoint",
             };
-            let found = format!("not ready: {}", reasons.join("; "));
-            Finding::new(Level::Error, "readiness", &server.url, found, advice)
+            let message = format!("not ready: {}", reasons.join("; "));
+            Finding::new(Level::Error, "readiness", &server.url, message, advice)
         }
     }
 }
@@ -316,7 +316,8 @@ fn gateways(server: &Server) -> Vec<Finding> {
         };
         let failed = of("oxtsdb_hbase_calls_failed_total");
         let calls = of("oxtsdb_hbase_call_seconds_count");
-        let new = |level, found, advice: &str| Finding::new(level, "gateways", &server.url, found, advice);
+        let new =
+            |level, message, advice: &str| Finding::new(level, "gateways", &server.url, message, advice);
         findings.push(if sample.value == 0.0 {
             let level = if all_down { Level::Error } else { Level::Warning };
             let advice =
@@ -324,8 +325,8 @@ fn gateways(server: &Server) -> Vec<Finding> {
             new(level, format!("{gateway} cannot be reached"), advice)
         } else if failed > calls * FAILED_CALLS {
             let advice = "see the logs of the Thrift server and of the region servers";
-            let found = format!("{failed} of {calls} calls to {gateway} failed since the start");
-            new(Level::Warning, found, advice)
+            let message = format!("{failed} of {calls} calls to {gateway} failed since the start");
+            new(Level::Warning, message, advice)
         } else {
             Finding::ok("gateways", &server.url, format!("{gateway} responds"))
         });
@@ -342,9 +343,9 @@ fn traces(server: &Server) -> Option<Finding> {
     let failed = of("failed")?;
     (failed > 0.0).then(|| {
         let exported = of("exported").unwrap_or_default();
-        let found = format!("{failed} spans could not be sent, {exported} were");
+        let message = format!("{failed} spans could not be sent, {exported} were");
         let advice = "check the collector at --otlp-endpoint";
-        Finding::new(Level::Note, "traces", &server.url, found, advice)
+        Finding::new(Level::Note, "traces", &server.url, message, advice)
     })
 }
 
@@ -376,7 +377,7 @@ mod tests {
             assert_eq!(problems(&counter(name, 0)), [], "{name}");
             let finding = one(&counter(name, 3));
             assert_eq!((finding.level, finding.check), (level, check), "{name}");
-            assert!(finding.found.starts_with("3 "), "{finding:?}");
+            assert!(finding.message.starts_with("3 "), "{finding:?}");
         }
     }
 
@@ -398,7 +399,7 @@ mod tests {
         let finding = rejected_points(&server).unwrap();
         assert_eq!(finding.level, Level::Warning);
         assert_eq!(
-            finding.found,
+            finding.message,
             "points were rejected within the last hour: 7 of 10.0.0.1 by telnet: invalid timestamp: 0 (put m 0 1 a=b)"
         );
         server.facts.clock_ms = 20_000_000;
@@ -413,7 +414,7 @@ mod tests {
         server.facts.mode = "ro".to_owned();
         let findings = check(&server);
         assert_eq!(findings[0].level, Level::Error);
-        assert_eq!(findings[0].found, "not ready: draining; no store");
+        assert_eq!(findings[0].message, "not ready: draining; no store");
         assert_eq!((findings[1].check, findings[1].level), ("mode", Level::Note));
     }
 
@@ -439,7 +440,7 @@ mod tests {
             assert_eq!(problems(&of_kind(name, 0)), [], "{name}");
             let finding = one(&of_kind(name, 1));
             assert_eq!((finding.level, finding.check), (level, "UIDs"), "{name}");
-            assert!(finding.found.contains("tagv"), "{finding:?}");
+            assert!(finding.message.contains("tagv"), "{finding:?}");
         }
         let debt = |debt, parts| {
             gauge("oxtsdb_store_merge_debt_bytes", debt) + &gauge("oxtsdb_store_part_bytes", parts)
@@ -452,7 +453,7 @@ mod tests {
                 "# TYPE oxtsdb_requests counter\noxtsdb_requests_total{{protocol=\"grpc\",code=\"{code}\"}} 4\n"
             )
         };
-        assert!(one(&requests("INTERNAL")).found.contains("4 INTERNAL"));
+        assert!(one(&requests("INTERNAL")).message.contains("4 INTERNAL"));
         assert_eq!(problems(&requests("NOT_FOUND")), []);
         let spans = "# TYPE oxtsdb_trace_spans counter\noxtsdb_trace_spans_total{result=\"failed\"} 1\n";
         assert_eq!(one(spans).level, Level::Note);
@@ -471,7 +472,7 @@ mod tests {
         };
         assert_eq!(problems(&gateways([1, 1], 1)), []);
         assert_eq!(one(&gateways([1, 0], 0)).level, Level::Warning);
-        assert!(one(&gateways([1, 1], 2)).found.contains("2 of 100 calls"));
+        assert!(one(&gateways([1, 1], 2)).message.contains("2 of 100 calls"));
         let down = problems(&gateways([0, 0], 0));
         assert!(down.iter().all(|finding| finding.level == Level::Error));
         assert_eq!(down.len(), 2);

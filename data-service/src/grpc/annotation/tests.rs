@@ -349,13 +349,13 @@ async fn frames(stack: &TestStack, request: QueryRequest) -> Vec<String> {
     let shown = |response: QueryResponse| match response.frame.unwrap() {
         Frame::Series(series) => format!("series {}", series.series),
         Frame::Points(points) => format!("points {}: {}", points.series, points.timestamps_ms.len()),
-        Frame::Annotations(found) => {
-            let names: Vec<_> = found
+        Frame::Annotations(annotations) => {
+            let names: Vec<_> = annotations
                 .annotations
                 .iter()
                 .map(|one| one.description.as_str())
                 .collect();
-            format!("annotations {:?}: {}", found.series, names.join(","))
+            format!("annotations {:?}: {}", annotations.series, names.join(","))
         }
         Frame::Done(_) => "done".to_owned(),
         Frame::Statistics(statistics) => format!("skipped {}", statistics.skipped_cells),

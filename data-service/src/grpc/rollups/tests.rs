@@ -357,8 +357,8 @@ async fn errors_name_field_and_rule() {
             "resume_token: is not a token",
         ),
     ] {
-        let (found, message) = error(request).await;
-        assert_eq!(found, code, "{message}");
+        let (actual_code, message) = error(request).await;
+        assert_eq!(actual_code, code, "{message}");
         assert!(message.contains(text), "{message}");
     }
     let built = fixture.build(request(T, T + HOUR)).await.unwrap();

@@ -56,8 +56,8 @@ async fn assign_names(stack: &TestStack) {
             metric: "m",
             tags: &[("host", host)],
         };
-        let found = stack.service.writer.resolve([series].into_iter(), None).await;
-        assert!(found.unwrap().series[0].is_ok());
+        let resolution = stack.service.writer.resolve([series].into_iter(), None).await;
+        assert!(resolution.unwrap().series[0].is_ok());
     }
 }
 
@@ -97,8 +97,8 @@ async fn lane(stack: &TestStack, host: &str) -> usize {
         metric: "m",
         tags: &[("host", host)],
     };
-    let found = stack.service.writer.resolve([series].into_iter(), None).await;
-    let series = found.unwrap().series.remove(0).unwrap();
+    let resolution = stack.service.writer.resolve([series].into_iter(), None).await;
+    let series = resolution.unwrap().series.remove(0).unwrap();
     let layout = stack.service.writer.uids().layout();
     let mut key = Vec::new();
     write_row_key(layout, series.tsuid(), BaseTime::MIN, &mut key);

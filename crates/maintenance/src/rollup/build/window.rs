@@ -160,48 +160,57 @@ mod tests {
 
     #[test]
     fn windows_have_all_aggregates() {
-        let found = windows(
+        let completed_windows = windows(
             &[(0, 5.0, true), (59_999, -2.0, true), (60_000, 7.0, true)],
             60_000,
             (0, 120_000),
         );
         let values = |window: &Window| AGGREGATES.map(|name| window.value(name).unwrap());
         assert_eq!(
-            found.iter().map(|window| window.start_ms).collect::<Vec<_>>(),
+            completed_windows
+                .iter()
+                .map(|window| window.start_ms)
+                .collect::<Vec<_>>(),
             [0, 60_000]
         );
-        assert_eq!(values(&found[0]), [3, 2, -2, 5].map(Value::Int));
-        assert_eq!(values(&found[1]), [7, 1, 7, 7].map(Value::Int));
+        assert_eq!(values(&completed_windows[0]), [3, 2, -2, 5].map(Value::Int));
+        assert_eq!(values(&completed_windows[1]), [7, 1, 7, 7].map(Value::Int));
     }
 
     #[test]
     fn one_float_makes_values_floats_but_not_the_count() {
-        let found = windows(&[(0, 1.0, true), (1, 2.5, false)], 1000, (0, 1000));
-        assert_eq!(found[0].value("sum"), Some(Value::Double(3.5)));
-        assert_eq!(found[0].value("min"), Some(Value::Double(1.0)));
-        assert_eq!(found[0].value("count"), Some(Value::Int(2)));
+        let completed_windows = windows(&[(0, 1.0, true), (1, 2.5, false)], 1000, (0, 1000));
+        assert_eq!(completed_windows[0].value("sum"), Some(Value::Double(3.5)));
+        assert_eq!(completed_windows[0].value("min"), Some(Value::Double(1.0)));
+        assert_eq!(completed_windows[0].value("count"), Some(Value::Int(2)));
     }
 
     #[test]
     fn sums_beyond_integers_are_doubles_and_infinite_ones_are_left_out() {
         #[expect(clippy::cast_precision_loss, reason = "as queries do")]
         let large = i64::MAX as f64;
-        let found = windows(&[(0, large, true), (1, large, true)], 1000, (0, 1000));
-        assert_eq!(found[0].value("sum"), Some(Value::Double(large * 2.0)));
-        let found = windows(&[(0, f64::MAX, false), (1, f64::MAX, false)], 1000, (0, 1000));
-        assert_eq!(found[0].value("sum"), None);
-        assert_eq!(found[0].value("max"), Some(Value::Double(f64::MAX)));
+        let completed_windows = windows(&[(0, large, true), (1, large, true)], 1000, (0, 1000));
+        assert_eq!(
+            completed_windows[0].value("sum"),
+            Some(Value::Double(large * 2.0))
+        );
+        let completed_windows = windows(&[(0, f64::MAX, false), (1, f64::MAX, false)], 1000, (0, 1000));
+        assert_eq!(completed_windows[0].value("sum"), None);
+        assert_eq!(completed_windows[0].value("max"), Some(Value::Double(f64::MAX)));
     }
 
     #[test]
     fn points_outside_of_the_range_do_not_count() {
         let points: Vec<_> = (0..10).map(|n| (n * 500, 1.0, true)).collect();
-        let found = windows(&points, 1000, (1000, 3000));
+        let completed_windows = windows(&points, 1000, (1000, 3000));
         assert_eq!(
-            found.iter().map(|window| window.start_ms).collect::<Vec<_>>(),
+            completed_windows
+                .iter()
+                .map(|window| window.start_ms)
+                .collect::<Vec<_>>(),
             [1000, 2000]
         );
-        assert!(found.iter().all(|window| window.count == 2));
+        assert!(completed_windows.iter().all(|window| window.count == 2));
     }
 
     #[test]

@@ -281,8 +281,8 @@ fn tokens(fields: &[(String, String)]) -> PreTokenizedString {
     let mut tokens = Vec::new();
     let mut at = 0;
     for (field, text) in fields {
-        let (found, next) = words::split_words(text, at);
-        for (position, word) in found {
+        let (field_words, next) = words::split_words(text, at);
+        for (position, word) in field_words {
             for field in [field.as_str(), ""] {
                 tokens.push(Token {
                     position,

@@ -361,8 +361,8 @@ mod tests {
             ("--", "lacks a word"),
             ("...", "has no word"),
         ] {
-            let found = parsed(text).unwrap_err();
-            assert!(found.contains(error), "{text}: {found}");
+            let message = parsed(text).unwrap_err();
+            assert!(message.contains(error), "{text}: {message}");
         }
         let many = "a ".repeat(MAX_CLAUSES + 1);
         assert!(parsed(&many).unwrap_err().contains("more than 256 words"));

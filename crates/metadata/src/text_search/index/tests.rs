@@ -47,8 +47,8 @@ fn search(index: &Index, kind: Kind, text: &str, start: usize, limit: usize) -> 
 
 /// The numbers of the UIDs that match, in order.
 fn uids(index: &Index, text: &str) -> Vec<u64> {
-    let found = search(index, Kind::Uids, text, 0, 100).unwrap();
-    let mut numbers: Vec<u64> = found
+    let page = search(index, Kind::Uids, text, 0, 100).unwrap();
+    let mut numbers: Vec<u64> = page
         .subjects
         .iter()
         .map(|subject| match subject {
@@ -56,7 +56,7 @@ fn uids(index: &Index, text: &str) -> Vec<u64> {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(found.total, numbers.len() as u64, "{text}");
+    assert_eq!(page.total, numbers.len() as u64, "{text}");
     numbers.sort_unstable();
     numbers
 }
@@ -124,8 +124,8 @@ fn finds_words_patterns_and_phrases() {
     ] {
         assert_eq!(uids(&index, text), expected, "{text}");
     }
-    let found = search(&index, Kind::Annotations, "disk", 0, 10).unwrap();
-    assert_eq!((found.total, found.subjects), (1, vec![note(1)]));
+    let page = search(&index, Kind::Annotations, "disk", 0, 10).unwrap();
+    assert_eq!((page.total, page.subjects), (1, vec![note(1)]));
     let best = search(&index, Kind::Uids, "user mode cpu", 0, 1).unwrap();
     assert_eq!((best.total, best.subjects.len()), (2, 1));
     let next = search(&index, Kind::Uids, "user mode cpu", 1, 1).unwrap();

@@ -70,12 +70,12 @@ fn certificate(
     #[expect(clippy::cast_precision_loss, reason = "shown in days")]
     let left = summary.not_after as f64 - now.as_secs_f64();
     let (level, validity) = validity(left);
-    let found = format!(
+    let message = format!(
         "{version}certificate of {}, issued by {}, {validity}",
         summary.subject, summary.issuer
     );
     let advice = if level == Level::Ok { "" } else { advice };
-    Finding::new(level, CHECK, server, found, advice)
+    Finding::new(level, CHECK, server, message, advice)
 }
 
 #[cfg(test)]
@@ -96,16 +96,19 @@ mod tests {
             .chain(flags);
         let settings = Settings::try_parse_from(flags).unwrap().hbase;
         let findings = check(&settings, peers).into_iter();
-        findings.map(|finding| (finding.level, finding.found)).collect()
+        findings.map(|finding| (finding.level, finding.message)).collect()
     }
 
     #[test]
     fn plain_text_is_noted_with_the_user() {
-        let [(level, found)] = &findings(&[], &[])[..] else {
+        let [(level, message)] = &findings(&[], &[])[..] else {
             panic!("one finding")
         };
         assert_eq!(*level, Level::Note);
-        assert!(found.contains("no TLS") && found.contains("`tsd`"), "{found}");
+        assert!(
+            message.contains("no TLS") && message.contains("`tsd`"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -120,15 +123,21 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../client/tests/tls/server.pem");
         let client = format!("--hbase-tls-certificate={file}");
         let flags = ["--hbase-tls", "--hbase-tls-ca=ca.pem", &client];
-        let found = findings(&flags, std::slice::from_ref(&peer));
-        assert_eq!(found.len(), 3);
-        assert!(found.iter().all(|(level, _)| *level == Level::Ok), "{found:?}");
+        let results = findings(&flags, std::slice::from_ref(&peer));
+        assert_eq!(results.len(), 3);
         assert!(
-            found[0].1.contains(file) && found[0].1.contains("`tsd`"),
-            "{found:?}"
+            results.iter().all(|(level, _)| *level == Level::Ok),
+            "{results:?}"
         );
-        assert!(found[1].1.starts_with("TLS 1.2, certificate of CN="), "{found:?}");
-        assert!(found[2].1.starts_with("certificate of CN="), "{found:?}");
+        assert!(
+            results[0].1.contains(file) && results[0].1.contains("`tsd`"),
+            "{results:?}"
+        );
+        assert!(
+            results[1].1.starts_with("TLS 1.2, certificate of CN="),
+            "{results:?}"
+        );
+        assert!(results[2].1.starts_with("certificate of CN="), "{results:?}");
         let damaged = TlsPeer {
             certificate: vec![0],
             ..peer
