@@ -327,28 +327,34 @@ fn parse_rate_options(text: &str) -> Result<RateOptions, LanguageError> {
 /// Parses `METRIC`, `METRIC{groupby}` or `METRIC{groupby}{filters}`. The first pair ends at the first closing brace,
 /// the second starts at the last opening brace; text between them is ignored.
 fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageError> {
-    if let (Some(opens), Some(closes)) = (text.find('{'), text.find('}'))
-        && closes < opens
-        && text.ends_with('}')
-    {
-        return Err(LanguageError::ClosedBefore {
-            opens,
-            closes,
-            length: text.len(),
-        });
-    }
     let (metric, inner) = metric_and_braces(text)?;
     let inner = inner.unwrap_or_default();
+    let closed_before = match (text.find('{'), text.find('}')) {
+        (Some(opens), Some(closes)) if closes < opens && !inner.is_empty() => {
+            Some(LanguageError::ClosedBefore {
+                opens,
+                closes,
+                length: text.len(),
+            })
+        }
+        _ => None,
+    };
+    // Without another opening brace the second pair is the first.
+    let last = inner.rsplit('{').next().unwrap_or(inner);
     let (group_by, filter) = match inner.split_once('}') {
+        _ if closed_before.is_some() => ("", last),
         None => (inner, ""),
-        // Without another opening brace the second pair is the first.
-        Some((group_by, _)) => (group_by, inner.rsplit('{').next().unwrap_or(inner)),
+        Some((group_by, _)) => (group_by, last),
     };
     let mut filters = Vec::new();
     if !filter.is_empty() {
         for tag in fields(filter, ',') {
             filters.push(tag_filter(Block::Filter, tag)?);
         }
+    }
+    // OpenTSDB parses the filters before the tags, where this fails.
+    if let Some(error) = closed_before {
+        return Err(error);
     }
     if !group_by.is_empty() {
         for tag in group_by.split(',') {

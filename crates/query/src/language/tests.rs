@@ -171,6 +171,10 @@ fn rejects_invalid_queries_with_opentsdbs_messages() {
         ("Sum:x{:m{", "Missing '}' at the end of: m{"),
         ("Sum::m", "String index out of range: 0"),
         ("sum:m}{a=b}", "begin 3, end 1, length 7"),
+        (
+            "sum:m}{a=b}{c=regexp()}",
+            "When parsing filter 'c=regexp()': Filter cannot be null or empty",
+        ),
         ("sum:m{host=a", "Missing '}' at the end of: m{host=a"),
         ("sum:m{host}", "When parsing tag 'host': invalid tag: host"),
         (
