@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use oxtsdb_metadata::uids::{UidRejection, UidsError};
 use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::rollup::RollupError;
 use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{HistogramError, NameError, Uid, UidKind};
 
 use super::TimeUnit;
-use super::rollup::AggregateError;
 
 /// The place of a name in a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +169,29 @@ pub enum PointErrorReason {
     /// Columns that do not fit each other; none of their points is stored.
     #[error(transparent)]
     Shape(ShapeError),
+}
+
+/// Error of a rollup or pre-aggregate that cannot be stored, in OpenTSDB's words where it has some.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AggregateError {
+    /// There are no rollups.
+    #[error("No rollup or aggregations were configured")]
+    NotConfigured,
+    /// An argument.
+    #[error("{0}")]
+    Rule(String),
+    /// Neither an interval nor a group-by.
+    #[error("Interval cannot be null for a non-group by point")]
+    NoInterval,
+    /// An unknown interval.
+    #[error("No rollups configured for the interval: {interval}")]
+    NoSuchInterval {
+        /// Its text.
+        interval: String,
+    },
+    /// A time that cannot be stored.
+    #[error(transparent)]
+    Place(#[from] RollupError),
 }
 
 /// Error of columns of a block or a series that do not fit each other.

@@ -32,7 +32,7 @@ pub(crate) mod tracking;
 mod writer;
 
 pub use error::date;
-pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
+pub use error::{AggregateError, DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
 pub use histogram::NewHistogram;
 pub use ingest_counts::{IngestCounts, POINT_FIGURES, ProtocolCounts};
 pub use point::PointRef;

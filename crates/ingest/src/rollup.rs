@@ -22,12 +22,11 @@ use oxtsdb_metadata::uids::series::{Requested, SeriesRef};
 use oxtsdb_query::{Aggregator, Engine, Rollups};
 use oxtsdb_row_store::{RowStore, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
-use oxtsdb_schema::rollup::RollupError;
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{Qualifier, RollupInterval, Timestamp, Value, rollup};
 
 use crate::point_text;
-use crate::{PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
+use crate::{AggregateError, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
 
 /// The aggregate that a value is: its interval and functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,29 +52,6 @@ pub struct NewAggregate<'a> {
     pub value: Value,
     /// The interval and functions that the value was computed with.
     pub aggregate: Aggregate<'a>,
-}
-
-/// Error of a value that cannot be stored, in OpenTSDB's words where it has some.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AggregateError {
-    /// There are no rollups.
-    #[error("No rollup or aggregations were configured")]
-    NotConfigured,
-    /// An argument.
-    #[error("{0}")]
-    Rule(String),
-    /// Neither an interval nor a group-by.
-    #[error("Interval cannot be null for a non-group by point")]
-    NoInterval,
-    /// An unknown interval.
-    #[error("No rollups configured for the interval: {interval}")]
-    NoSuchInterval {
-        /// Its text.
-        interval: String,
-    },
-    /// A time that cannot be stored.
-    #[error(transparent)]
-    Place(#[from] RollupError),
 }
 
 /// A value with a known place.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use oxtsdb_ingest::point_text::{self, Rejection};
-use oxtsdb_ingest::rollup::AggregateError;
-use oxtsdb_ingest::{Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError};
+use oxtsdb_ingest::{
+    AggregateError, Caller, Example, NewPoint, PointError, PointErrorReason, RejectionKind, WriteError,
+};
 use oxtsdb_server::metrics::Protocol;
 
 use crate::front::build_info;

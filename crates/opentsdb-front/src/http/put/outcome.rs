@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use oxtsdb_ingest::point_text::Rejection;
-use oxtsdb_ingest::rollup::AggregateError;
-use oxtsdb_ingest::{Caller, Example, PointError, PointErrorReason, RejectionKind, WriteError, WriteOutcome};
+use oxtsdb_ingest::{
+    AggregateError, Caller, Example, PointError, PointErrorReason, RejectionKind, WriteError, WriteOutcome,
+};
 use oxtsdb_server::metrics::Protocol;
 
 use super::failure;
