@@ -6,7 +6,9 @@
 use std::fmt::Write as _;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
-use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError};
+use oxtsdb_ingest::NewHistogram;
+use oxtsdb_metadata::uids::series::SeriesRef;
+use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError, Timestamp};
 
 /// The fewest bytes that OpenTSDB accepts of a client.
 const SHORTEST: usize = 6;
@@ -14,6 +16,31 @@ const SHORTEST: usize = 6;
 /// The message without a configuration of histograms.
 pub(crate) const DISABLED: &str =
     "Histogram storage has not been enabled. Check the 'tsd.core.histograms.config' configuration.";
+
+/// A histogram of a client that breaks no rule.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CheckedHistogram<'a> {
+    pub(crate) metric: &'a str,
+    pub(crate) timestamp: Timestamp,
+    /// The value of its cell.
+    pub(crate) value: Vec<u8>,
+    /// Its tags, in the client's order.
+    pub(crate) tags: Vec<(&'a str, &'a str)>,
+}
+
+impl CheckedHistogram<'_> {
+    /// The histogram to write.
+    pub(crate) fn new_histogram(&self) -> NewHistogram<'_> {
+        NewHistogram {
+            series: SeriesRef::Names {
+                metric: self.metric,
+                tags: &self.tags,
+            },
+            timestamp: self.timestamp,
+            value: &self.value,
+        }
+    }
+}
 
 /// Error of a client's bytes that are not a histogram.
 #[derive(Debug, Clone, PartialEq, Eq)]

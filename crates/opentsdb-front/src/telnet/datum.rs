@@ -5,9 +5,9 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 use oxtsdb_ingest::rollup::{NewAggregate, RollupWriter};
 use oxtsdb_ingest::{NewHistogram, WriteError, WriteOutcome, Writer};
-use oxtsdb_metadata::uids::series::SeriesRef;
 
-use super::lines::{Command, HistogramLine};
+use super::lines::Command;
+use crate::front::histogram_text::CheckedHistogram;
 
 /// A kind of data; the implementation writes it.
 pub(super) trait DatumKind: Sync {
@@ -36,35 +36,27 @@ pub(super) trait DatumKind: Sync {
 pub(super) struct Histograms(pub(super) Writer);
 
 impl DatumKind for Histograms {
-    type Line<'a> = HistogramLine<'a>;
+    type Line<'a> = CheckedHistogram<'a>;
 
     const COMMAND: &'static str = "histogram";
 
-    fn line<'c, 'a>(command: &'c Command<'a>) -> Option<&'c HistogramLine<'a>> {
+    fn line<'c, 'a>(command: &'c Command<'a>) -> Option<&'c CheckedHistogram<'a>> {
         match command {
             Command::Histogram(line) => Some(line),
             _ => None,
         }
     }
 
-    fn series<'c>(line: &'c HistogramLine<'_>) -> (&'c str, &'c [(&'c str, &'c str)]) {
+    fn series<'c>(line: &'c CheckedHistogram<'_>) -> (&'c str, &'c [(&'c str, &'c str)]) {
         (line.metric, &line.tags)
     }
 
     fn write<'b>(
         &'b self,
-        lines: &'b [&HistogramLine<'_>],
+        lines: &'b [&CheckedHistogram<'_>],
         deadline: Option<Instant>,
     ) -> BoxFuture<'b, Result<WriteOutcome, WriteError>> {
-        let new = |line: &&'b HistogramLine<'_>| NewHistogram {
-            series: SeriesRef::Names {
-                metric: line.metric,
-                tags: &line.tags,
-            },
-            timestamp: line.timestamp,
-            value: &line.value,
-        };
-        let new: Vec<NewHistogram<'b>> = lines.iter().map(new).collect();
+        let new: Vec<NewHistogram<'b>> = lines.iter().map(|line| line.new_histogram()).collect();
         Box::pin(async move { self.0.write_histograms(&new, deadline).await })
     }
 }

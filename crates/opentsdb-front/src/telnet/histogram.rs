@@ -18,14 +18,14 @@ use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
 use oxtsdb_schema::value::parse_integer;
 use oxtsdb_schema::{Histogram, HistogramCodecs, HistogramError, Timestamp, histogram};
 
-use super::lines::{Command, HistogramLine, next_word, parse_tags};
-use crate::front::histogram_text::{self, DISABLED, SentError, decode_base64};
+use super::lines::{Command, next_word, parse_tags};
+use crate::front::histogram_text::{self, CheckedHistogram, DISABLED, SentError, decode_base64};
 
 /// Parses the words behind `histogram`.
 pub(super) fn parse<'a>(
     words: Option<&'a str>,
     codecs: Option<&HistogramCodecs>,
-) -> Result<HistogramLine<'a>, Command<'a>> {
+) -> Result<CheckedHistogram<'a>, Command<'a>> {
     let Some(codecs) = codecs else {
         return Err(illegal(Kind::Histogram, DISABLED));
     };
@@ -90,7 +90,7 @@ pub(super) fn parse<'a>(
         let text = point_text::bad_timestamp_of(number, metric, tags, &value, 0);
         Command::IllegalArgument(Kind::Timestamp, hbase_error(text))
     })?;
-    Ok(HistogramLine {
+    Ok(CheckedHistogram {
         metric,
         timestamp,
         value,

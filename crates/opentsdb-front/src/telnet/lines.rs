@@ -19,6 +19,8 @@ use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
 use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
 use oxtsdb_schema::{Timestamp, Value};
 
+use crate::front::histogram_text::CheckedHistogram;
+
 /// Tags that are parsed of one point. The writer rejects points with fewer tags than that.
 const MAX_TAGS_READ: usize = 256;
 
@@ -51,17 +53,6 @@ pub(crate) struct PutLine<'a> {
     pub(crate) tags: Range<usize>,
 }
 
-/// A histogram.
-#[derive(Debug, PartialEq)]
-pub(crate) struct HistogramLine<'a> {
-    pub(crate) metric: &'a str,
-    pub(crate) timestamp: Timestamp,
-    /// The value of its cell.
-    pub(crate) value: Vec<u8>,
-    /// Its tags, in the order of the line.
-    pub(crate) tags: Vec<(&'a str, &'a str)>,
-}
-
 /// A line that is not a valid `put`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct OtherLine<'a> {
@@ -85,7 +76,7 @@ pub(crate) enum Command<'a> {
     /// `dropcaches`.
     DropCaches,
     /// A valid `histogram`.
-    Histogram(HistogramLine<'a>),
+    Histogram(CheckedHistogram<'a>),
     /// A valid `rollup`.
     Rollup(NewAggregate<'a>),
     /// A `put` with a timestamp or value that is not a number; the reply.

@@ -12,28 +12,17 @@ use futures::future::BoxFuture;
 use http::StatusCode;
 use oxtsdb_ingest::point_text::{self, NameOf};
 use oxtsdb_ingest::{NewHistogram, RejectionKind, WriteError, WriteOutcome, Writer};
-use oxtsdb_metadata::uids::series::SeriesRef;
 use oxtsdb_schema::{HistogramCodecs, Timestamp};
 
 use self::body::SentHistogram;
 use crate::front::counters::Counters;
-use crate::front::histogram_text::DISABLED;
+use crate::front::histogram_text::{CheckedHistogram, DISABLED};
 use crate::http::api_request::ApiRequest;
 use crate::http::datum::{self, DatumKind};
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::put::outcome::{self, Flags, Violation};
 use crate::http::reply::Reply;
-
-/// A valid histogram.
-#[derive(Debug)]
-struct GoodHistogram<'a> {
-    metric: &'a str,
-    tags: Vec<(&'a str, &'a str)>,
-    timestamp: Timestamp,
-    /// The value of its cell.
-    value: Vec<u8>,
-}
 
 /// Stores the histograms of a body.
 pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -71,11 +60,11 @@ struct Histograms<'w> {
 
 impl DatumKind for Histograms<'_> {
     type Sent = SentHistogram;
-    type Checked<'s> = GoodHistogram<'s>;
+    type Checked<'s> = CheckedHistogram<'s>;
 
     const BATCH: usize = 1000;
 
-    fn check<'s>(&self, sent: &'s SentHistogram) -> Result<GoodHistogram<'s>, Violation> {
+    fn check<'s>(&self, sent: &'s SentHistogram) -> Result<CheckedHistogram<'s>, Violation> {
         let histogram = sent.check(&self.codecs)?;
         let value = self
             .codecs
@@ -98,7 +87,7 @@ impl DatumKind for Histograms<'_> {
             };
             tags.push((key.as_str(), value.0.as_str()));
         }
-        Ok(GoodHistogram {
+        Ok(CheckedHistogram {
             metric,
             tags,
             timestamp,
@@ -106,34 +95,21 @@ impl DatumKind for Histograms<'_> {
         })
     }
 
-    fn tags<'c>(checked: &'c GoodHistogram<'_>) -> &'c [(&'c str, &'c str)] {
+    fn tags<'c>(checked: &'c CheckedHistogram<'_>) -> &'c [(&'c str, &'c str)] {
         &checked.tags
     }
 
     fn write<'b>(
         &'b self,
-        data: &'b [GoodHistogram<'_>],
+        data: &'b [CheckedHistogram<'_>],
         deadline: Instant,
     ) -> BoxFuture<'b, Result<WriteOutcome, WriteError>> {
-        let new: Vec<NewHistogram<'b>> = data.iter().map(GoodHistogram::new_histogram).collect();
+        let new: Vec<NewHistogram<'b>> = data.iter().map(CheckedHistogram::new_histogram).collect();
         Box::pin(async move { self.writer.write_histograms(&new, Some(deadline)).await })
     }
 
     fn write_json(sent: &SentHistogram, out: &mut Vec<u8>) {
         sent.write(out);
-    }
-}
-
-impl GoodHistogram<'_> {
-    fn new_histogram(&self) -> NewHistogram<'_> {
-        NewHistogram {
-            series: SeriesRef::Names {
-                metric: self.metric,
-                tags: &self.tags,
-            },
-            timestamp: self.timestamp,
-            value: &self.value,
-        }
     }
 }
 
