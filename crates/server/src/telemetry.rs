@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::Subscriber;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
+use tracing_subscriber::layer::{Filter, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
@@ -99,6 +101,18 @@ pub fn init_service(service: &'static str, filter: &str, args: &ServerArgs) -> a
     start(filter, args.program.log_format, traces)
 }
 
+fn is_span(metadata: &tracing::Metadata<'_>) -> bool {
+    metadata.target() == SPANS
+}
+
+/// The events of the log: all that `filter` enables, except spans and the errors that [`traces`] logs.
+///
+/// Its highest level is known, so that spans and events of libraries above that level cost a comparison.
+fn logged<S: Subscriber + for<'s> LookupSpan<'s>>(filter: EnvFilter) -> impl Filter<S> {
+    let is_logged = |metadata: &tracing::Metadata<'_>| !is_span(metadata) && metadata.name() != EXPORT_ERROR;
+    filter.and(filter_fn(is_logged).with_max_level_hint(LevelFilter::TRACE))
+}
+
 fn start(
     filter: &str,
     format: LogFormat,
@@ -112,7 +126,6 @@ fn start(
         .finish(std::io::stderr());
     // Set before only by an initialization that the next lines reject.
     let _ = DROPPED.set(lines.error_counter());
-    let is_span = |metadata: &tracing::Metadata<'_>| metadata.target() == SPANS;
     let has_colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt::layer()
         .with_ansi(has_colours)
@@ -121,9 +134,7 @@ fn start(
         LogFormat::Text => log.boxed(),
         LogFormat::Json => log.json().flatten_event(true).boxed(),
     };
-    let is_logged =
-        move |metadata: &tracing::Metadata<'_>| !is_span(metadata) && metadata.name() != EXPORT_ERROR;
-    let log = log.with_filter(filter.and(filter_fn(is_logged)));
+    let log = log.with_filter(logged(filter));
     let (provider, tracer) = traces.unzip();
     let spans = tracer.map(|tracer| {
         tracing_opentelemetry::layer()
@@ -131,7 +142,7 @@ fn start(
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
-            .with_filter(filter_fn(is_span))
+            .with_filter(filter_fn(is_span).with_max_level_hint(LevelFilter::INFO))
     });
     Registry::default()
         .with(log)
@@ -142,4 +153,20 @@ fn start(
         provider,
         lines: Some(guard),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_level_of_the_log_is_the_filters() {
+        for (filter, level) in [
+            ("info", LevelFilter::INFO),
+            ("warn,data_service=debug", LevelFilter::DEBUG),
+        ] {
+            let logged = logged::<Registry>(EnvFilter::new(filter));
+            assert_eq!(logged.max_level_hint(), Some(level), "{filter}");
+        }
+    }
 }
