@@ -174,23 +174,25 @@ impl SeriesCache {
         for (index, key) in keys.iter().enumerate().rev() {
             next[index] = std::mem::replace(&mut first[key.shard(SHARDS)], index);
         }
-        let mut series = vec![None; keys.len()];
-        let (mut candidates, mut old) = (Vec::new(), Vec::new());
+        let (mut series, mut old) = (vec![None; keys.len()], Vec::new());
         for (shard, first) in self.shards.iter().zip(first) {
             if first == END {
                 continue;
             }
-            candidates.clear();
-            candidates.extend(std::iter::successors(Some(first), |index| {
+            let own = std::iter::successors(Some(first), |index| {
                 Some(next[*index]).filter(|next| *next != END)
-            }));
+            });
             let entries = shard.read();
-            entries.touch(candidates.iter().map(|index| keys[*index]));
-            for index in &candidates {
-                match entries.find(keys[*index], now) {
+            // Waits for the memory of several entries overlap, waits of one look-up do not.
+            let mut candidates = Vec::with_capacity(keys.len() / SHARDS * 2);
+            candidates.extend(own.map(|index| (index, entries.candidate(keys[index]))));
+            let touched = candidates.iter().flat_map(|(_, candidate)| candidate);
+            std::hint::black_box(touched.fold(0, |sum, series| sum ^ series.expires_at()));
+            for (index, candidate) in candidates {
+                match entries.find_from(candidate, keys[index], now) {
                     Found::Nothing => {}
-                    Found::Young(entry) => series[*index] = Some(entry.clone()),
-                    Found::Old => old.push(*index),
+                    Found::Young(entry) => series[index] = Some(entry.clone()),
+                    Found::Old => old.push(index),
                 }
             }
             drop(entries);
@@ -282,12 +284,17 @@ impl Shard {
         }
     }
 
-    /// Reads the memory of the entries that these keys may have, so that it is in the processor's cache when they are looked up.
-    /// Waits for the memory of several entries overlap, waits of one look-up do not.
-    fn touch(&self, keys: impl Iterator<Item = Fingerprint>) {
-        let first = |key: Fingerprint| self.young.find(key.table_hash(), |_| true);
-        let touched = keys.map(|key| first(key).map_or(0, Series::expires_at));
-        std::hint::black_box(touched.fold(0, |sum, touched| sum ^ touched));
+    /// The first young entry whose slot has bits of this key: almost always the entry of the key. Reads no entry.
+    fn candidate(&self, key: Fingerprint) -> Option<&Series> {
+        self.young.find(key.table_hash(), |_| true)
+    }
+
+    /// As [`Self::find`], with the key's [`Self::candidate`].
+    fn find_from<'s>(&'s self, candidate: Option<&'s Series>, key: Fingerprint, now: u32) -> Found<'s> {
+        match candidate.filter(|series| series.fingerprint() == key && now < series.expires_at()) {
+            Some(series) => Found::Young(series),
+            None => self.find(key, now),
+        }
     }
 
     /// Moves an entry of the old generation to the young one, unless another thread has done so.
