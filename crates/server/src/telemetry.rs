@@ -11,14 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing::Subscriber;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use tracing::{Dispatch, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Filter, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _, Registry};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 pub(crate) use self::lines::dropped_lines;
 use self::lines::{DROPPED, Lines};
@@ -101,6 +101,24 @@ pub fn init_service(service: &'static str, filter: &str, args: &ServerArgs) -> a
     start(filter, args.program.log_format, traces)
 }
 
+/// Writes to `log`, and sends spans if there is a tracer.
+///
+/// Without a tracer there is no layer for it: an absent one would make all spans look interesting, and each would be made
+/// for nobody.
+fn dispatch(log: impl Layer<Registry> + Send + Sync, tracer: Option<SdkTracer>) -> Dispatch {
+    let registry = Registry::default().with(log);
+    let Some(tracer) = tracer else {
+        return registry.into();
+    };
+    let spans = tracing_opentelemetry::layer()
+        .with_tracer(tracer)
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+        .with_filter(filter_fn(is_span).with_max_level_hint(LevelFilter::INFO));
+    registry.with(spans).into()
+}
+
 fn is_span(metadata: &tracing::Metadata<'_>) -> bool {
     metadata.target() == SPANS
 }
@@ -116,7 +134,7 @@ fn logged<S: Subscriber + for<'s> LookupSpan<'s>>(filter: EnvFilter) -> impl Fil
 fn start(
     filter: &str,
     format: LogFormat,
-    traces: Option<(SdkTracerProvider, opentelemetry_sdk::trace::SdkTracer)>,
+    traces: Option<(SdkTracerProvider, SdkTracer)>,
 ) -> anyhow::Result<Telemetry> {
     let directives = format!("{QUIET},{filter}");
     let filter = EnvFilter::try_new(directives).with_context(|| format!("`{filter}` is not a log filter"))?;
@@ -134,19 +152,8 @@ fn start(
         LogFormat::Text => log.boxed(),
         LogFormat::Json => log.json().flatten_event(true).boxed(),
     };
-    let log = log.with_filter(logged(filter));
     let (provider, tracer) = traces.unzip();
-    let spans = tracer.map(|tracer| {
-        tracing_opentelemetry::layer()
-            .with_tracer(tracer)
-            .with_location(false)
-            .with_threads(false)
-            .with_tracked_inactivity(false)
-            .with_filter(filter_fn(is_span).with_max_level_hint(LevelFilter::INFO))
-    });
-    Registry::default()
-        .with(log)
-        .with(spans)
+    dispatch(log.with_filter(logged(filter)), tracer)
         .try_init()
         .map_err(|error| anyhow!("logs are written already: {error}"))?;
     Ok(Telemetry {
@@ -168,5 +175,19 @@ mod tests {
             let logged = logged::<Registry>(EnvFilter::new(filter));
             assert_eq!(logged.max_level_hint(), Some(level), "{filter}");
         }
+    }
+
+    #[test]
+    fn without_a_collector_there_are_no_spans() {
+        let log = || tracing_subscriber::fmt::layer().with_filter(logged(EnvFilter::new("info")));
+        let is_made = |dispatch: Dispatch| {
+            tracing::dispatcher::with_default(&dispatch, || {
+                !tracing::info_span!(target: SPANS, "scan").is_disabled()
+            })
+        };
+        assert!(!is_made(dispatch(log(), None)));
+        let provider = SdkTracerProvider::builder().build();
+        let tracer = opentelemetry::trace::TracerProvider::tracer(&provider, "test");
+        assert!(is_made(dispatch(log(), Some(tracer))));
     }
 }
