@@ -182,6 +182,16 @@ impl Endpoint {
         }
     }
 
+    /// Its name in the metrics: clients can make up paths.
+    pub(crate) const fn label(&self) -> &'static str {
+        self.path
+    }
+
+    /// How its errors are rendered; `None`: as OpenTSDB does.
+    pub(crate) const fn errors(&self) -> Option<ErrorForm> {
+        self.errors
+    }
+
     /// Whether its path has a version, which then is no version of OpenTSDB's API.
     fn has_version(&self) -> bool {
         segments_of(self.path)
@@ -258,35 +268,22 @@ const MAX_VERSION: u64 = 1;
 /// Below `/api`: 404 for an unknown endpoint, 501 for a version that is too new, 400 for one that is no number.
 pub(crate) fn find<'e>(endpoints: &'e [Endpoint], path: &str) -> Result<Option<&'e Endpoint>, HttpError> {
     let mut segments: Vec<&str> = segments_of(path).collect();
-    let versioned = endpoints
-        .iter()
-        .find(|endpoint| endpoint.has_version() && endpoint.matches(&segments));
-    if versioned.is_some() {
-        return Ok(versioned);
-    }
     let is_api = is_api(path);
-    if is_api && let Some(version) = segments.get(1).and_then(|segment| version_of(segment)) {
-        check_version(version)?;
-        segments.remove(1);
+    if let Some(version) = segments.get(1).and_then(|segment| version_of(segment)) {
+        let mut versioned = endpoints.iter().filter(|endpoint| endpoint.has_version());
+        if let Some(endpoint) = versioned.find(|endpoint| endpoint.matches(&segments)) {
+            return Ok(Some(endpoint));
+        }
+        if is_api {
+            check_version(version)?;
+            segments.remove(1);
+        }
     }
     let endpoint = endpoints.iter().find(|endpoint| endpoint.matches(&segments));
     if endpoint.is_none() && is_api {
         return Err(HttpError::new(StatusCode::NOT_FOUND, "Endpoint not found"));
     }
     Ok(endpoint)
-}
-
-/// The name of a path's endpoint in the metrics: clients can make up paths.
-pub(crate) fn label(endpoints: &'static [Endpoint], path: &str) -> &'static str {
-    match find(endpoints, path) {
-        Ok(Some(endpoint)) => endpoint.path,
-        Ok(None) | Err(_) => "other",
-    }
-}
-
-/// How errors of a path are rendered; `None`: as OpenTSDB does.
-pub(crate) fn errors(endpoints: &[Endpoint], path: &str) -> Option<ErrorForm> {
-    find(endpoints, path).ok().flatten()?.errors
 }
 
 /// Whether a path is below `/api`.

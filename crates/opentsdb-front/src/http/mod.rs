@@ -279,6 +279,13 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// The connection closes after the response.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
+/// The endpoint of a path, as [`endpoint::find`] returns it.
+type Found = Result<Option<&'static Endpoint>, HttpError>;
+
+fn known(endpoint: &Found) -> Option<&'static Endpoint> {
+    *endpoint.as_ref().ok()?
+}
+
 /// The HTTP side of the data service. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct HttpApi(Arc<Inner>);
@@ -347,14 +354,16 @@ impl HttpApi {
         B::Error: Display,
     {
         let requests = self.0.parts.counters.requests();
-        let mut timer = requests.begin(Protocol::Http, endpoint::label(ENDPOINTS, request.uri().path()));
+        let endpoint = endpoint::find(ENDPOINTS, request.uri().path());
+        let label = known(&endpoint).map_or("other", Endpoint::label);
+        let mut timer = requests.begin(Protocol::Http, label);
         let Some(record) = timer.record(Some(request.headers()), peer) else {
-            let response = self.handle(request).await;
+            let response = self.handle(endpoint, request).await;
             timer.set_code(response.status().as_str().to_owned());
             return (response.map(Observed::unobserved), timer);
         };
         let request = request.map(|body| record.received(body));
-        let mut response = record.scope(self.handle(request)).await;
+        let mut response = record.scope(self.handle(endpoint, request)).await;
         record.add_id(response.headers_mut());
         timer.set_code(response.status().as_str().to_owned());
         (response.map(|body| record.sent(body)), timer)
@@ -370,8 +379,8 @@ impl HttpApi {
         HttpApi(Arc::new(inner))
     }
 
-    /// Handles a request. Errors are responses too.
-    pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
+    /// Handles a request of an endpoint. Errors are responses too.
+    async fn handle<B>(&self, endpoint: Found, request: Request<B>) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -382,7 +391,7 @@ impl HttpApi {
         let parameters = Parameters::parse(request.uri().query());
         let origin = self.0.cors.check(&request);
         let is_api = endpoint::is_api(request.uri().path());
-        let errors = endpoint::errors(ENDPOINTS, request.uri().path());
+        let errors = known(&endpoint).and_then(Endpoint::errors);
         let errors = errors.map(|form| form.for_request(request.headers()));
         let (head, mut body) = request.into_parts();
         let expects_continue = head.headers.contains_key(header::EXPECT);
@@ -391,7 +400,7 @@ impl HttpApi {
         let result = match &origin {
             Ok(Origin::Preflight(_)) => Ok(Reply::json(Vec::new())),
             Ok(Origin::None | Origin::Allowed(_)) => match check_jsonp(parameters.get("jsonp")) {
-                Ok(()) => self.0.dispatch(request, &parameters, &mut client).await,
+                Ok(()) => self.0.dispatch(endpoint, request, &parameters, &mut client).await,
                 Err(rejected) => Err(rejected),
             },
             Err(rejected) => Err(rejected.clone()),
@@ -440,10 +449,11 @@ impl HttpApi {
 }
 
 impl Inner {
-    /// Finds the endpoint of a request, reads the body, and calls the handler. `client` is the address, and becomes
+    /// Reads the body of a request of `endpoint`, and calls the handler. `client` is the address, and becomes
     /// the principal of a caller that has authenticated.
     async fn dispatch<B>(
         &self,
+        endpoint: Found,
         mut request: Request<B>,
         parameters: &Parameters,
         client: &mut ClientId,
@@ -461,8 +471,7 @@ impl Inner {
         called_by(&identity);
         let caller = Caller::new(Protocol::Http, Some(&identity), *client);
         *client = caller.client;
-        let endpoint = endpoint::find(ENDPOINTS, request.uri().path())?;
-        let Some((endpoint, rights)) = endpoint.and_then(|endpoint| Some((endpoint, endpoint.rights()?)))
+        let Some((endpoint, rights)) = endpoint?.and_then(|endpoint| Some((endpoint, endpoint.rights()?)))
         else {
             let text = "There is no page here. The API begins at <code>/api</code>.";
             return Ok(Reply::page(StatusCode::NOT_FOUND, "Page Not Found", text));

@@ -10,8 +10,8 @@ use oxtsdb_test_stack::TestStack;
 use serde_json::json;
 
 use super::*;
-use crate::http::HttpApi;
 use crate::http::request_body::{self, BodyLimits};
+use crate::http::{ENDPOINTS, HttpApi, endpoint};
 
 async fn body(content: &str, pool: &MemoryPool, compute: &ComputePool) -> RequestBody {
     let request = Request::new(Full::new(Bytes::from(content.to_owned())));
@@ -93,7 +93,10 @@ async fn queries_that_wait_for_admission_stay_charged() {
         let request = Request::post(path).body(Full::new(Bytes::from(content.to_string())));
         let waiting = tokio::spawn({
             let api = api.clone();
-            async move { api.handle(request.unwrap()).await }
+            async move {
+                api.handle(endpoint::find(ENDPOINTS, path), request.unwrap())
+                    .await
+            }
         });
         let charged = async {
             while used() < before + 900_000 {

@@ -12,7 +12,7 @@ use oxtsdb_test_stack::TestStack;
 use oxtsdb_test_stack::service::{Service, status_for};
 use serde_json::json;
 
-use crate::http::HttpApi;
+use crate::http::{ENDPOINTS, HttpApi, endpoint};
 
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-exp-vectors.jsonl");
@@ -147,8 +147,11 @@ async fn a_response_holds_memory_until_it_is_sent() {
         "metrics": [{"id": "a", "metric": "m"}],
         "expressions": [{"id": "e", "expr": "a * 2"}]
     });
-    let request = Request::post("/api/query/exp").body(Full::new(Bytes::from(body.to_string())));
-    let response = api.handle(request.unwrap()).await;
+    let path = "/api/query/exp";
+    let request = Request::post(path).body(Full::new(Bytes::from(body.to_string())));
+    let response = api
+        .handle(endpoint::find(ENDPOINTS, path), request.unwrap())
+        .await;
     assert_eq!(response.status(), 200);
     let length = response.body().len();
     assert!(length > 300_000, "{length}");
