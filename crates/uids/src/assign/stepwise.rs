@@ -39,7 +39,7 @@ const NEAR_THE_END: u64 = 1 << 16;
 const ROUNDS: usize = 16;
 
 /// The most names of a kind that are written concurrently. A store with fewer connections queues them.
-const CONCURRENCY: usize = 32;
+const CONCURRENCY: usize = 128;
 
 /// Attempts of an increment while its responses are lost. (OpenTSDB: 3.)
 const INCREMENTS: u32 = 3;
@@ -140,7 +140,7 @@ async fn assign_kind(
             })
             .collect();
         let claimed: Vec<_> = futures::stream::iter(claimed)
-            .buffered(CONCURRENCY)
+            .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
         let mut unused = Vec::new();

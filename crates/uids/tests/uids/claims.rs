@@ -286,5 +286,10 @@ async fn a_batch_fails_soon_while_the_store_fails() {
             .all(|outcome| matches!(outcome, Err(UidServiceError::Store(_))))
     );
     let tried = script.count.load(Ordering::SeqCst);
-    assert!(tried < 200, "{tried} puts were tried for {} names", names.len());
+    // Three attempts of each of the 128 names that are written at a time.
+    assert!(
+        tried <= 3 * 128,
+        "{tried} puts were tried for {} names",
+        names.len()
+    );
 }
