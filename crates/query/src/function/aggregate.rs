@@ -28,7 +28,7 @@ use crate::points::{Number, Points, Values};
 const INSTANTS_AT_A_TIME: usize = 256;
 
 /// Points of series with the same instants that are aggregated between two such checks, in a few milliseconds.
-const POINTS_AT_A_TIME: usize = 1 << 20;
+const POINTS_AT_A_TIME: usize = 1 << 22;
 
 /// A series of a group.
 #[derive(Clone, Copy, Debug)]
