@@ -156,3 +156,15 @@ async fn a_result_larger_than_the_memory_of_a_query_is_streamed() -> anyhow::Res
     ensure!(refused.status == 413, "{refused:?}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_query_after_a_start_is_cut_into_time_slices() -> anyhow::Result<()> {
+    // 15 MiB of points.
+    let load = Load::new("sliced", SERIES, 10_000);
+    let options = Options::default().flag("--query-max-memory-mib", "10");
+    let tsdb = Tsdb::start_with(options).await?;
+    load.write(&tsdb).await?;
+    let first = get(&tsdb, &load.path("sum")).await?;
+    ensure!(first.status == 200, "{}", first.text());
+    Ok(())
+}
