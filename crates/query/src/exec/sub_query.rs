@@ -346,8 +346,7 @@ impl<'a> SubQueryExecution<'a> {
         match self.bytes_for_slices(form) {
             Some(bytes) => most.min(eighth).min(bytes / 8),
             None if self.can_emit_early && form.is_early() => most.min(eighth),
-            // Slices would take more time, and release less memory than is reserved.
-            None if self.can_emit_early => most,
+            // It has the memory for all of its points, and slices would take more time.
             None => u64::MAX,
         }
     }
