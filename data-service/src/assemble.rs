@@ -264,7 +264,8 @@ async fn assembled(
             let accepts_table = settings.naming.accept_uid_table;
             uids.protect(stores, Arc::clone(&points.cells), &table, &folder, accepts_table)
                 .await?;
-            // Has the prefixes of rows read. A raw query is cut into time slices only where its metric is known to have none.
+            // The first call starts the read of rows' prefixes. A raw query is cut into time slices only where its metric is
+            // known to have no rows.
             points.cells.may_have_rows(&table, &[], &[]);
             (store, Some(points), Some(admin))
         }

@@ -172,6 +172,9 @@ pub trait RowStore: StoreControl {
     /// Whether a table may have rows from `start` (inclusive) to `stop` (exclusive; empty: unbounded), as far as that is
     /// known without blocking: `false` is certain for all writes that were acknowledged before this call.
     ///
+    /// A store that has to read its files for this starts with it, in the background, at the first call for a table, and
+    /// returns `true` until it knows: a caller that opens a store may call this for that alone.
+    ///
     /// Must be called within a Tokio runtime.
     fn may_have_rows(&self, table: &TableName, start: &[u8], stop: &[u8]) -> bool {
         let _ = (table, start, stop);

@@ -103,8 +103,8 @@ pub fn init_service(service: &'static str, filter: &str, args: &ServerArgs) -> a
 
 /// Writes to `log`, and sends spans if there is a tracer.
 ///
-/// Without a tracer there is no layer for it: an absent one would make all spans look interesting, and each would be made
-/// for nobody.
+/// Without a tracer there is no layer for it: an absent layer (`None`) enables all spans, and each would be created although
+/// nothing receives it.
 fn dispatch(log: impl Layer<Registry> + Send + Sync, tracer: Option<SdkTracer>) -> Dispatch {
     let registry = Registry::default().with(log);
     let Some(tracer) = tracer else {

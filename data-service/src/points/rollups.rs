@@ -66,7 +66,7 @@ pub(super) fn shown(
             layout,
             table.clone(),
         )?);
-        // The first call reads which rows there are, in the background, so that the first query knows.
+        // The first call starts the read of rows' prefixes, so that the first query knows them.
         rows.may_have_rows(&table, &[], &[]);
         stores.insert(table, store);
     }

@@ -284,7 +284,8 @@ impl Shard {
         }
     }
 
-    /// The first young entry whose slot has bits of this key: almost always the entry of the key. Reads no entry.
+    /// The first young entry whose slot matches bits of the key's hash, usually the key's own entry. Reads the table's slots
+    /// alone, no entry.
     fn candidate(&self, key: Fingerprint) -> Option<&Series> {
         self.young.find(key.table_hash(), |_| true)
     }
