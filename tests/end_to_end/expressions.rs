@@ -138,6 +138,29 @@ async fn each_front_end_computes() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Explicit tags read one more hour; only its first instant is in the result.
+#[tokio::test]
+async fn formulas_of_explicit_tags_end_where_others_do() -> anyhow::Result<()> {
+    let tsdb = with_points().await?;
+    let later = [3_600, 3_700]
+        .map(|seconds| json!({"metric": "a", "timestamp": T + seconds, "value": 4, "tags": {"host": "x"}}));
+    let response = tsdb.http().post("/api/put", &json!(later)).await?;
+    ensure!(response.status == 204, "{response:?}");
+    let host = json!({"type": "wildcard", "tagk": "host", "filter": "*", "groupBy": true});
+    let request = json!({
+        "time": {"start": T, "end": T + 100, "aggregator": "sum"},
+        "filters": [{"id": "f", "tags": [host], "explicitTags": true}],
+        "metrics": [{"id": "a", "metric": "a", "filter": "f"}],
+        "outputs": [{"id": "a"}],
+    });
+    let response = tsdb.http().post("/api/query/exp", &request).await?.json()?;
+    let rows = response["outputs"][0]["dps"].as_array().context("no rows")?;
+    let times: Vec<_> = rows.iter().filter_map(|row| row[0].as_i64()).collect();
+    let expected = [0, 10, 20, 3_600].map(|seconds| (T + seconds) * 1000);
+    ensure!(times == expected, "{response}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn http_rejects_with_opentsdbs_texts() -> anyhow::Result<()> {
     let tsdb = with_points().await?;

@@ -12,7 +12,7 @@ use crate::exec::group::SeriesGroup;
 use crate::exec::group_frames::GroupFrames;
 use crate::exec::group_task::GroupTask;
 use crate::function::aggregate::{Aggregation, Series, aggregate};
-use crate::plan::hours::Hours;
+use crate::plan::query_plan::Plan;
 use crate::points::{Points, Values};
 use crate::spec::{QuerySpec, SubQuery};
 
@@ -40,21 +40,16 @@ pub(crate) struct AggregationContext {
 }
 
 impl AggregationContext {
-    /// For a sub-query that reads these hours. It stops early when the query is cancelled and when a result
-    /// exceeds the budget.
+    /// For a sub-query with this plan. It stops early when the query is cancelled and when a result exceeds the budget.
     pub(crate) fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
-        hours: &Hours,
+        plan: &Plan,
         context: &QueryContext,
         compute: ComputePool,
         frames: GroupFrames,
     ) -> Self {
-        let (start_ms, end_ms) = if query.with_surroundings {
-            (hours.start.millis(), hours.stop_ms())
-        } else {
-            (query.start_ms, query.end_ms)
-        };
+        let (start_ms, end_ms) = plan.result_range_ms(query);
         Self {
             frames,
             aggregation: Aggregation {

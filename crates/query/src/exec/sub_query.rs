@@ -459,9 +459,8 @@ impl<'a> SubQueryExecution<'a> {
             output.send(Frame::Group(frames.head(index, group)?)).await?;
         }
         let compute = self.compute();
-        let (query, hours) = (self.query, &self.plan.hours);
-        let aggregation =
-            AggregationContext::new(query, self.sub_query, hours, self.context, compute, frames);
+        let (query, plan) = (self.query, &self.plan);
+        let aggregation = AggregationContext::new(query, self.sub_query, plan, self.context, compute, frames);
         Ok(Groups {
             aggregator,
             aggregation: Arc::new(aggregation),

@@ -188,8 +188,7 @@ impl<'a> HistogramExecution<'a> {
             Some((windows, _)) if query.quirks.histograms_of_whole_range_are_empty && is_whole(windows) => {
                 (0, -1)
             }
-            _ if query.with_surroundings => (self.plan.hours.start.millis(), self.plan.hours.stop_ms()),
-            _ => (query.start_ms, query.end_ms),
+            _ => self.plan.result_range_ms(query),
         };
         Ok(Computation {
             frames,

@@ -188,6 +188,17 @@ impl Plan {
         self.access_path.selection()
     }
 
+    /// The first and the last instant of a result, in milliseconds. With the points around the range it ends where series
+    /// have to have begun: of one more hour, which explicit tags read, it has the first instant alone.
+    pub(crate) fn result_range_ms(&self, query: &QuerySpec) -> (i64, i64) {
+        if query.with_surroundings {
+            let stop_ms = self.hours.stop_ms();
+            (self.hours.start.millis(), stop_ms.min(self.begins_until_ms))
+        } else {
+            (query.start_ms, query.end_ms)
+        }
+    }
+
     /// The storage that has the table; `storage` is the storage of points.
     pub(crate) fn storage<'a>(&'a self, storage: &'a Storage) -> &'a Storage {
         self.of_table.as_deref().unwrap_or(storage)

@@ -42,6 +42,48 @@ pub fn difference(request: &Request, theirs: &HttpResponse, ours: &HttpResponse)
     }
 }
 
+/// Whether two responses of `/api/query/exp` differ only in columns without tags, which OpenTSDB returns in addition.
+pub(super) fn differ_in_nameless_series(theirs: &HttpResponse, ours: &HttpResponse) -> bool {
+    let (Ok(mut theirs), Ok(ours)) = (theirs.json(), ours.json()) else {
+        return false;
+    };
+    let outputs = theirs["outputs"].as_array_mut().into_iter().flatten();
+    outputs.for_each(remove_nameless_columns);
+    value_difference("", &theirs, &ours).is_none()
+}
+
+/// Removes the columns without tags from an output. The first column is of timestamps.
+fn remove_nameless_columns(output: &mut Value) {
+    let is_empty = |tags: &Value| {
+        matches!(tags, Value::Object(map) if map.is_empty()) || *tags == Value::Array(Vec::new())
+    };
+    let meta = output["meta"].as_array_mut();
+    let names: Vec<bool> = meta
+        .iter()
+        .flat_map(|meta| meta.iter().enumerate())
+        .map(|(column, meta)| {
+            column == 0 || !(is_empty(&meta["commonTags"]) && is_empty(&meta["aggregatedTags"]))
+        })
+        .collect();
+    let series = names
+        .iter()
+        .filter(|is_named| **is_named)
+        .count()
+        .saturating_sub(1);
+    let keep = |columns: &mut Vec<Value>| {
+        let mut names = names.iter();
+        columns.retain(|_| *names.next().unwrap_or(&true));
+    };
+    meta.into_iter().for_each(keep);
+    let rows = output["dps"].as_array_mut().into_iter().flatten();
+    rows.filter_map(Value::as_array_mut).for_each(keep);
+    output["dpsMeta"]["series"] = series.into();
+    // The index of a column is its place in the result.
+    for (index, meta) in output["meta"].as_array_mut().into_iter().flatten().enumerate() {
+        meta["index"] = index.into();
+    }
+}
+
 /// The first difference between two JSON values, with its path.
 fn value_difference(place: &str, theirs: &Value, ours: &Value) -> Option<String> {
     let differ = || Some(format!("{place}: {theirs} and {ours}"));
@@ -78,6 +120,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn accepts_columns_without_tags() {
+        let meta =
+            |index: u32, tags: Value| json!({"index": index, "commonTags": tags, "aggregatedTags": []});
+        let output = |rows: Value, series: u32, meta: Vec<Value>| HttpResponse {
+            status: 200,
+            body: json!({"outputs": [{"dps": rows, "dpsMeta": {"series": series}, "meta": meta}]})
+                .to_string(),
+        };
+        let times = json!({"index": 0, "metrics": ["timestamp"]});
+        let theirs = output(
+            json!([[1, 0.0, 2.0]]),
+            2,
+            vec![times.clone(), meta(1, json!({})), meta(2, json!({"host": "a"}))],
+        );
+        let ours = |value: f64| {
+            output(
+                json!([[1, value]]),
+                1,
+                vec![times.clone(), meta(1, json!({"host": "a"}))],
+            )
+        };
+        assert!(differ_in_nameless_series(&theirs, &ours(2.0)));
+        assert!(!differ_in_nameless_series(&theirs, &ours(3.0)));
+        assert!(!differ_in_nameless_series(&ours(2.0), &theirs));
+    }
 
     #[test]
     fn compares_numbers_to_the_last_bit() {
