@@ -4,7 +4,8 @@
 //! that is no protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are
 //! decoded as they are.
 //!
-//! [`EncodedCodec`] leaves the encoding and decoding to the client, `serve.rs` the decoding of single requests to [`decode_request`].
+//! [`EncodedCodec`] leaves the encoding and decoding to the client and to `serve.rs`, which decodes single requests by
+//! [`decode_request`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -110,7 +111,7 @@ pub fn decode_request<U: Message + Name + Default>(mut message: Bytes) -> Result
 
 /// See [`EncodedCodec`].
 #[derive(Debug)]
-pub struct EncodedDecoder(pub(crate) ());
+pub struct EncodedDecoder(());
 
 impl Decoder for EncodedDecoder {
     type Item = Bytes;
@@ -122,8 +123,8 @@ impl Decoder for EncodedDecoder {
     }
 }
 
-/// A codec of messages that are encoded and decoded elsewhere: clients have one form of each kind of call in place of one for
-/// each method.
+/// A codec of messages that are encoded and decoded elsewhere: clients and servers have one form of each kind of call in place
+/// of one for each method.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EncodedCodec;
 

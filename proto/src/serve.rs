@@ -1,8 +1,8 @@
 //! Serving calls over encoded messages.
 //!
 //! tonic reads a request and writes a response by generic code that is compiled for each type of message. A [`Server`]
-//! gives it one type of request, [`Bytes`], and one of response, `Outgoing`; what is left of a method is the decoding of its
-//! request and the call of its handler ([`Call`]). `build/server.rs` generates the [`Methods`] of each service.
+//! gives it one type for requests and responses, [`Bytes`]; a method then decodes its request, calls its handler and encodes
+//! the response ([`Call`]). `build/server.rs` generates the [`Methods`] of each service.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,16 +11,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{BufMut as _, Bytes};
+use bytes::Bytes;
 use prost::{Message, Name};
 use tonic::body::Body;
-use tonic::codec::{Codec, CompressionEncoding, EncodeBuf, Encoder};
+use tonic::codec::{Codec, CompressionEncoding};
 use tonic::codegen::tokio_stream::{Stream, StreamExt as _};
 use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService, ServerStreamingService, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::bounded_codec::{BoundedCodec, EncodedDecoder, decode_request};
+use crate::bounded_codec::{BoundedCodec, EncodedCodec, decode_request};
 
 /// The messages of a streamed response.
 pub type MessageStream<R> = Pin<Box<dyn Stream<Item = Result<R, Status>> + Send>>;
@@ -150,7 +150,7 @@ impl Call {
     {
         self.answer_one(Box::new(move |request| {
             let response = decoded(request).map(&handler);
-            Box::pin(async move { Ok(response?.await?.map(Outgoing::new)) })
+            Box::pin(async move { Ok(response?.await?.map(encoded)) })
         }))
     }
 
@@ -162,7 +162,7 @@ impl Call {
     {
         self.answer_one(Box::new(move |request| {
             let response = handler(request);
-            Box::pin(async move { Ok(response.await?.map(Outgoing::new)) })
+            Box::pin(async move { Ok(response.await?.map(encoded)) })
         }))
     }
 
@@ -175,7 +175,7 @@ impl Call {
     {
         self.answer_many(Box::new(move |request| {
             let response = decoded(request).map(&handler);
-            Box::pin(async move { Ok(response?.await?.map(outgoing)) })
+            Box::pin(async move { Ok(response?.await?.map(all_encoded)) })
         }))
     }
 
@@ -201,13 +201,13 @@ impl Call {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    fn answer_one(self, handler: BoxHandler<Outgoing>) -> Answer {
-        let mut grpc = self.grpc(ServerCodec);
+    fn answer_one(self, handler: BoxHandler<Bytes>) -> Answer {
+        let mut grpc = self.grpc(EncodedCodec);
         Box::pin(async move { grpc.unary(One(handler), self.request).await })
     }
 
-    fn answer_many(self, handler: BoxHandler<MessageStream<Outgoing>>) -> Answer {
-        let mut grpc = self.grpc(ServerCodec);
+    fn answer_many(self, handler: BoxHandler<MessageStream<Bytes>>) -> Answer {
+        let mut grpc = self.grpc(EncodedCodec);
         Box::pin(async move { grpc.server_streaming(Many(handler), self.request).await })
     }
 }
@@ -216,11 +216,11 @@ type BoxHandler<R> = Box<dyn Fn(Request<Bytes>) -> BoxFuture<Response<R>> + Send
 type BoxFuture<R> = Pin<Box<dyn Future<Output = Result<R, Status>> + Send>>;
 
 /// A handler of a unary call, as tonic calls it.
-struct One(BoxHandler<Outgoing>);
+struct One(BoxHandler<Bytes>);
 
 impl UnaryService<Bytes> for One {
-    type Response = Outgoing;
-    type Future = BoxFuture<Response<Outgoing>>;
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         self.0(request)
@@ -228,12 +228,12 @@ impl UnaryService<Bytes> for One {
 }
 
 /// A handler of a call with streamed responses, as tonic calls it.
-struct Many(BoxHandler<MessageStream<Outgoing>>);
+struct Many(BoxHandler<MessageStream<Bytes>>);
 
 impl ServerStreamingService<Bytes> for Many {
-    type Response = Outgoing;
-    type ResponseStream = MessageStream<Outgoing>;
-    type Future = BoxFuture<Response<MessageStream<Outgoing>>>;
+    type Response = Bytes;
+    type ResponseStream = MessageStream<Bytes>;
+    type Future = BoxFuture<Response<MessageStream<Bytes>>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         self.0(request)
@@ -266,58 +266,12 @@ fn decoded<Q: Message + Name + Default>(request: Request<Bytes>) -> Result<Reque
     ))
 }
 
-fn outgoing<R: Message + 'static>(messages: MessageStream<R>) -> MessageStream<Outgoing> {
-    Box::pin(messages.map(|message| message.map(Outgoing::new)))
+fn all_encoded<R: Message + 'static>(messages: MessageStream<R>) -> MessageStream<Bytes> {
+    Box::pin(messages.map(|message| message.map(encoded)))
 }
 
-/// A message of a response. It is encoded into a vector, then copied into the connection's buffer: that buffer's methods are
-/// not inlined, so that each number of a column would be a function call.
-struct Outgoing(Box<dyn Encode + Send>);
-
-impl Outgoing {
-    fn new(message: impl Message + 'static) -> Self {
-        Self(Box::new(message))
-    }
-}
-
-/// [`Message::encode_to_vec`] of any message.
-trait Encode {
-    fn encode(&self) -> Vec<u8>;
-}
-
-impl<M: Message> Encode for M {
-    fn encode(&self) -> Vec<u8> {
-        self.encode_to_vec()
-    }
-}
-
-/// Passes requests on as their bytes, encodes [`Outgoing`] messages.
-struct ServerCodec;
-
-impl Codec for ServerCodec {
-    type Encode = Outgoing;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = EncodedDecoder;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> EncodedDecoder {
-        EncodedDecoder(())
-    }
-}
-
-impl Encoder for ServerCodec {
-    type Item = Outgoing;
-    type Error = Status;
-
-    fn encode(&mut self, message: Outgoing, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        let encoded = message.0.encode();
-        // Not three copies of a large message at once.
-        drop(message);
-        buffer.put_slice(&encoded);
-        Ok(())
-    }
+/// Encodes a message of a response, into a vector: the methods of tonic's buffer are not inlined, so that each number of a column
+/// would be a function call.
+fn encoded(message: impl Message) -> Bytes {
+    message.encode_to_vec().into()
 }
