@@ -138,7 +138,7 @@ async fn each_front_end_computes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Explicit tags read one more hour; only its first instant is in the result.
+/// Explicit tags read one more hour, of which the result has the first instant alone.
 #[tokio::test]
 async fn formulas_of_explicit_tags_end_where_others_do() -> anyhow::Result<()> {
     let tsdb = with_points().await?;

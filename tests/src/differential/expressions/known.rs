@@ -54,7 +54,7 @@ pub const KNOWN: [KnownDifference; 6] = [
                 let is_nameless = message == "-1" || message.starts_with("Wrong id.length = 0 ");
                 let is_uneven =
                     message == "No more elements" || message.contains(" out of bounds for length ");
-                // After this OpenTSDB shows its objects.
+                // OpenTSDB shows its objects after these words.
                 let is_beyond = message.starts_with("Got Infinity: ");
                 response.status == 400 && (is_nameless || is_uneven || is_beyond)
             };

@@ -3,7 +3,7 @@
 //! Responses of `/api/query/gexp` are compared as for `/api/query`; see [`crate::differential::response`].
 //! Responses of `/api/query/exp` must be equal: every number to the last bit, and its type.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::differential::request::Request;
 use crate::differential::response;
@@ -52,36 +52,29 @@ pub(super) fn differ_in_nameless_series(theirs: &HttpResponse, ours: &HttpRespon
     value_difference("", &theirs, &ours).is_none()
 }
 
-/// Removes the columns without tags from an output. The first column is of timestamps.
+/// Removes the columns without tags from an output. The column of timestamps has no member for tags, and stays.
 fn remove_nameless_columns(output: &mut Value) {
-    let is_empty = |tags: &Value| {
-        matches!(tags, Value::Object(map) if map.is_empty()) || *tags == Value::Array(Vec::new())
+    let Some(meta) = output["meta"].as_array_mut() else {
+        return;
     };
-    let meta = output["meta"].as_array_mut();
-    let names: Vec<bool> = meta
-        .iter()
-        .flat_map(|meta| meta.iter().enumerate())
-        .map(|(column, meta)| {
-            column == 0 || !(is_empty(&meta["commonTags"]) && is_empty(&meta["aggregatedTags"]))
-        })
-        .collect();
-    let series = names
-        .iter()
-        .filter(|is_named| **is_named)
-        .count()
-        .saturating_sub(1);
-    let keep = |columns: &mut Vec<Value>| {
-        let mut names = names.iter();
-        columns.retain(|_| *names.next().unwrap_or(&true));
-    };
-    meta.into_iter().for_each(keep);
-    let rows = output["dps"].as_array_mut().into_iter().flatten();
-    rows.filter_map(Value::as_array_mut).for_each(keep);
-    output["dpsMeta"]["series"] = series.into();
-    // The index of a column is its place in the result.
-    for (index, meta) in output["meta"].as_array_mut().into_iter().flatten().enumerate() {
-        meta["index"] = index.into();
+    let has_tags =
+        |column: &Value| column["commonTags"] != json!({}) || column["aggregatedTags"] != json!([]);
+    let has_tags: Vec<bool> = meta.iter().map(has_tags).collect();
+    if !has_tags.contains(&false) {
+        return;
     }
+    let remove = |columns: &mut Vec<Value>| {
+        let mut has_tags = has_tags.iter();
+        columns.retain(|_| has_tags.next() != Some(&false));
+    };
+    remove(meta);
+    for (index, column) in meta.iter_mut().enumerate() {
+        column["index"] = index.into();
+    }
+    let series = meta.len().saturating_sub(1);
+    output["dpsMeta"]["series"] = series.into();
+    let rows = output["dps"].as_array_mut().into_iter().flatten();
+    rows.filter_map(Value::as_array_mut).for_each(remove);
 }
 
 /// The first difference between two JSON values, with its path.
@@ -117,8 +110,6 @@ fn value_difference(place: &str, theirs: &Value, ours: &Value) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
