@@ -67,9 +67,19 @@ pub(crate) fn group(
 ) -> Vec<SeriesGroup> {
     let widths = &layout.widths;
     sort_by_salt(&mut series, layout.salt);
-    if matches!(grouping, Grouping::Each) {
-        let each = |one| SeriesGroup::new(vec![one], widths);
-        return series.into_iter().map(each).collect();
+    match grouping {
+        Grouping::Each => {
+            let each = |one| SeriesGroup::new(vec![one], widths);
+            return series.into_iter().map(each).collect();
+        }
+        Grouping::ByTags(keys) if keys.is_empty() || series.len() == 1 => {
+            let has_series = !series.is_empty();
+            return has_series
+                .then(|| SeriesGroup::new(series, widths))
+                .into_iter()
+                .collect();
+        }
+        Grouping::ByTags(_) => {}
     }
     // The number of each series' group, by first occurrence: the groups are allocated in their size, since a million of
     // them may have one series each.

@@ -148,18 +148,14 @@ impl PointReader for ColumnReader {
                 (numbers, ranges, IndexUse::Named)
             }
         };
-        Ok(Arc::new(ColumnPath {
-            reader: self.clone(),
-            index_use,
-            series: numbers.into(),
-            cells: RowRanges {
-                store: Arc::clone(&self.points.cells),
-                table: self.table.clone(),
-                ranges: ranges.into(),
-                selection,
-                hours,
-            },
-        }))
+        let cells = RowRanges {
+            store: Arc::clone(&self.points.cells),
+            table: self.table.clone(),
+            ranges: ranges.into(),
+            selection,
+            hours,
+        };
+        Ok(Arc::new(ColumnPath::new(self.clone(), index_use, numbers, cells)))
     }
 
     async fn delete(

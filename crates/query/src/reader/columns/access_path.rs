@@ -9,11 +9,11 @@
 //! An hour with more points than a slice has its columns in parts, with watermarks between them.
 //! A query with points that are estimated to fit into a part of its memory is one slice: a series is decoded once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
+use oxtsdb_point_store::{PointStore, ReadEstimate, SeriesNumber, TimeRange};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{DamageLog, StoreError};
 use oxtsdb_schema::{Tsuid, UidWidths};
@@ -47,15 +47,33 @@ const PARTS_OF_AN_HOUR: u64 = 60;
 /// Columns of resolved series, and rows of other cells.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnPath {
-    pub(super) reader: ColumnReader,
-    pub(super) index_use: IndexUse,
+    reader: ColumnReader,
+    index_use: IndexUse,
     /// Ascending.
-    pub(super) series: Arc<[SeriesNumber]>,
+    series: Arc<[SeriesNumber]>,
     /// The rows of other cells.
-    pub(super) cells: RowRanges,
+    cells: RowRanges,
+    /// The estimate of a read of all series, once it was requested.
+    estimate: OnceLock<ReadEstimate>,
 }
 
 impl ColumnPath {
+    /// The columns of these series, ascending, in the hours of the rows.
+    pub(super) fn new(
+        reader: ColumnReader,
+        index_use: IndexUse,
+        series: impl Into<Arc<[SeriesNumber]>>,
+        cells: RowRanges,
+    ) -> Self {
+        Self {
+            reader,
+            index_use,
+            series: series.into(),
+            cells,
+            estimate: OnceLock::new(),
+        }
+    }
+
     const fn hours(&self) -> Hours {
         self.cells.hours
     }
@@ -71,13 +89,19 @@ impl ColumnPath {
         &self.reader.points.columns
     }
 
+    /// The estimate of a read of all series.
+    fn read_estimate(&self) -> &ReadEstimate {
+        let estimate = || self.store().estimate(&self.series, self.range());
+        self.estimate.get_or_init(estimate)
+    }
+
     fn source(&self, request: &ScanRequest<'_>) -> ColumnSource {
         let (store, selection, range) = (self.store(), &self.cells.selection, self.range());
         ColumnSource {
             store: Arc::clone(store),
             counts: self.reader.counts.clone(),
             series: Arc::clone(&self.series),
-            estimate: store.estimate(&self.series, range),
+            estimate: *self.read_estimate(),
             is_read_inline: is_read_inline(&**store, &self.series, range),
             summarizer: request
                 .downsample
@@ -117,8 +141,10 @@ impl ColumnPath {
         density.add_hours(self.hours().count());
         density.add_bytes(self.held_bytes(source.estimate.most_points, request.downsample));
         let budget = request.budget.clone();
-        let cells = self.cells.clone();
-        let cells = cells.source(Arc::clone(&density), &budget, request.skip_damaged);
+        let cells = self.cells.may_have_rows().then(|| {
+            let cells = self.cells.clone();
+            cells.source(Arc::clone(&density), &budget, request.skip_damaged)
+        });
         let (of_hours, stop_ms) = (Arc::clone(&density), self.hours().stop_ms());
         let open = move |slice: Slice| {
             let is_cut = slice.hours() == 1 && slice.stop_ms() < stop_ms;
@@ -128,12 +154,11 @@ impl ColumnPath {
                 1
             };
             let columns = stream::iter(parts_of(slice, parts));
-            let rows = if cells.may_have_rows(slice) {
-                read_ahead(cells.open(slice), &budget)
+            let rows = match cells.as_ref().filter(|cells| cells.may_have_rows(slice)) {
+                Some(cells) => read_ahead(cells.open(slice), &budget)
                     .map_ok(ScanItem::Rows)
-                    .boxed()
-            } else {
-                stream::empty().boxed()
+                    .boxed(),
+                None => stream::empty().boxed(),
             };
             let end = stream::iter([Ok(ScanItem::Watermark(slice.stop_ms()))]);
             futures::future::ready(columns.chain(rows).chain(end))
@@ -166,7 +191,7 @@ impl AccessPath for ColumnPath {
 
     /// The metadata of the store have points and bytes. A series has a row in each hour with points.
     async fn estimate(&self) -> Result<Estimate, StoreError> {
-        let estimate = self.store().estimate(&self.series, self.range());
+        let estimate = self.read_estimate();
         let most_rows = (self.series.len() as u64).saturating_mul(self.hours().count() as u64);
         Ok(Estimate {
             series: Some(Figure::at_most(self.series.len() as u64)),
@@ -206,7 +231,7 @@ impl AccessPath for ColumnPath {
     }
 
     fn memory(&self, downsample: Option<&(Windows, Function)>) -> PathMemory {
-        let estimate = self.store().estimate(&self.series, self.range());
+        let estimate = self.read_estimate();
         let likely_points = estimate.likely_points();
         PathMemory::Columns {
             series: self.series.len() as u64,
