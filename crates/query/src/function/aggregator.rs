@@ -224,6 +224,11 @@ impl Function {
         }
     }
 
+    /// Whether it keeps all values until the last one.
+    pub(crate) const fn keeps_values(self) -> bool {
+        matches!(self, Self::Dev | Self::Median | Self::Percentile { .. })
+    }
+
     /// Returns the result over integers; 0 if there are none. `values` may come back in another order.
     #[expect(clippy::cast_possible_wrap, reason = "fewer values than 2^63 fit into memory")]
     #[expect(clippy::cast_precision_loss, reason = "as OpenTSDB computes them")]
@@ -351,6 +356,18 @@ impl Accumulator {
             _ => {}
         }
         self.count += block.count as u64;
+    }
+
+    /// Memory of values that are kept, in bytes.
+    pub(crate) const fn kept_bytes(&self) -> u64 {
+        (self.kept.capacity() * size_of::<f64>()) as u64
+    }
+
+    /// Frees the memory that values were kept in, if none is kept now.
+    pub(crate) fn free_kept(&mut self) {
+        if self.kept.is_empty() {
+            self.kept = Vec::new();
+        }
     }
 
     /// The state so far.

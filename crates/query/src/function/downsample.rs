@@ -43,9 +43,10 @@ impl Downsampler {
         }
     }
 
-    /// Memory of the windows that it holds, in bytes.
+    /// Memory of the windows that it holds, and of the values that it keeps of the open one, in bytes.
     pub const fn held_bytes(&self) -> u64 {
-        (self.times_ms.capacity() * size_of::<i64>() + self.values.capacity() * size_of::<f64>()) as u64
+        let windows = self.times_ms.capacity() * size_of::<i64>() + self.values.capacity() * size_of::<f64>();
+        windows as u64 + self.fold.kept_bytes()
     }
 
     /// How many windows of a fill policy there are.
@@ -149,6 +150,7 @@ impl Downsampler {
         if self.open.is_some_and(|(start, _)| start < until_ms) {
             self.close();
         }
+        self.fold.free_kept();
         let (times_ms, values) = (
             std::mem::take(&mut self.times_ms),
             std::mem::take(&mut self.values),

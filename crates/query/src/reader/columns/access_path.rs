@@ -114,8 +114,8 @@ impl ColumnPath {
         }
     }
 
-    /// Bytes that a query holds if it reads all columns, with `points` points, at once: the points or windows of all series, and the points
-    /// of some series while they are decoded.
+    /// Bytes that a query holds if it reads all columns, with `points` points, at once: the points or windows of all
+    /// series, the values of their open windows, and the points of some series while they are decoded.
     fn held_bytes(&self, points: u64, downsample: Option<&(Windows, Function)>) -> u64 {
         let series = self.series.len().max(1) as u64;
         let windows = downsample.map(|(windows, _)| windows);
@@ -123,12 +123,17 @@ impl ColumnPath {
             let range_ms = self.hours().stop_ms() - self.hours().start.millis();
             windows.count_in(range_ms.unsigned_abs())
         });
+        let keeps_values = downsample.is_some_and(|(_, function)| function.keeps_values());
+        let of_open_windows = counted.filter(|_| keeps_values);
+        // Two windows may begin or end outside of the range.
+        let open = of_open_windows.map_or(0, |windows| points / windows.saturating_sub(2).max(1));
         let filled = windows.map_or(0, |windows| windows.filled_count());
         let kept = counted.map_or(points, |windows| points.min(series.saturating_mul(windows)));
         let kept = kept.max(series.saturating_mul(filled));
         // If few series have most of the points, more is decoded at a time; then it is a small share of all.
         let decoded = points / series * DECODED_SERIES.min(series);
-        kept.saturating_add(decoded).saturating_mul(POINT_BYTES)
+        let points = kept.saturating_add(open).saturating_add(decoded);
+        points.saturating_mul(POINT_BYTES)
     }
 
     /// Slice by slice; a slice holds about as many bytes as requested.
