@@ -14,7 +14,8 @@
 //! was read.
 //!
 //! Interpolation at time *t* needs each series' last point at or before *t* and its first point after *t*, or the
-//! fact that the series has not started or has ended. A group's results are therefore final up to its
+//! fact that the series has not started or has ended. A rate that begins at the epoch needs the first point of a series
+//! that has not started, too. A group's results are therefore final up to its
 //! *watermark*: the smallest timestamp up to which every live series has been read. Once aggregated, only each
 //! series' last point is retained.
 //!
@@ -56,16 +57,24 @@ struct Early {
     /// Group, and place in it, of each series.
     places: HashMap<Tsuid, (usize, usize), FxBuildHasher>,
     extents: Arc<SeriesExtents>,
-    /// Whether a result needs the type of the next point of each series, also of series that have not begun.
-    needs_types_to_come: bool,
+    needs: PointsToCome,
+}
+
+/// What a result needs of each series, beside the points before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PointsToCome {
+    /// The type of the next point, also of series that have not begun.
+    pub types: bool,
+    /// The first point: the series contributes before it.
+    pub first: bool,
 }
 
 impl IncrementalAggregator {
     /// Groups series, which ascend by TSUID. Without the extents of all series of the sub-query, these are all points.
-    /// With the extents comes whether results need the type of each series' next point.
+    /// With the extents comes what results need of later points.
     pub(crate) fn new(
         series: Vec<SeriesPoints>,
-        extents: Option<(Arc<SeriesExtents>, bool)>,
+        extents: Option<(Arc<SeriesExtents>, PointsToCome)>,
         grouping: &Grouping,
         layout: &RowKeyLayout,
     ) -> Self {
@@ -74,10 +83,10 @@ impl IncrementalAggregator {
             None => series,
         };
         let groups = group(series, grouping, layout);
-        let early = extents.map(|(extents, needs_types_to_come)| Early {
+        let early = extents.map(|(extents, needs)| Early {
             places: places_of(&groups),
             extents,
-            needs_types_to_come,
+            needs,
         });
         let task = |(index, group)| Some(GroupTask::new(index, group));
         Self {
@@ -115,6 +124,7 @@ impl IncrementalAggregator {
             if let Some(own) = own {
                 before += own.points.held_bytes();
                 own.points.append(one.points);
+                own.from_epoch = own.from_epoch.or(one.from_epoch);
                 if let Some(mut annotations) = one.annotations {
                     own.annotations.get_or_insert_default().append(&mut annotations);
                 }
@@ -176,8 +186,8 @@ impl Early {
             let last = one.points.times_ms().last();
             match last {
                 // The type of the result depends on the next point already at the last one.
-                Some(last) if self.needs_types_to_come => read_until_ms.min(*last),
-                None if self.needs_types_to_come => i64::MIN,
+                Some(last) if self.needs.types => read_until_ms.min(*last),
+                None if self.needs.types || self.needs.first => i64::MIN,
                 // The contribution of a series after its last point depends on its next one.
                 Some(last) => read_until_ms.min(last.saturating_add(1)),
                 None => read_until_ms,

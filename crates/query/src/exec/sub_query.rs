@@ -31,7 +31,7 @@ use crate::exec::frame::Frame;
 use crate::exec::group::Grouping;
 use crate::exec::group_frames::{GroupFrames, uids_of};
 use crate::exec::group_task::batches;
-use crate::exec::incremental::IncrementalAggregator;
+use crate::exec::incremental::{IncrementalAggregator, PointsToCome};
 use crate::exec::output::FrameOutput;
 use crate::exec::series_builder::{RollupSource, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
@@ -425,9 +425,9 @@ impl<'a> SubQueryExecution<'a> {
         let layout = storage.layout;
         let widths = layout.widths;
         let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
-        let (grouping, needs_types_to_come) = (self.grouping(), self.needs_types_to_come());
+        let (grouping, needs) = (self.grouping(), self.needs());
         let group = move || {
-            let extents = extents.map(|extents| (extents, needs_types_to_come));
+            let extents = extents.map(|extents| (extents, needs));
             let aggregator = IncrementalAggregator::new(series, extents, &grouping, &layout);
             let uids = uids_of(aggregator.groups(), &widths);
             (aggregator, uids)
@@ -531,26 +531,24 @@ impl<'a> SubQueryExecution<'a> {
 
 impl SubQueryExecution<'_> {
     /// Whether results can be emitted before the scan ends: not with one value for the whole range, nor with windows
-    /// that depend on each series, nor where a quirk lets series contribute a rate before their first point. These need
-    /// the first point of every series. Rows of rollups are longer than the hours that extents are made of.
+    /// that depend on each series: these need the first point of every series. Rows of rollups are longer than the hours
+    /// that extents are made of.
     fn can_emit_early(&self) -> bool {
-        let (plan, rates) = (self.plan, self.sub_query.rate.is_some());
-        let contributes_before_it_begins = rates && self.query.quirks.rates_begin_at_the_epoch;
+        let plan = self.plan;
         let has_fixed_windows = plan
             .downsample
             .as_ref()
             .is_none_or(|(windows, _)| windows.final_until(0).is_some());
         // Row keys do not say whether a series has points, or only annotations and so no type.
         let knows_types = || plan.access_path.has_only_columns();
-        !contributes_before_it_begins
-            && has_fixed_windows
-            && plan.read.rollup.is_none()
-            && (!self.needs_types_to_come() || knows_types())
+        has_fixed_windows && plan.read.rollup.is_none() && (!self.needs().types || knows_types())
     }
 
-    /// Whether the type of a result depends on the next point of each series.
-    fn needs_types_to_come(&self) -> bool {
-        let is_raw = self.sub_query.rate.is_none() && self.plan.downsample.is_none();
-        is_raw && self.query.quirks.floats_to_come_count
+    fn needs(&self) -> PointsToCome {
+        let (quirks, rates) = (&self.query.quirks, self.sub_query.rate.is_some());
+        PointsToCome {
+            types: quirks.floats_to_come_count && !rates && self.plan.downsample.is_none(),
+            first: quirks.rates_begin_at_the_epoch && rates,
+        }
     }
 }
