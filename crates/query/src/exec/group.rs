@@ -59,6 +59,17 @@ impl Grouping {
     }
 }
 
+impl Grouping {
+    /// As [`Grouping::write_key`], with keys that ascend as the groups of [`group`] do.
+    pub(crate) fn write_ordered_key(&self, tsuid: &Tsuid, layout: &RowKeyLayout, key: &mut Vec<u8>) {
+        self.write_key(tsuid, &layout.widths, key);
+        if matches!(self, Self::Each) {
+            let salt = layout.salt.bytes_of(layout.salt.bucket(tsuid.as_bytes()));
+            key.splice(..0, salt.as_bytes().iter().copied());
+        }
+    }
+}
+
 /// Groups series that ascend by TSUID.
 pub(crate) fn group(
     mut series: Vec<SeriesPoints>,

@@ -4,6 +4,7 @@
 //!   engine ──► execution ──► sub_query ──► collect ──► worker ──► series_builder
 //!                                │                                          columns and rows to points, downsampled
 //!                                ├──► filled_result                         rejects results that cannot fit
+//!                                ├──► batches                               groups, if not all fit at once
 //!                                ├──► extents                               when each series ends, for early results
 //!                                ├──► incremental ──► group                 series to groups
 //!                                │         └──► group_task                  the next final instants of a group
@@ -12,6 +13,7 @@
 //! ```
 
 mod aggregation;
+mod batches;
 pub(crate) mod collect;
 mod column_read;
 pub(crate) mod encoded;

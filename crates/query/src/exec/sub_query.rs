@@ -22,6 +22,7 @@ use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::aggregation::AggregationContext;
+use crate::exec::batches;
 use crate::exec::collect::Collector;
 use crate::exec::encoded::ResultForm;
 use crate::exec::environment::Environment;
@@ -30,7 +31,7 @@ use crate::exec::filled_result::{FilledResult, Holds};
 use crate::exec::frame::Frame;
 use crate::exec::group::Grouping;
 use crate::exec::group_frames::{GroupFrames, uids_of};
-use crate::exec::group_task::batches;
+use crate::exec::group_task;
 use crate::exec::incremental::{IncrementalAggregator, PointsToCome};
 use crate::exec::output::FrameOutput;
 use crate::exec::series_builder::{RollupSource, SeriesOptions};
@@ -41,7 +42,7 @@ use crate::names::Names;
 use crate::plan::hours::Hours;
 use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
-use crate::reader::access_path::{PathMemory, PointScan, ScanRequest};
+use crate::reader::access_path::{AccessPath, PathMemory, PointScan, ScanRequest};
 use crate::reader::scan::ScanItem;
 use crate::spec::{QuerySpec, SubQuery};
 use crate::storage::Storage;
@@ -59,6 +60,9 @@ const CERTAINLY_TOO_LARGE: u64 = 2;
 /// Memory for points in time slices, at least.
 const LEAST_FOR_SLICES: u64 = 256 << 10;
 
+/// Batches of groups that would fit into the memory of a query: estimates may be too low, and results are beside the points.
+const BATCHES_OF_MEMORY: u64 = 4;
+
 /// Number of series from which a step over all of them is taken in the computation pool.
 const MANY_SERIES: usize = 4096;
 
@@ -73,8 +77,10 @@ pub(super) struct SubQueryExecution<'a> {
     /// Its number in the query.
     index: usize,
     plan: &'a Plan,
+    /// The path of the plan, or to the batch of groups that is read.
+    access_path: Arc<dyn AccessPath>,
     can_emit_early: bool,
-    /// The estimated memory of its points; of histograms it is not known.
+    /// The estimated memory of the points of the whole plan; of histograms it is not known.
     memory: PathMemory,
     /// `None` until the series are known.
     groups: Option<Groups>,
@@ -107,6 +113,7 @@ impl<'a> SubQueryExecution<'a> {
             storage: plan.storage(&environment.storage),
             index,
             plan,
+            access_path: Arc::clone(&plan.access_path),
             groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
         };
@@ -123,13 +130,13 @@ impl<'a> SubQueryExecution<'a> {
     ///
     /// [`QueryError::NeverFits`].
     pub(super) fn demand(&self, form: &ResultForm) -> Result<Demand, QueryError> {
-        let (series, points, likely_points, held_bytes) = match self.memory {
+        let (series, points) = match self.memory {
             PathMemory::Columns {
                 series,
                 points,
                 likely_points,
-                held_bytes,
-            } => (series, points, likely_points, held_bytes),
+                ..
+            } => (likely_points.min(series) * SERIES_BYTES, points),
             PathMemory::Rows(rows) => {
                 return Ok(Demand {
                     fixed: 0,
@@ -143,9 +150,7 @@ impl<'a> SubQueryExecution<'a> {
                 });
             }
         };
-        // The catalogue has series without points in the range, too.
-        let series = likely_points.min(series) * SERIES_BYTES;
-        let whole = held_bytes.saturating_add(held_bytes / 8).saturating_add(series);
+        let whole = bytes_of_columns(self.memory);
         if self.is_cut_into_slices(form) {
             // The extents of the series, too.
             return Ok(Demand {
@@ -154,6 +159,13 @@ impl<'a> SubQueryExecution<'a> {
             });
         }
         let limit = self.context.budget().limits().memory;
+        if self.is_cut_into_batches(form) {
+            // Batches are as large as its memory: few of them read the same blocks.
+            return Ok(Demand {
+                fixed: limit.most,
+                whole: Some(limit.most),
+            });
+        }
         let is_raw = self.plan.downsample.is_none();
         let bytes = points.saturating_mul(POINT_BYTES);
         if is_raw && bytes / CERTAINLY_TOO_LARGE > limit.most {
@@ -172,11 +184,69 @@ impl<'a> SubQueryExecution<'a> {
         self.can_emit_early && (form.is_early() || is_one_group)
     }
 
+    /// Whether batches of groups bound its memory: if it needs more than it may have, and groups are sent one after the
+    /// other.
+    fn is_cut_into_batches(&self, form: &ResultForm) -> bool {
+        let keeps_groups = matches!(form, ResultForm::WholeGroups);
+        let is_one_group = matches!(self.grouping(), Grouping::ByTags(keys) if keys.is_empty());
+        !keeps_groups
+            && !is_one_group
+            && !self.is_cut_into_slices(form)
+            && bytes_of_columns(self.memory) > self.context.budget().limits().memory.most
+            && self.plan.access_path.has_only_columns()
+    }
+
+    /// The paths to read, one after the other: mostly one. The groups of a path follow the groups of the paths before it.
+    async fn paths(&self, form: &ResultForm) -> Result<Vec<Arc<dyn AccessPath>>, QueryError> {
+        let path = Arc::clone(&self.plan.access_path);
+        if !self.is_cut_into_batches(form) {
+            return Ok(vec![path]);
+        }
+        let series = path.listed_series().unwrap_or_default();
+        let held = self.context.budget().hold(series * batches::SERIES_BYTES)?;
+        let (grouping, layout, downsample) =
+            (self.grouping(), self.storage.layout, self.plan.downsample.clone());
+        let most = self.context.budget().limits().memory.most / BATCHES_OF_MEMORY;
+        let cut = move || {
+            let _held = held;
+            let fits = |path: &dyn AccessPath| bytes_of_columns(path.memory(downsample.as_ref())) <= most;
+            batches::cut(&path, &grouping, &layout, &fits)
+        };
+        self.compute().run(cut).await?
+    }
+
     /// Runs it and sends its frames. Returns whether that was all of its result: not if there are no series, and another
     /// table is to be read in place of this one.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
-        let begun = Instant::now();
         self.check_result(&output.form).await?;
+        let mut groups = 0;
+        for path in self.paths(&output.form).await? {
+            self.access_path = path;
+            groups += self.read_path(output).await?;
+        }
+        if let Some(damage) = &self.skip_damaged {
+            let layout = &self.storage.layout;
+            output.statistics.add_damage(damage, layout, &self.plan.hours);
+        }
+        let query = self.index;
+        if groups == 0 && !self.plan.fallbacks.is_empty() {
+            return Ok(false);
+        }
+        if let Some(rollup) = &self.plan.read.rollup {
+            output.statistics.rollups.push(RollupUse {
+                query,
+                interval: rollup.interval.name().into(),
+                table: self.storage.table.to_string().into(),
+            });
+        }
+        output.send(Frame::Done { query, groups }).await?;
+        Ok(true)
+    }
+
+    /// Reads a path and sends its groups. Returns how many there are.
+    async fn read_path(&mut self, output: &mut FrameOutput<'_>) -> Result<usize, QueryError> {
+        let begun = Instant::now();
+        self.groups = None;
         let PointScan { columns, items } = self.open_scan(&output.form);
         let (budget, compute) = (self.context.budget(), self.compute());
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute, columns);
@@ -192,10 +262,6 @@ impl<'a> SubQueryExecution<'a> {
             .skipped_cells
             .fetch_add(counted.skipped_cells, Ordering::Relaxed);
         output.statistics.add_read(counted);
-        if let Some(damage) = &self.skip_damaged {
-            let layout = &self.storage.layout;
-            output.statistics.add_damage(damage, layout, &self.plan.hours);
-        }
         let span = info_span!(target: SPANS, "aggregate", sub_query = self.index);
         let aggregating = async {
             if self.groups.is_none() {
@@ -208,19 +274,7 @@ impl<'a> SubQueryExecution<'a> {
         self.environment.totals.aggregate.observe_since(begun);
         // Releases the memory of series beside their points.
         budget.release_all_series();
-        let query = self.index;
-        if groups == 0 && !self.plan.fallbacks.is_empty() {
-            return Ok(false);
-        }
-        if let Some(rollup) = &self.plan.read.rollup {
-            output.statistics.rollups.push(RollupUse {
-                query,
-                interval: rollup.interval.name().into(),
-                table: self.storage.table.to_string().into(),
-            });
-        }
-        output.send(Frame::Done { query, groups }).await?;
-        Ok(true)
+        Ok(groups)
     }
 
     /// The computation threads, for jobs of the query.
@@ -251,10 +305,14 @@ impl<'a> SubQueryExecution<'a> {
             },
             grouping: self.grouping(),
             widths: self.storage.layout.widths,
-            holds: match (self.can_emit_early, !form.is_early()) {
-                (false, _) => Holds::Series,
-                (true, true) => Holds::Groups,
-                (true, false) => Holds::Slice,
+            holds: if self.is_cut_into_batches(form) {
+                Holds::Slice
+            } else {
+                match (self.can_emit_early, !form.is_early()) {
+                    (false, _) => Holds::Series,
+                    (true, true) => Holds::Groups,
+                    (true, false) => Holds::Slice,
+                }
             },
         };
         let (path, skip_damaged) = (&*self.plan.access_path, self.skip_damaged.as_ref());
@@ -287,7 +345,7 @@ impl<'a> SubQueryExecution<'a> {
     fn open_scan(&self, form: &ResultForm) -> PointScan {
         let downsample = self.plan.downsample.as_ref();
         let windows = downsample.map(|(windows, _)| windows);
-        self.plan.access_path.scan(&ScanRequest {
+        self.access_path.scan(&ScanRequest {
             downsample,
             lookahead: Lookahead::for_sub_query(self.query, self.sub_query, windows),
             slice_bytes: self.slice_bytes(form),
@@ -358,7 +416,7 @@ impl<'a> SubQueryExecution<'a> {
         if demand.whole.is_some_and(|whole| whole <= reserved) {
             return None;
         }
-        let series = self.plan.access_path.listed_series().unwrap_or_default();
+        let series = self.access_path.listed_series().unwrap_or_default();
         let series = 2 * series * SERIES_BYTES;
         Some(reserved.saturating_sub(series).max(LEAST_FOR_SLICES))
     }
@@ -404,7 +462,7 @@ impl<'a> SubQueryExecution<'a> {
         };
         let compute = &self.environment.resources.compute;
         let read_context = storage.read_context(compute, self.context);
-        let (path, layout) = (&*self.plan.access_path, &storage.layout);
+        let (path, layout) = (&*self.access_path, &storage.layout);
         let skip_damaged = self.skip_damaged.as_ref();
         let extents = SeriesExtents::read(path, rest, layout, &read_context, skip_damaged);
         let mut extents = extents.await?;
@@ -489,7 +547,7 @@ impl<'a> SubQueryExecution<'a> {
                 Some(read_until_ms) => aggregator.advance(read_until_ms),
                 None => aggregator.finish(),
             };
-            Ok::<_, QueryError>((aggregator, batches(tasks)))
+            Ok::<_, QueryError>((aggregator, group_task::batches(tasks)))
         };
         let count =
             usize::try_from(self.context.budget().usage().get(Resource::Series)).unwrap_or(usize::MAX);
@@ -527,6 +585,22 @@ impl<'a> SubQueryExecution<'a> {
         }
         Ok(self.compute().run(job).await?)
     }
+}
+
+/// Memory to read a path at once, in bytes; 0 if it reads no columns.
+fn bytes_of_columns(memory: PathMemory) -> u64 {
+    let PathMemory::Columns {
+        series,
+        likely_points,
+        held_bytes,
+        ..
+    } = memory
+    else {
+        return 0;
+    };
+    // The catalogue has series without points in the range, too.
+    let series = likely_points.min(series) * SERIES_BYTES;
+    held_bytes.saturating_add(held_bytes / 8).saturating_add(series)
 }
 
 impl SubQueryExecution<'_> {

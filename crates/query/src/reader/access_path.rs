@@ -1,10 +1,11 @@
 //! Access paths: how a plan reads its series. A backend chooses them, and no caller looks inside.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use oxtsdb_point_store::TimeRange;
+use oxtsdb_point_store::{SeriesNumber, TimeRange};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{DamageLog, StoreError};
 use oxtsdb_schema::Tsuid;
@@ -64,6 +65,20 @@ pub trait AccessPath: fmt::Debug + Send + Sync {
 
     /// How many series match, with or without points in the range; `None` if only a scan finds the series.
     fn listed_series(&self) -> Option<u64> {
+        None
+    }
+
+    /// Calls `seen` with each listed series; with none where only a scan finds them.
+    ///
+    /// # Errors
+    ///
+    /// Keys that are no series.
+    fn each_listed(&self, _seen: &mut dyn FnMut(SeriesNumber, &Tsuid)) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    /// The path to some of the listed series; `None` where only a scan finds them.
+    fn with_series(&self, _series: Vec<SeriesNumber>) -> Option<Arc<dyn AccessPath>> {
         None
     }
 

@@ -4,17 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use oxtsdb_point_store::memory::MemoryPoints;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
-    AnnotationSelection, Delivery, Engine, Frame, Limit, Limits, Points, QueryError, QueryResources,
-    QuerySpec, Quirks, RequestContext,
+    AnnotationSelection, Budget, Delivery, Engine, Frame, Group, GroupEncoder, Held, Limit, Limits, Points,
+    QueryError, QueryResources, QuerySpec, Quirks, RequestContext,
 };
 use oxtsdb_resources::{Admission, AdmissionLimits, ClientId, MemoryPool, Reservation};
-use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
+use oxtsdb_schema::{Annotation, DuplicatePolicy, RowKeyLayout};
 
 use crate::support::{self, HOUR_MS, START_MS};
 
@@ -299,6 +300,81 @@ async fn callers_that_go_away_free_their_memory() {
     }
     println!("freed after {:?}", begun.elapsed());
     assert_eq!(engine.resources().admission.usage().running, 0);
+}
+
+/// Encodes groups as text.
+#[derive(Debug)]
+struct TextEncoder;
+
+impl GroupEncoder for TextEncoder {
+    fn encode(
+        &self,
+        groups: &mut dyn Iterator<Item = (Group, Option<Held>)>,
+        _: Option<&[Arc<Annotation>]>,
+        budget: &Budget,
+    ) -> Result<(Vec<Bytes>, Held), QueryError> {
+        let text = |(group, _): (Group, _)| {
+            let (points, last) = (group.points.len(), group.points.iter().last());
+            let sum: f64 = group.points.iter().map(|(_, value)| value.as_f64()).sum();
+            format!("{} {:?} {points} {last:?} {sum}\n", group.number, group.tags)
+        };
+        let text: String = groups.map(text).collect();
+        Ok((vec![text.into()], budget.hold(0)?))
+    }
+}
+
+/// The encoded groups, and the number of groups.
+async fn encoded(engine: &Engine, text: &str) -> Result<(String, usize), QueryError> {
+    let query = query(text, Quirks::OPENTSDB);
+    let mut frames = engine.run_encoded(query, client(), Arc::new(TextEncoder)).await;
+    let (mut encoded, mut count) = (String::new(), None);
+    while let Some(delivery) = frames.next().await {
+        match delivery?.frame {
+            Frame::Encoded(groups) => {
+                for part in groups.parts {
+                    encoded.push_str(std::str::from_utf8(&part).unwrap());
+                }
+            }
+            Frame::Done { groups, .. } => count = Some(groups),
+            _ => {}
+        }
+    }
+    Ok((encoded, count.unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_do_not_fit_at_once_are_read_in_batches() {
+    const MOST_BYTES: u64 = 1 << 20;
+    let points = points().await;
+    let resources = QueryResources::unlimited().unwrap();
+    let unlimited = support::engine(Arc::clone(&points), Limits::NONE, resources).await;
+    for text in [
+        "none:m",
+        "none:rate:m",
+        "sum:m{a=*}",
+        "sum:0all-p99:m{a=*}",
+        "max:1m-avg-zero:m{b=*,a=*}",
+    ] {
+        let (expected, count) = encoded(&unlimited, text).await.unwrap();
+        assert_eq!(expected.lines().count(), count);
+        let engine = support::engine(
+            Arc::clone(&points),
+            limits(MOST_BYTES),
+            self::resources(POOL_BYTES),
+        )
+        .await;
+        let result = encoded(&engine, text).await.unwrap();
+        assert!(result == (expected, count), "{text}");
+        let usage = engine.resources().memory.usage();
+        assert!(usage.peak_bytes <= 2 * MOST_BYTES, "{text}: {usage:?}");
+    }
+    // A group that does not fit by itself.
+    let engine = support::engine(points, limits(MOST_BYTES / 16), self::resources(POOL_BYTES)).await;
+    let rejected = encoded(&engine, "sum:0all-p99:m{b=*}").await;
+    assert!(
+        matches!(rejected, Err(QueryError::OverBudget { .. })),
+        "{rejected:?}"
+    );
 }
 
 /// A number in a range, from a state that it changes.

@@ -235,6 +235,25 @@ impl AccessPath for ColumnPath {
         Some(self.series.len() as u64)
     }
 
+    fn each_listed(&self, seen: &mut dyn FnMut(SeriesNumber, &Tsuid)) -> Result<(), QueryError> {
+        let mut key = Vec::new();
+        for series in self.series.iter() {
+            self.store().key(*series, &mut key);
+            let tsuid = Tsuid::from_bytes(&key, &self.reader.layout.widths);
+            seen(
+                *series,
+                &tsuid.map_err(|error| QueryError::row_series(&key, &error))?,
+            );
+        }
+        Ok(())
+    }
+
+    fn with_series(&self, mut series: Vec<SeriesNumber>) -> Option<Arc<dyn AccessPath>> {
+        series.sort_unstable();
+        let path = Self::new(self.reader.clone(), self.index_use, series, self.cells.clone());
+        Some(Arc::new(path))
+    }
+
     fn memory(&self, downsample: Option<&(Windows, Function)>) -> PathMemory {
         let estimate = self.read_estimate();
         let likely_points = estimate.likely_points();
