@@ -21,6 +21,7 @@ mod descriptors;
 mod dripping;
 mod files;
 mod floods;
+mod kinds;
 mod large_bodies;
 mod protocol;
 mod requests;

@@ -45,6 +45,15 @@ impl MemoryWatch {
     ///
     /// If the process does not run.
     pub fn start(process: u32) -> anyhow::Result<Self> {
+        Self::start_with(process, KILL_BYTES)
+    }
+
+    /// As [`MemoryWatch::start`], with another bound in place of [`KILL_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryWatch::start`].
+    pub fn start_with(process: u32, kill_bytes: u64) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let first = resident_bytes(process)?;
         shared.record(first);
@@ -65,7 +74,7 @@ impl MemoryWatch {
                         let mut samples = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
                         samples.push((begun.elapsed(), bytes));
                     }
-                    if bytes > KILL_BYTES && !shared.killed.swap(true, Ordering::Relaxed) {
+                    if bytes > kill_bytes && !shared.killed.swap(true, Ordering::Relaxed) {
                         eprintln!("the server has {} MiB and is killed", bytes >> 20);
                         kill(process);
                     }

@@ -166,6 +166,15 @@ impl RawHttp {
     ///
     /// If the connection ends before the response does.
     pub async fn answer(&mut self) -> anyhow::Result<RawResponse> {
+        self.answer_keeping(usize::MAX).await
+    }
+
+    /// Reads a whole response, and keeps at most this many bytes of its body.
+    ///
+    /// # Errors
+    ///
+    /// As [`RawHttp::answer`].
+    pub async fn answer_keeping(&mut self, most: usize) -> anyhow::Result<RawResponse> {
         let end = self.find(b"\r\n\r\n").await?;
         let head = String::from_utf8_lossy(&self.take(end + 4).await?).to_ascii_lowercase();
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
@@ -182,7 +191,8 @@ impl RawHttp {
                 let end = self.find(b"\r\n").await?;
                 let line = self.take(end + 2).await?;
                 let length = usize::from_str_radix(std::str::from_utf8(&line)?.trim(), 16)?;
-                answer.body.extend(self.take(length).await?);
+                let kept = length.min(most.saturating_sub(answer.body.len()));
+                answer.body.extend_from_slice(&self.take(length).await?[..kept]);
                 self.take(2).await?;
                 if length == 0 {
                     break;
@@ -191,6 +201,7 @@ impl RawHttp {
         } else {
             let length = answer.header("content-length").map_or(Ok(0), str::parse)?;
             answer.body = self.take(length).await?;
+            answer.body.truncate(most);
         }
         Ok(answer)
     }
