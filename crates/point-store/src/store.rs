@@ -205,8 +205,8 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// calls after many new series, take time in proportion to the metric.
     fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber>;
 
-    /// As [`PointStore::select`], if that takes microseconds: a test names values that at most `most` series have, and no
-    /// series was added since the last selection.
+    /// As [`PointStore::select`], if that takes microseconds: a test names values that at most `most` series have, or the
+    /// metric has few series, and no series was added since the last selection.
     fn select_few(&self, _metric: &[u8], _tests: &[TagTest], _most: usize) -> Option<Vec<SeriesNumber>> {
         None
     }

@@ -85,7 +85,8 @@ impl SeriesCatalogue {
         selected
     }
 
-    /// As [`Self::select`], if the index is complete and one of the tests leaves at most `most` series.
+    /// As [`Self::select`], if the index is complete, and one of the tests leaves at most `most` series or its segments have
+    /// no more each.
     pub fn select_few(
         &self,
         metric: MetricNumber,

@@ -69,7 +69,8 @@ impl Segment {
         }
     }
 
-    /// As [`Self::select`], if one of the tests leaves at most `most` series and none names more values.
+    /// As [`Self::select`], if one of the tests leaves at most `most` series, or there are no more, and no test names more
+    /// values.
     pub(in crate::parts::series) fn select_few(
         &self,
         tests: &[TagTest],
@@ -86,8 +87,13 @@ impl Segment {
         let Some(checks) = self.checks(tests) else {
             return Some(());
         };
-        let (series, check) = fewest(&checks)?;
-        (series <= most).then(|| self.select_by(Some(check), checks, selected))
+        let check = match fewest(&checks) {
+            Some((series, check)) if series <= most => Some(check),
+            _ if self.len() <= most => None,
+            _ => return None,
+        };
+        self.select_by(check, checks, selected);
+        Some(())
     }
 
     /// Appends the series that pass all checks; with the index of that with the fewest series, if one has few.
