@@ -20,8 +20,15 @@ use crate::reader::access_path::AccessPath;
 /// Memory of a series while the batches are cut, in bytes: its number, and the key of its group.
 pub(super) const SERIES_BYTES: u64 = 64;
 
-/// Cuts a path that lists its series into paths of whole groups, in the order of the groups. `fits` says whether a path
-/// is small enough; a path of one group is not cut.
+/// Series of whole groups.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) path: Arc<dyn AccessPath>,
+    pub(super) is_one_group: bool,
+}
+
+/// Cuts a path that lists its series into batches, in the order of the groups. `fits` says whether a path is small enough;
+/// a group is not cut.
 ///
 /// # Errors
 ///
@@ -31,7 +38,7 @@ pub(super) fn cut(
     grouping: &Grouping,
     layout: &RowKeyLayout,
     fits: &dyn Fn(&dyn AccessPath) -> bool,
-) -> Result<Vec<Arc<dyn AccessPath>>, QueryError> {
+) -> Result<Vec<Batch>, QueryError> {
     let mut series: Vec<(Box<[u8]>, SeriesNumber)> = Vec::new();
     let mut key = Vec::new();
     path.each_listed(&mut |number, tsuid| {
@@ -43,15 +50,19 @@ pub(super) fn cut(
     let mut rest = vec![series.as_slice()];
     while let Some(part) = rest.pop() {
         let numbers = part.iter().map(|(_, number)| *number).collect();
-        let Some(batch) = path.with_series(numbers) else {
-            return Ok(vec![Arc::clone(path)]);
+        let Some(path) = path.with_series(numbers) else {
+            continue;
         };
-        match middle(part).filter(|_| !fits(&*batch)) {
+        let middle = middle(part);
+        match middle.filter(|_| !fits(&*path)) {
             Some(middle) => {
                 let (front, back) = part.split_at(middle);
                 rest.extend([back, front]);
             }
-            None => batches.push(batch),
+            None => batches.push(Batch {
+                path,
+                is_one_group: middle.is_none(),
+            }),
         }
     }
     Ok(batches)

@@ -57,9 +57,7 @@ impl Grouping {
             }
         }
     }
-}
 
-impl Grouping {
     /// As [`Grouping::write_key`], with keys that ascend as the groups of [`group`] do.
     pub(crate) fn write_ordered_key(&self, tsuid: &Tsuid, layout: &RowKeyLayout, key: &mut Vec<u8>) {
         self.write_key(tsuid, &layout.widths, key);
@@ -84,11 +82,10 @@ pub(crate) fn group(
             return series.into_iter().map(each).collect();
         }
         Grouping::ByTags(keys) if keys.is_empty() || series.len() == 1 => {
-            let has_series = !series.is_empty();
-            return has_series
-                .then(|| SeriesGroup::new(series, widths))
-                .into_iter()
-                .collect();
+            if series.is_empty() {
+                return Vec::new();
+            }
+            return vec![SeriesGroup::new(series, widths)];
         }
         Grouping::ByTags(_) => {}
     }

@@ -16,13 +16,13 @@ use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
 use tracing::{Instrument as _, info_span};
 
-use crate::context::budget::{POINT_BYTES, SERIES_BYTES};
+use crate::context::budget::{Held, POINT_BYTES, SERIES_BYTES};
 use crate::context::demand::Demand;
 use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::aggregation::AggregationContext;
-use crate::exec::batches;
+use crate::exec::batches::{self, Batch};
 use crate::exec::collect::Collector;
 use crate::exec::encoded::ResultForm;
 use crate::exec::environment::Environment;
@@ -79,8 +79,9 @@ pub(super) struct SubQueryExecution<'a> {
     plan: &'a Plan,
     /// The path of the plan, or to the batch of groups that is read.
     access_path: Arc<dyn AccessPath>,
+    is_one_group: bool,
     can_emit_early: bool,
-    /// The estimated memory of the points of the whole plan; of histograms it is not known.
+    /// The estimated memory of the points of the path; of histograms it is not known.
     memory: PathMemory,
     /// `None` until the series are known.
     groups: Option<Groups>,
@@ -114,6 +115,7 @@ impl<'a> SubQueryExecution<'a> {
             index,
             plan,
             access_path: Arc::clone(&plan.access_path),
+            is_one_group: plan.group_by.is_empty() && !sub_query.aggregator.is_none(),
             groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
         };
@@ -158,61 +160,71 @@ impl<'a> SubQueryExecution<'a> {
                 whole: Some(whole),
             });
         }
-        let limit = self.context.budget().limits().memory;
         if self.is_cut_into_batches(form) {
             // Batches are as large as its memory: few of them read the same blocks.
+            let most = self.context.budget().limits().memory.most;
             return Ok(Demand {
-                fixed: limit.most,
-                whole: Some(limit.most),
+                fixed: most,
+                whole: Some(most),
             });
         }
-        let is_raw = self.plan.downsample.is_none();
-        let bytes = points.saturating_mul(POINT_BYTES);
-        if is_raw && bytes / CERTAINLY_TOO_LARGE > limit.most {
-            return Err(QueryError::NeverFits { points, bytes, limit });
-        }
+        self.check_fits(points)?;
         Ok(Demand {
             fixed: whole,
             whole: Some(whole),
         })
     }
 
+    /// Rejects points that have to be held together, and are certain to exceed the limit of memory.
+    fn check_fits(&self, points: u64) -> Result<(), QueryError> {
+        let (limit, is_raw) = (
+            self.context.budget().limits().memory,
+            self.plan.downsample.is_none(),
+        );
+        let bytes = points.saturating_mul(POINT_BYTES);
+        if is_raw && bytes / CERTAINLY_TOO_LARGE > limit.most {
+            return Err(QueryError::NeverFits { points, bytes, limit });
+        }
+        Ok(())
+    }
+
     /// Whether time slices bound its memory: not if the results of its groups may be as large as their points and are
     /// kept until the last one.
     fn is_cut_into_slices(&self, form: &ResultForm) -> bool {
-        let is_one_group = self.plan.group_by.is_empty() && !self.sub_query.aggregator.is_none();
-        self.can_emit_early && (form.is_early() || is_one_group)
+        self.can_emit_early && (form.is_early() || self.is_one_group)
     }
 
     /// Whether batches of groups bound its memory: if it needs more than it may have, and groups are sent one after the
     /// other.
     fn is_cut_into_batches(&self, form: &ResultForm) -> bool {
         let keeps_groups = matches!(form, ResultForm::WholeGroups);
-        let is_one_group = matches!(self.grouping(), Grouping::ByTags(keys) if keys.is_empty());
         !keeps_groups
-            && !is_one_group
+            && !self.is_one_group
             && !self.is_cut_into_slices(form)
             && bytes_of_columns(self.memory) > self.context.budget().limits().memory.most
             && self.plan.access_path.has_only_columns()
     }
 
-    /// The paths to read, one after the other: mostly one. The groups of a path follow the groups of the paths before it.
-    async fn paths(&self, form: &ResultForm) -> Result<Vec<Arc<dyn AccessPath>>, QueryError> {
-        let path = Arc::clone(&self.plan.access_path);
-        if !self.is_cut_into_batches(form) {
-            return Ok(vec![path]);
-        }
+    /// The batches of a sub-query that is cut into them, and the memory of their lists.
+    async fn batches(&self) -> Result<(Vec<Batch>, Held), QueryError> {
+        let (path, budget) = (Arc::clone(&self.plan.access_path), self.context.budget());
         let series = path.listed_series().unwrap_or_default();
-        let held = self.context.budget().hold(series * batches::SERIES_BYTES)?;
-        let (grouping, layout, downsample) =
-            (self.grouping(), self.storage.layout, self.plan.downsample.clone());
-        let most = self.context.budget().limits().memory.most / BATCHES_OF_MEMORY;
+        let mut held = budget.hold(series * batches::SERIES_BYTES)?;
+        let (grouping, layout) = (self.grouping(), self.storage.layout);
+        let downsample = self.plan.downsample.clone();
+        let most = budget.limits().memory.most / BATCHES_OF_MEMORY;
         let cut = move || {
-            let _held = held;
             let fits = |path: &dyn AccessPath| bytes_of_columns(path.memory(downsample.as_ref())) <= most;
             batches::cut(&path, &grouping, &layout, &fits)
         };
-        self.compute().run(cut).await?
+        let batches = self.compute().run(cut).await??;
+        held.shrink_to(batches.iter().map(|batch| batch.path.byte_len()).sum());
+        for batch in batches.iter().filter(|_| !self.can_emit_early) {
+            if let PathMemory::Columns { points, .. } = batch.path.memory(self.plan.downsample.as_ref()) {
+                self.check_fits(points)?;
+            }
+        }
+        Ok((batches, held))
     }
 
     /// Runs it and sends its frames. Returns whether that was all of its result: not if there are no series, and another
@@ -220,9 +232,15 @@ impl<'a> SubQueryExecution<'a> {
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<bool, QueryError> {
         self.check_result(&output.form).await?;
         let mut groups = 0;
-        for path in self.paths(&output.form).await? {
-            self.access_path = path;
-            groups += self.read_path(output).await?;
+        if self.is_cut_into_batches(&output.form) {
+            let (batches, _held) = self.batches().await?;
+            for batch in batches {
+                self.memory = batch.path.memory(self.plan.downsample.as_ref());
+                (self.access_path, self.is_one_group) = (batch.path, batch.is_one_group);
+                groups += self.read_path(output).await?;
+            }
+        } else {
+            groups = self.read_path(output).await?;
         }
         if let Some(damage) = &self.skip_damaged {
             let layout = &self.storage.layout;

@@ -351,9 +351,9 @@ async fn groups_that_do_not_fit_at_once_are_read_in_batches() {
     for text in [
         "none:m",
         "none:rate:m",
-        "sum:m{a=*}",
-        "sum:0all-p99:m{a=*}",
-        "max:1m-avg-zero:m{b=*,a=*}",
+        "sum:m{v1=*}",
+        "sum:0all-p99:m{v2=*}",
+        "max:1m-avg-zero:m{v1=*,v2=*}",
     ] {
         let (expected, count) = encoded(&unlimited, text).await.unwrap();
         assert_eq!(expected.lines().count(), count);
@@ -368,9 +368,11 @@ async fn groups_that_do_not_fit_at_once_are_read_in_batches() {
         let usage = engine.resources().memory.usage();
         assert!(usage.peak_bytes <= 2 * MOST_BYTES, "{text}: {usage:?}");
     }
-    // A group that does not fit by itself.
-    let engine = support::engine(points, limits(MOST_BYTES / 16), self::resources(POOL_BYTES)).await;
-    let rejected = encoded(&engine, "sum:0all-p99:m{b=*}").await;
+    // A group that does not fit by itself is cut into time slices, unless it needs all of its points at once.
+    let engine = support::engine(points, limits(MOST_BYTES / 2), self::resources(POOL_BYTES)).await;
+    let expected = encoded(&unlimited, "sum:m{v2=*}").await.unwrap();
+    assert!(encoded(&engine, "sum:m{v2=*}").await.unwrap() == expected);
+    let rejected = encoded(&engine, "sum:0all-p99:m{v2=*}").await;
     assert!(
         matches!(rejected, Err(QueryError::OverBudget { .. })),
         "{rejected:?}"
