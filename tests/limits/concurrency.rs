@@ -14,7 +14,7 @@ use oxtsdb_tests::refusal;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{BESIDE_QUERIES, MOST_BYTES, RESPONSE_TIMEOUT, Target, is_full};
+use crate::support::{BESIDE_QUERIES, MOST_BYTES, RESPONSE_TIMEOUT, Target, is_full, together};
 
 /// 200,000 points in thousands of rows, which take several steps of a scan.
 fn many() -> Load {
@@ -28,34 +28,24 @@ fn many() -> Load {
 /// whole response or a typed rejection.
 async fn concurrently(target: &Target, path: &str, count: usize) -> anyhow::Result<BTreeMap<u16, usize>> {
     let path: Arc<str> = path.into();
-    let mut queries = JoinSet::new();
     let begun = Instant::now();
-    for _ in 0..count {
+    let request = |_| {
         let (path, address) = (Arc::clone(&path), target.tsdb.http_address());
-        queries.spawn(async move {
+        async move {
             let exchange = async { RawHttp::connect(address).await?.get(&path).await };
             let response = timeout(RESPONSE_TIMEOUT, exchange)
                 .await
                 .with_context(|| format!("no response within {RESPONSE_TIMEOUT:?}"))??;
-            if response.status == 200 {
-                // Not parsed: a debug build takes seconds for it, in which the bystander waits.
-                let is_whole = response.body.starts_with(b"[{") && response.body.ends_with(b"}}]");
-                ensure!(is_whole, "an empty or broken response: {response:?}");
-            } else {
-                refusal::check_response(&response)?;
-            }
-            anyhow::Ok(response)
-        });
-    }
-    let mut statuses = BTreeMap::new();
-    while let Some(response) = queries.join_next().await {
-        let response = response??;
-        let count: &mut usize = statuses.entry(response.status).or_default();
-        if *count == 0 && response.status != 200 {
-            println!("  {response:?}");
+            // Not parsed: a debug build takes seconds for it, in which the bystander waits.
+            let is_whole = response.body.starts_with(b"[{") && response.body.ends_with(b"}}]");
+            ensure!(
+                response.status != 200 || is_whole,
+                "an empty or broken response: {response:?}"
+            );
+            Ok(response)
         }
-        *count += 1;
-    }
+    };
+    let statuses = together((0..count).map(request)).await?;
     println!(
         "  {count} at a time: {statuses:?} in {:.1} s",
         begun.elapsed().as_secs_f64()

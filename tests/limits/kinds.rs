@@ -8,12 +8,11 @@ use anyhow::{Context as _, ensure};
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::raw_http::{RawHttp, RawResponse};
-use oxtsdb_tests::{Options, Tsdb, refusal};
+use oxtsdb_tests::{Options, Tsdb};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{is_full, turn};
+use crate::support::{is_full, together, turn};
 
 /// Within this time each of the queries that were sent together ends.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -34,7 +33,7 @@ const HOSTS: i64 = 100;
 const MINUTES: i64 = 120;
 const HOURS: i64 = 60;
 
-/// Series that a request asks for the last points of.
+/// Series in a request for last points, at most.
 const MOST_LAST: usize = 2000;
 
 /// The points that the queries read.
@@ -160,23 +159,9 @@ impl Query {
     }
 }
 
-/// Sends a query `count` times together; returns how many responses of each status there were. Every response is whole, or
-/// a typed rejection.
+/// Sends a query `count` times together; returns how many responses of each status there were.
 async fn send(query: &Query, server: SocketAddr, count: usize) -> anyhow::Result<BTreeMap<u16, usize>> {
-    let mut queries: JoinSet<_> = (0..count).map(|_| query.clone().send(server)).collect();
-    let mut statuses = BTreeMap::new();
-    while let Some(response) = queries.join_next().await {
-        let response = response??;
-        if response.status != 200 {
-            refusal::check_response(&response)?;
-        }
-        let count: &mut usize = statuses.entry(response.status).or_default();
-        if *count == 0 && response.status != 200 {
-            println!("    {response:?}");
-        }
-        *count += 1;
-    }
-    Ok(statuses)
+    together((0..count).map(|_| query.clone().send(server))).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! A server under attack, and the checks before and after.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -10,8 +11,9 @@ use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::raw_http::{RawHttp, RawResponse};
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::write_requests::write_request;
-use oxtsdb_tests::{Options, Tsdb, until};
+use oxtsdb_tests::{Options, Tsdb, refusal, until};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// The server's memory limit.
@@ -59,6 +61,28 @@ pub(crate) fn is_full() -> bool {
 /// Options with the memory limit.
 pub(crate) fn limited() -> Options {
     Options::default().flags(new_flag("--memory-limit-mib", LIMIT_MIB))
+}
+
+/// Sends requests together; returns how many responses of each status there were. Each response is 200 or a typed
+/// rejection.
+pub(crate) async fn together<R>(requests: impl IntoIterator<Item = R>) -> anyhow::Result<BTreeMap<u16, usize>>
+where
+    R: Future<Output = anyhow::Result<RawResponse>> + Send + 'static,
+{
+    let mut requests: JoinSet<_> = requests.into_iter().collect();
+    let mut statuses = BTreeMap::new();
+    while let Some(response) = requests.join_next().await {
+        let response = response??;
+        if response.status != 200 {
+            refusal::check_response(&response)?;
+        }
+        let count: &mut usize = statuses.entry(response.status).or_default();
+        if *count == 0 && response.status != 200 {
+            println!("  {response:?}");
+        }
+        *count += 1;
+    }
+    Ok(statuses)
 }
 
 /// A server with watched memory.
