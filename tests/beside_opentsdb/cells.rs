@@ -175,11 +175,7 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
         }
         let metric = format!("last.{form}");
         let before = (1..LAST_POINTS).map(|n| i64::try_from(n).map(|n| (now_ms - n * 1000, Number::Int(n))));
-        let mut before = before.collect::<Result<Vec<_>, _>>()?;
-        // The same holds for a compacted cell with such a first point: it is set to the hour.
-        if let Some((first_ms, _)) = before.last_mut() {
-            *first_ms = (*first_ms).min(now_ms - now_ms % 3_600_000);
-        }
+        let before = before.collect::<Result<Vec<_>, _>>()?;
         let last = (now_ms, Number::Double(7.5));
         let points = sent(&metric, "last", &[before, vec![last]].concat());
         write(&oxtsdb, &points, false).await?;
