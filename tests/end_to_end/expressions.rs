@@ -138,7 +138,7 @@ async fn each_front_end_computes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Explicit tags read one more hour, of which the result has the first instant alone.
+/// A query with explicit tags reads one more hour; its result has only the first instant of that hour.
 #[tokio::test]
 async fn formulas_of_explicit_tags_end_where_others_do() -> anyhow::Result<()> {
     let tsdb = with_points().await?;

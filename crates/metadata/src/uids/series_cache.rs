@@ -284,8 +284,8 @@ impl Shard {
         }
     }
 
-    /// The first young entry whose slot matches bits of the key's hash, usually the key's own entry. The search reads
-    /// slots of the table and no entry.
+    /// The first young entry with a slot that matches bits of the hash of `key`, usually the entry of `key`. The search
+    /// reads slots of the table and no entry.
     fn candidate(&self, key: Fingerprint) -> Option<&Series> {
         self.young.find(key.table_hash(), |_| true)
     }

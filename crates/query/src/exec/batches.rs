@@ -1,4 +1,4 @@
-//! Batches of groups: the paths of a sub-query whose points do not fit into its memory at once.
+//! Batches of groups: a sub-query reads one batch after the other if its points do not fit into its memory at once.
 //!
 //! ```text
 //!   series by group   a a a │ b │ c c │ d d d d │ e │ …

@@ -60,7 +60,7 @@ struct Early {
     needs: PointsToCome,
 }
 
-/// What a result needs of each series, beside the points before it.
+/// The later points of each series that a result depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PointsToCome {
     /// The type of the next point, also of series that have not begun.
@@ -71,7 +71,7 @@ pub(crate) struct PointsToCome {
 
 impl IncrementalAggregator {
     /// Groups series, which ascend by TSUID. Without the extents of all series of the sub-query, these are all points.
-    /// With the extents comes what results need of later points.
+    /// The later points that results depend on come with the extents.
     pub(crate) fn new(
         series: Vec<SeriesPoints>,
         extents: Option<(Arc<SeriesExtents>, PointsToCome)>,

@@ -138,7 +138,7 @@ impl<'a> SubQueryExecution<'a> {
                 points,
                 likely_points,
                 ..
-            } => (likely_points.min(series) * SERIES_BYTES, points),
+            } => (bytes_of_series(series, likely_points), points),
             PathMemory::Rows(rows) => {
                 return Ok(Demand {
                     fixed: 0,
@@ -197,8 +197,7 @@ impl<'a> SubQueryExecution<'a> {
     /// Whether batches of groups bound its memory: if it needs more than it may have, and groups are sent one after the
     /// other.
     fn is_cut_into_batches(&self, form: &ResultForm) -> bool {
-        let keeps_groups = matches!(form, ResultForm::WholeGroups);
-        !keeps_groups
+        !matches!(form, ResultForm::WholeGroups)
             && !self.is_one_group
             && !self.is_cut_into_slices(form)
             && bytes_of_columns(self.memory) > self.context.budget().limits().memory.most
@@ -616,9 +615,13 @@ fn bytes_of_columns(memory: PathMemory) -> u64 {
     else {
         return 0;
     };
-    // The catalogue has series without points in the range, too.
-    let series = likely_points.min(series) * SERIES_BYTES;
+    let series = bytes_of_series(series, likely_points);
     held_bytes.saturating_add(held_bytes / 8).saturating_add(series)
+}
+
+/// Memory of listed series beside their points, in bytes. The catalogue has series without points in the range, too.
+fn bytes_of_series(series: u64, likely_points: u64) -> u64 {
+    likely_points.min(series) * SERIES_BYTES
 }
 
 impl SubQueryExecution<'_> {
@@ -636,6 +639,7 @@ impl SubQueryExecution<'_> {
         has_fixed_windows && plan.read.rollup.is_none() && (!self.needs().types || knows_types())
     }
 
+    /// The later points that results depend on.
     fn needs(&self) -> PointsToCome {
         let (quirks, rates) = (&self.query.quirks, self.sub_query.rate.is_some());
         PointsToCome {

@@ -123,10 +123,13 @@ impl ColumnPath {
             let range_ms = self.hours().stop_ms() - self.hours().start.millis();
             windows.count_in(range_ms.unsigned_abs())
         });
-        let keeps_values = downsample.is_some_and(|(_, function)| function.keeps_values());
-        let of_open_windows = counted.filter(|_| keeps_values);
-        // Two windows may begin or end outside of the range.
-        let open = of_open_windows.map_or(0, |windows| points / windows.saturating_sub(2).max(1));
+        let open = match (downsample, counted) {
+            // Two windows may begin or end outside of the range.
+            (Some((_, function)), Some(windows)) if function.keeps_values() => {
+                points / windows.saturating_sub(2).max(1)
+            }
+            _ => 0,
+        };
         let filled = windows.map_or(0, |windows| windows.filled_count());
         let kept = counted.map_or(points, |windows| points.min(series.saturating_mul(windows)));
         let kept = kept.max(series.saturating_mul(filled));
