@@ -13,9 +13,10 @@ use oxtsdb_tests::refusal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{MOST_BYTES, RESPONSE_TIMEOUT, Target};
+use crate::support::{MOST_BYTES, RESPONSE_TIMEOUT, Target, limited};
 
 const KNOWN: &str = "windows.known";
+const TWO_DAYS_MS: i64 = 2 * 86_400_000;
 const METRICS: [&str; 2] = ["windows.unknown", KNOWN];
 const INTERVALS: [&str; 3] = ["1ms", "1s", "1sc"];
 
@@ -119,45 +120,67 @@ async fn grpc_rejects_billions_of_windows_or_streams_them() -> anyhow::Result<()
     target.check_with(bystander).await
 }
 
-/// Two days of seconds of a thousand series: 173 million windows, which take more memory than a whole result may, and
-/// of three thousand series: more points than a query may have.
+/// Two days of seconds: the windows of 20 series take more memory than the query has. A response that is sent as it is
+/// computed has all of them; one that is held whole is rejected.
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_of_many_groups_are_sent_in_batches() -> anyhow::Result<()> {
+    const SERIES: usize = 20;
+    for (is_held, status) in [("false", 200), ("true", 413)] {
+        let options = limited()
+            .flag("--query-max-memory-mib", "16")
+            .flag("--http-buffer-results", is_held);
+        let mut target = Target::start_with(options).await?;
+        let bystander = Bystander::start(&target.tsdb).await?;
+        let load = Load::new(KNOWN, SERIES, 2);
+        load.write(&target.tsdb).await?;
+        let response = target.get(&two_days(&load)).await?;
+        ensure!(response.status == status, "{}", response.status);
+        if status == 200 {
+            let windows = response.body.iter().filter(|byte| **byte == b':').count();
+            ensure!(windows >= SERIES * 2 * 86_400, "{windows} windows");
+        } else {
+            refusal::check_response(&response)?;
+            ensure!(response.text().contains("--query-max-memory-mib"), "{response:?}");
+        }
+        target.check_with(bystander).await?;
+    }
+    Ok(())
+}
+
+/// Two days of seconds of three thousand series: 518 million windows, more points than a query may have.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_windows_of_many_groups() -> anyhow::Result<()> {
-    const DAYS_MS: i64 = 2 * 86_400_000;
+    const SETTING: &str = "--query-max-points";
     let mut target = Target::start().await?;
     let bystander = Bystander::start(&target.tsdb).await?;
-    for (metric, series, setting) in [
-        ("windows.thousand", 1000, "--query-max-memory-mib"),
-        ("windows.thousands", 3000, "--query-max-points"),
-    ] {
-        let load = Load::new(metric, series, 2);
-        load.write(&target.tsdb).await?;
-        let end_ms = load.start_ms + DAYS_MS;
-        let path = format!(
-            "/api/query?start={}&end={end_ms}&m=none:1s-sum-zero:{metric}",
-            load.start_ms
-        );
-        let response = timeout(RESPONSE_TIMEOUT, target.get(&path)).await??;
-        refusal::check_response(&response).context(path.clone())?;
-        ensure!(
-            response.status == 413 && response.text().contains(setting),
-            "{response:?}"
-        );
-        if setting == "--query-max-points" {
-            let mut request = request(metric, "1s");
-            request.range = Some(range(load.start_ms, end_ms));
-            let mut client = target.tsdb.data();
-            let query = async { client.query(request).await?.into_inner().message().await };
-            let rejected = timeout(RESPONSE_TIMEOUT, query).await?;
-            let Err(status) = rejected else {
-                anyhow::bail!("{rejected:?}")
-            };
-            refusal::check_status(&status)?;
-            ensure!(status.message().contains(setting), "{status:?}");
-        }
-        target.memory.check_below(MOST_BYTES).context(path)?;
-    }
+    let load = Load::new(KNOWN, 3000, 2);
+    load.write(&target.tsdb).await?;
+    let response = target.get(&two_days(&load)).await?;
+    refusal::check_response(&response)?;
+    ensure!(
+        response.status == 413 && response.text().contains(SETTING),
+        "{response:?}"
+    );
+    let mut request = request(KNOWN, "1s");
+    request.range = Some(range(load.start_ms, load.start_ms + TWO_DAYS_MS));
+    let mut client = target.tsdb.data();
+    let query = async { client.query(request).await?.into_inner().message().await };
+    let rejected = timeout(RESPONSE_TIMEOUT, query).await?;
+    let Err(status) = rejected else {
+        anyhow::bail!("{rejected:?}")
+    };
+    refusal::check_status(&status)?;
+    ensure!(status.message().contains(SETTING), "{status:?}");
     target.check_with(bystander).await
+}
+
+/// The seconds of two days of each series.
+fn two_days(load: &Load) -> String {
+    format!(
+        "/api/query?start={}&end={}&m=none:1s-sum-zero:{KNOWN}",
+        load.start_ms,
+        load.start_ms + TWO_DAYS_MS
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
