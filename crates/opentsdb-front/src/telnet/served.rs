@@ -18,6 +18,14 @@ pub(super) struct Served {
     metrics: Vec<(&'static str, MetricScope)>,
 }
 
+/// A line with a command that is not served.
+#[derive(Debug)]
+pub(super) struct RefusedLine {
+    pub(super) reply: String,
+    /// Its bytes, with its end.
+    pub(super) length: usize,
+}
+
 impl Served {
     /// The rights of a connection, for as long as it lasts.
     pub(super) fn new(access: &AccessControl) -> Self {
@@ -46,13 +54,30 @@ impl Served {
             .map(|(_, scope)| scope)
     }
 
-    /// Whether all commands are served.
-    pub(super) const fn is_complete(&self) -> bool {
-        self.refused.is_empty()
+    /// Whether a command is served.
+    pub(super) fn serves(&self, command: &str) -> bool {
+        self.refused.iter().all(|(other, _)| *other != command)
+    }
+
+    /// Divides lines before the first one that is not served: the bytes of the lines before it, and the line. At most `most` lines are
+    /// looked at, if some are not served.
+    pub(super) fn divide(&mut self, text: &str, most: usize) -> (usize, Option<RefusedLine>) {
+        if self.refused.is_empty() {
+            return (text.len(), None);
+        }
+        let mut served = 0;
+        for line in text.split_inclusive('\n').take(most) {
+            if let Some(reply) = self.reply(line) {
+                let length = line.len();
+                return (served, Some(RefusedLine { reply, length }));
+            }
+            served += line.len();
+        }
+        (served, None)
     }
 
     /// The reply to a line with a command that is not served; `None`: it is served.
-    pub(super) fn reply(&mut self, line: &str) -> Option<String> {
+    fn reply(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end_matches(['\r', '\n']);
         let word = line.split(' ').next().unwrap_or_default();
         if word == "help" {

@@ -29,7 +29,7 @@ use super::replies::{
     OK, count_failed, method_and_code, reply_to_failed_write, reply_to_lines, reply_to_long_line,
     reply_to_rejected,
 };
-use super::served::Served;
+use super::served::{RefusedLine, Served};
 use crate::front::counters::Counters;
 
 /// The smallest and the largest read.
@@ -264,39 +264,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Handles lines, and replies to lines with commands that are not served.
-    async fn handle_lines(&mut self, text: &str) -> Progress {
-        if self.served.is_complete() {
-            return self.handle_served(text).await;
-        }
-        let mut rest = text;
-        while !rest.is_empty() {
-            let mut served = 0;
-            let refused = rest.split_inclusive('\n').find_map(|line| {
-                let reply = self.served.reply(line);
-                if reply.is_none() {
-                    served += line.len();
-                }
-                reply.map(|reply| (reply, line.len()))
-            });
-            let (before, behind) = rest.split_at(served);
-            if self.handle_served(before).await == Progress::Ended {
-                return Progress::Ended;
-            }
-            let Some((reply, length)) = refused else {
-                break;
-            };
-            Counters::add(&self.counters.telnet_lines, 1);
-            self.settle().await;
-            self.replies.extend_from_slice(reply.as_bytes());
-            self.send().await;
-            rest = behind.get(length..).unwrap_or_default();
-        }
-        Progress::Open
-    }
-
-    /// Handles lines in batches of limited size.
-    async fn handle_served(&mut self, mut text: &str) -> Progress {
+    /// Handles lines in batches of limited size, and replies to lines with commands that are not served.
+    async fn handle_lines(&mut self, mut text: &str) -> Progress {
         let (writer, counters) = (self.writer, self.counters);
         let SessionOptions {
             max_line_bytes,
@@ -304,34 +273,46 @@ impl<'a> Session<'a> {
             ..
         } = self.options;
         while !text.is_empty() {
-            let puts = puts::parse(text, max_line_bytes, batch_points, |series| writer.known(series));
-            if puts.points.is_empty() {
-                let batch = batch::parse(text, max_line_bytes, batch_points, writer.histograms().as_ref());
-                Counters::add(&counters.telnet_lines, batch.lines);
-                Counters::add(&counters.puts, batch.points.len());
-                self.settle().await;
-                self.store(&points_of(&batch), &batch.others).await;
-                if batch.too_long {
-                    let line = text.get(batch.read..).and_then(|rest| rest.lines().next());
-                    let line = line.unwrap_or_default();
-                    reply_to_long_line(&mut self.replies, (counters, &self.caller), max_line_bytes, line);
+            if self.served.serves("put") {
+                let puts = puts::parse(text, max_line_bytes, batch_points, |series| writer.known(series));
+                if !puts.points.is_empty() {
+                    Counters::add(&counters.telnet_lines, puts.points.len());
+                    Counters::add(&counters.puts, puts.points.len());
+                    let (read, rest) = text.split_at(puts.read);
+                    if !self.begin(puts, read).await {
+                        self.settle().await;
+                        self.store_again(read).await;
+                        self.send().await;
+                    }
+                    text = rest;
+                    continue;
                 }
-                self.send().await;
-                if batch.too_long || batch.exit {
-                    return Progress::Ended;
-                }
-                text = text.get(batch.read..).unwrap_or_default();
-            } else {
-                Counters::add(&counters.telnet_lines, puts.points.len());
-                Counters::add(&counters.puts, puts.points.len());
-                let (read, rest) = text.split_at(puts.read);
-                if !self.begin(puts, read).await {
-                    self.settle().await;
-                    self.store_again(read).await;
-                    self.send().await;
-                }
-                text = rest;
             }
+            let (served, refused) = self.served.divide(text, batch_points);
+            if let Some(RefusedLine { reply, length }) = refused.filter(|_| served == 0) {
+                Counters::add(&counters.telnet_lines, 1);
+                self.settle().await;
+                self.replies.extend_from_slice(reply.as_bytes());
+                self.send().await;
+                text = text.get(length..).unwrap_or_default();
+                continue;
+            }
+            let lines = text.get(..served).unwrap_or(text);
+            let batch = batch::parse(lines, max_line_bytes, batch_points, writer.histograms().as_ref());
+            Counters::add(&counters.telnet_lines, batch.lines);
+            Counters::add(&counters.puts, batch.points.len());
+            self.settle().await;
+            self.store(&points_of(&batch), &batch.others).await;
+            if batch.too_long {
+                let line = text.get(batch.read..).and_then(|rest| rest.lines().next());
+                let line = line.unwrap_or_default();
+                reply_to_long_line(&mut self.replies, (counters, &self.caller), max_line_bytes, line);
+            }
+            self.send().await;
+            if batch.too_long || batch.exit {
+                return Progress::Ended;
+            }
+            text = text.get(batch.read..).unwrap_or_default();
         }
         Progress::Open
     }
