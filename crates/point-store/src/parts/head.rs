@@ -1,7 +1,7 @@
 //! The head: points in memory that are in the journal and in no part yet.
 //!
 //! ```text
-//!   head   shards, by number of the series modulo their number, each with a lock
+//!   head   shards, by number of the series modulo their number, each with a lock that readers share
 //!   shard  series ─► chunks ─► each a chain of small blocks in the shard's arena
 //! ```
 //!
@@ -14,9 +14,9 @@ mod chunk;
 mod shard;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
 use self::chunk::decode;
 use self::shard::{Place, Selected, Shard};
@@ -38,9 +38,12 @@ const TOUCHED_BLOCKS: usize = 6;
 #[derive(Debug)]
 pub struct Head {
     /// A power of two of them.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[RwLock<Shard>]>,
     bytes: AtomicUsize,
     points: AtomicUsize,
+    /// The least instant; greater than `last_ms` while there are no points.
+    first_ms: AtomicI64,
+    last_ms: AtomicI64,
 }
 
 /// Buffers of reads.
@@ -55,10 +58,12 @@ impl Head {
     pub fn new(shards: usize) -> Self {
         Self {
             shards: (0..shards.next_power_of_two())
-                .map(|_| Mutex::default())
+                .map(|_| RwLock::default())
                 .collect(),
             bytes: AtomicUsize::new(0),
             points: AtomicUsize::new(0),
+            first_ms: AtomicI64::new(i64::MAX),
+            last_ms: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -74,9 +79,11 @@ impl Head {
 
     /// The instants from the first to the last; `None`: there are no points.
     pub fn extent(&self) -> Option<TimeRange> {
-        let extents = self.shards.iter().filter_map(|shard| shard.lock().extent());
-        let both = extents.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        both.map(|(first_ms, last_ms)| TimeRange { first_ms, last_ms })
+        let (first_ms, last_ms) = (
+            self.first_ms.load(Ordering::Relaxed),
+            self.last_ms.load(Ordering::Relaxed),
+        );
+        (first_ms <= last_ms).then_some(TimeRange { first_ms, last_ms })
     }
 
     /// The index of the shard of a series, and its number within the shard.
@@ -114,11 +121,15 @@ impl Head {
             if own.is_empty() {
                 continue;
             }
-            let mut shard = shard.lock();
+            let mut shard = shard.write();
             let before = shard.byte_len();
             self.append_to(&mut shard, own, batch);
             let grown = shard.byte_len() - before;
             self.bytes.fetch_add(grown, Ordering::Relaxed);
+            if let Some((first_ms, last_ms)) = shard.extent() {
+                self.first_ms.fetch_min(first_ms, Ordering::Relaxed);
+                self.last_ms.fetch_max(last_ms, Ordering::Relaxed);
+            }
         }
     }
 
@@ -169,7 +180,7 @@ impl Head {
     /// order of their first points: each block is a cache miss. Misses of several series overlap, misses of one series
     /// do not.
     pub fn touch(&self, series: impl Iterator<Item = SeriesNumber>) {
-        let shards: Vec<_> = self.shards.iter().map(Mutex::lock).collect();
+        let shards: Vec<_> = self.shards.iter().map(RwLock::read).collect();
         let mut blocks = [(0, 0); TOGETHER];
         let mut count = 0;
         for series in series.take(TOGETHER) {
@@ -198,13 +209,13 @@ impl Head {
         let (index, quotient) = self.divide(series);
         let shard = &self.shards[index];
         let HeadScratch { selected, bytes } = scratch;
-        if !shard.lock().select(quotient, range, selected) {
+        if !shard.read().select(quotient, range, selected) {
             return;
         }
         let from = points.len();
         // Full chunks do not change, so each is copied under a lock of its own: appends do not wait for long series.
         while let Some(chunk) = selected.full.pop() {
-            shard.lock().copy_full(&chunk, bytes);
+            shard.read().copy_full(&chunk, bytes);
             decode(bytes, selected.base_ms, range, points);
         }
         decode(&selected.newest, selected.base_ms, range, points);
@@ -220,7 +231,7 @@ impl Head {
         points: &mut Columns,
     ) -> Option<Point> {
         let (index, quotient) = self.divide(series);
-        let last = self.shards[index].lock().last(quotient, range);
+        let last = self.shards[index].read().last(quotient, range);
         last.unwrap_or_else(|| {
             points.clear();
             self.read(series, range, scratch, points);
@@ -238,7 +249,7 @@ impl Head {
         let bytes: usize = sample
             .map(|series| {
                 let (index, quotient) = self.divide(*series);
-                self.shards[index].lock().byte_len_of(quotient, range)
+                self.shards[index].read().byte_len_of(quotient, range)
             })
             .sum();
         let bytes = (bytes * step) as u64;
@@ -262,7 +273,7 @@ impl Head {
     pub fn series(&self, metric_of: impl Fn(SeriesNumber) -> MetricNumber) -> Vec<SeriesKey> {
         let mut keys = Vec::new();
         for (index, shard) in self.shards.iter().enumerate() {
-            let shard = shard.lock();
+            let shard = shard.read();
             keys.extend(shard.quotients().map(|quotient| {
                 let number = quotient << self.shards.len().trailing_zeros() | index;
                 // The number has 32 bits, as it had when it was appended.
