@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures::future::{BoxFuture, FutureExt as _, try_join_all};
+use futures::future::{BoxFuture, FutureExt as _};
 use oxtsdb_access::AccessControl;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::cells::CellStore;
 use oxtsdb_row_store::{RowStore, StoreControl};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 
 use crate::admin::deployment::{Deployment, ListenerFacts};
@@ -276,9 +276,14 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
         host.admin.readiness.started();
         info!(store = %self.args.store, "{ready}");
         println!("{ready}");
-        let serving = front_ends.into_iter().zip(listening);
-        try_join_all(serving.map(|(front_end, listener)| front_end.0(listener, host.shutdown.clone())))
-            .await?;
+        // As tasks: this future has a thread of its own, which each connection would wake.
+        let mut serving = JoinSet::new();
+        for (front_end, listener) in front_ends.into_iter().zip(listening) {
+            serving.spawn(front_end.0(listener, host.shutdown.clone()));
+        }
+        while let Some(ended) = serving.join_next().await {
+            ended??;
+        }
         Ok(())
     }
 }
