@@ -21,6 +21,12 @@ impl Resolver {
         deadline: Option<Instant>,
     ) -> Result<Resolution, UidsError> {
         let requested: Vec<Requested<'a>> = requested.collect();
+        if requested
+            .iter()
+            .all(|series| matches!(series, Requested::Known(_)))
+        {
+            return self.resolve(requested.into_iter(), deadline).await;
+        }
         let refused = self.refused(&requested, scope, deadline).await?;
         let is_served = refused.iter().map(Option::is_none);
         let served = requested.into_iter().zip(is_served);
