@@ -158,6 +158,23 @@ async fn a_result_larger_than_the_memory_of_a_query_is_streamed() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_hour_that_exceeds_the_memory_of_a_query_is_cut_into_time_slices() -> anyhow::Result<()> {
+    // 11 MiB of points in one hour, which is the last one of the query too.
+    let load = Load {
+        start_ms: 1_500_001_200_000,
+        ..Load::new("hour", 2 * SERIES, 3500)
+    };
+    let options = Options::default().flag("--query-max-memory-mib", "10");
+    let tsdb = Tsdb::start_with(options).await?;
+    load.write(&tsdb).await?;
+    for aggregator in ["sum", "sum:rate", "p99"] {
+        let result = get(&tsdb, &load.path(aggregator)).await?;
+        ensure!(result.status == 200, "{aggregator}: {}", result.text());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_first_query_after_a_start_is_cut_into_time_slices() -> anyhow::Result<()> {
     // 15 MiB of points.
     let load = Load::new("sliced", SERIES, 10_000);

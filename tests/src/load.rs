@@ -15,6 +15,9 @@ use crate::write_requests::columns_request;
 /// Points of a request.
 const REQUEST_POINTS: usize = 250_000;
 
+/// The most series of a request: names of many series take more memory than their points.
+const REQUEST_SERIES: usize = 5000;
+
 /// Requests at a time.
 const REQUESTS: usize = 2;
 
@@ -79,7 +82,7 @@ impl Load {
     ///
     /// As [`Load::write`].
     pub async fn write_with(&self, client: &DataServiceClient<Channel>) -> anyhow::Result<()> {
-        let series = (REQUEST_POINTS / self.points).max(1);
+        let series = (REQUEST_POINTS / self.points).clamp(1, REQUEST_SERIES);
         let requests = (0..self.series).step_by(series).map(|first| {
             let request = self.request(first, (first + series).min(self.series));
             let mut client = client.clone();

@@ -153,10 +153,9 @@ impl ColumnPath {
             let cells = self.cells.clone();
             cells.source(Arc::clone(&density), &budget, request.skip_damaged)
         });
-        let (of_hours, stop_ms) = (Arc::clone(&density), self.hours().stop_ms());
+        let of_hours = Arc::clone(&density);
         let open = move |slice: Slice| {
-            let is_cut = slice.hours() == 1 && slice.stop_ms() < stop_ms;
-            let parts = if is_cut {
+            let parts = if slice.hours() == 1 {
                 of_hours.slices_of_an_hour(PARTS_OF_AN_HOUR)
             } else {
                 1
