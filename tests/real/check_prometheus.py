@@ -1,6 +1,7 @@
-"""Waits until Prometheus has samples of some seconds, and compares all of them with what it wrote to the server.
+"""Waits until Prometheus has samples of some seconds, and compares all of them with what it wrote to the server, and with what
+another Prometheus reads there.
 
-    check_prometheus.py PROMETHEUS SERVER SECONDS
+    check_prometheus.py PROMETHEUS SERVER READER SECONDS
 """
 
 import json
@@ -12,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-prometheus, server, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+prometheus, server, reader, seconds = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 PATIENCE = 60
 
 
@@ -21,10 +22,16 @@ def get(url, **parameters):
         return json.load(response)
 
 
-def samples(metric, until):
-    """Raw samples of Prometheus, by the tags that the server has for their series."""
-    query = f"{metric}[{seconds + PATIENCE}s]"
-    result = get(f"{prometheus}/api/v1/query", query=query, time=until)["data"]["result"]
+def promql(source, query, until):
+    """The result of a query, without warnings: those of remote read among them."""
+    response = get(f"{source}/api/v1/query", query=query, time=until)
+    assert not response.get("warnings"), response["warnings"]
+    return response["data"]["result"]
+
+
+def samples(source, metric, until):
+    """Raw samples of a Prometheus, by the tags that the server has for their series."""
+    result = promql(source, f"{metric}[{seconds + PATIENCE}s]", until)
     series = {}
     for one in result:
         labels = {key: value for key, value in one["metric"].items() if key != "__name__" and value}
@@ -80,10 +87,22 @@ metrics = get(f"{prometheus}/api/v1/label/__name__/values")["data"]
 assert len(metrics) > 100, metrics
 counted = 0
 for metric in metrics:
-    expected = samples(metric, until)
+    expected = samples(prometheus, metric, until)
     if not expected:
         continue
     # Remote write follows the scrapes.
     patiently(lambda: equal(metric, expected, until))
+    assert samples(reader, metric, until) == expected, f"{metric} by remote read"
     counted += sum(len(values) for values in expected.values())
-print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored")
+
+
+def by_handler(source):
+    """A sum of rates over the series that matchers of all kinds select, by a label."""
+    matchers = 'job="itself",handler=~"/api/v1/query|/metrics|/none",handler!="/",nothing="",quantile!~"0.+"'
+    result = promql(source, f"sum by (handler) (increase(prometheus_http_requests_total{{{matchers}}}[{seconds}s]))", until)
+    return {one["metric"]["handler"]: float(one["value"][1]) for one in result}
+
+
+expected, read = by_handler(prometheus), by_handler(reader)
+assert expected and read == expected, f"{read} in place of {expected}"
+print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored, and read by PromQL")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real senders of other pipelines: a Prometheus that scrapes itself, InfluxDB's clients, and OpenTelemetry's SDKs for Python
 # (protobuf, gRPC) and JavaScript (JSON). Every sample that Prometheus has, and every point that the others sent, is found
-# by /api/query.
+# by /api/query, and by PromQL in a second Prometheus, which has no points but reads the server's.
 #
 #   pipelines.sh [SECONDS]    how long Prometheus runs; 20 unless given
 set -euo pipefail
@@ -14,12 +14,21 @@ need_python "$PWD/pipelines.txt"
 need_node_modules "$PWD/javascript"
 need_tsdb
 folder=$(mktemp -d)
-prometheus=
+running=()
 end_prometheus() {
-  [ -n "$prometheus" ] || return 0
-  kill -TERM "$prometheus" 2>/dev/null || true
-  wait "$prometheus" 2>/dev/null || true
-  prometheus=
+  local one
+  for one in "${running[@]}"; do
+    kill -TERM "$one" 2>/dev/null || true
+    wait "$one" 2>/dev/null || true
+  done
+  running=()
+}
+# start_prometheus NAME PORT: with the configuration of the standard input.
+start_prometheus() {
+  cat >"$folder/$1.yml"
+  prometheus --config.file="$folder/$1.yml" --storage.tsdb.path="$folder/$1" --web.listen-address="127.0.0.1:$2" \
+    >"$folder/$1.log" 2>&1 &
+  running+=("$!")
 }
 trap 'end_prometheus; end_server; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
@@ -29,7 +38,7 @@ start_server "$folder/data" --max-tags 20
 "$PYTHON" check_otlp.py "http://127.0.0.1:$HTTP_PORT" "127.0.0.1:$DATA_PORT"
 node javascript/check_otlp.mjs "http://127.0.0.1:$HTTP_PORT"
 port=$((HTTP_PORT + 7))
-cat >"$folder/prometheus.yml" <<CONFIG
+start_prometheus writer "$port" <<CONFIG
 scrape_configs:
   - job_name: itself
     scrape_interval: 1s
@@ -38,11 +47,13 @@ scrape_configs:
 remote_write:
   - url: http://127.0.0.1:$HTTP_PORT/api/v1/write
 CONFIG
+start_prometheus reader $((port + 1)) <<CONFIG
+remote_read:
+  - url: http://127.0.0.1:$HTTP_PORT/api/v1/read
+    read_recent: true
+CONFIG
 echo "Prometheus runs for $seconds s"
-prometheus --config.file="$folder/prometheus.yml" --storage.tsdb.path="$folder/tsdb" --web.listen-address="127.0.0.1:$port" \
-  >"$folder/prometheus.log" 2>&1 &
-prometheus=$!
-python3 check_prometheus.py "http://127.0.0.1:$port" "http://127.0.0.1:$HTTP_PORT" "$seconds" || {
-  tail -n 20 "$folder/prometheus.log" >&2
+python3 check_prometheus.py "http://127.0.0.1:$port" "http://127.0.0.1:$HTTP_PORT" "http://127.0.0.1:$((port + 1))" "$seconds" || {
+  tail -n 20 "$folder"/{writer,reader}.log >&2
   exit 1
 }

@@ -260,6 +260,7 @@ pub static HTTP: &[HttpEndpoint] = &[
     http_metrics("/api/histogram", WRITES, Modes::Writing),
     http_metrics("/api/rollup", WRITES, Modes::Writing),
     http_metrics("/api/write", WRITES, Modes::Writing),
+    http_metrics("/api/read", READS, Modes::Reading),
     http_metrics("/api/v2/write", WRITES, Modes::Writing),
     http_metrics("/v1/metrics", WRITES, Modes::Writing),
     http_metrics("/write", WRITES, Modes::Writing),

@@ -351,6 +351,7 @@ mod tests {
             ("/api/query/x/last", "/api/query"),
             ("/api/v2/write", "/api/v2/write"),
             ("/api/v1/write", "/api/write"),
+            ("/api/v1/read", "/api/read"),
             ("/write", "/write"),
         ] {
             assert_eq!(found(path), Some(expected), "{path}");

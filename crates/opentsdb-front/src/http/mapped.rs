@@ -72,6 +72,17 @@ impl NameMap {
     fn allows(&self, character: char) -> bool {
         self.allowed.get(character as usize).copied().unwrap_or(false)
     }
+
+    /// The characters of a name as it is stored.
+    fn mapped<'n>(&'n self, name: &'n str) -> impl Iterator<Item = char> + 'n {
+        let kept = name.chars().take(self.most);
+        kept.map(|c| if self.allows(c) { c } else { '_' })
+    }
+
+    /// A name as it is stored.
+    pub(super) fn name(&self, name: &str) -> String {
+        self.mapped(name).collect()
+    }
 }
 
 /// A point of a chunk.
@@ -146,9 +157,7 @@ impl Chunk {
     fn name(&mut self, map: &NameMap, parts: &[&str]) -> Place {
         let start = self.text.len();
         for part in parts {
-            let mapped = part.chars().take(map.most);
-            self.text
-                .extend(mapped.map(|c| if map.allows(c) { c } else { '_' }));
+            self.text.extend(map.mapped(part));
         }
         place(start..self.text.len())
     }

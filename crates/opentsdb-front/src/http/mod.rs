@@ -117,6 +117,11 @@ static ENDPOINTS: &[Endpoint] = &[
     )
     .with_errors(ErrorForm::Text),
     at(
+        "/api/read",
+        &[post(BodyUse::Query, handler!(prometheus::read::read))],
+    )
+    .with_errors(ErrorForm::Text),
+    at(
         "/api/v2/write",
         &[post(BodyUse::Ingest, handler!(influx::write_2))],
     )

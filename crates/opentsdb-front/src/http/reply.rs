@@ -218,7 +218,8 @@ impl Reply {
             response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         }
         response.headers_mut().insert(CONTENT_TYPE, self.content_type);
-        let Some(coding) = compression else {
+        let is_compressed = response.headers().contains_key(CONTENT_ENCODING);
+        let Some(coding) = compression.filter(|_| !is_compressed) else {
             *response.body_mut() = self.body;
             return response;
         };

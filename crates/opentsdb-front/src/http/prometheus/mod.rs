@@ -1,4 +1,4 @@
-//! Prometheus' remote write, versions 1.0 and 2.0: `/api/v1/write`.
+//! Prometheus' remote write, versions 1.0 and 2.0: `/api/v1/write`. Its remote read is in [`read`].
 //!
 //! ```text
 //!   {__name__="up", job="node", instance="a:9100"} 1 @1700000000000
@@ -13,6 +13,7 @@
 //! `prompb/io/prometheus/write/v2/types.proto` of Prometheus 3.
 
 mod decode;
+pub(super) mod read;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,280 @@
+use oxtsdb_test_stack::service::{HttpResponse, Service};
+use prost::Message;
+
+/// The messages as generated types have them, independent of the reader and the encoder under test.
+#[derive(Clone, PartialEq, Message)]
+struct ReadRequest {
+    #[prost(message, repeated, tag = "1")]
+    queries: Vec<Query>,
+    #[prost(int32, repeated, tag = "2")]
+    accepted_response_types: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Query {
+    #[prost(int64, tag = "1")]
+    start_timestamp_ms: i64,
+    #[prost(int64, tag = "2")]
+    end_timestamp_ms: i64,
+    #[prost(message, repeated, tag = "3")]
+    matchers: Vec<LabelMatcher>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LabelMatcher {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(string, tag = "3")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ReadResponse {
+    #[prost(message, repeated, tag = "1")]
+    results: Vec<QueryResult>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct QueryResult {
+    #[prost(message, repeated, tag = "1")]
+    timeseries: Vec<TimeSeries>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TimeSeries {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Label>,
+    #[prost(message, repeated, tag = "2")]
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(double, tag = "1")]
+    value: f64,
+    #[prost(int64, tag = "2")]
+    timestamp: i64,
+}
+
+const START: i64 = 1_700_000_000_000;
+
+/// A query of ten seconds; matchers in PromQL's form: `name=value`, `!=`, `=~`, `!~`.
+fn query(matchers: &[&str]) -> Query {
+    let matcher = |matcher: &&str| {
+        let at = matcher.find(['=', '!']).unwrap();
+        let (name, rest) = matcher.split_at(at);
+        let kinds = ["!=", "=~", "!~", "="];
+        let kind = kinds.iter().find(|kind| rest.starts_with(**kind)).unwrap();
+        let number = ["=", "!=", "=~", "!~"]
+            .iter()
+            .position(|one| one == kind)
+            .unwrap();
+        LabelMatcher {
+            kind: i32::try_from(number).unwrap(),
+            name: name.to_owned(),
+            value: rest[kind.len()..].to_owned(),
+        }
+    };
+    Query {
+        start_timestamp_ms: START,
+        end_timestamp_ms: START + 10_000,
+        matchers: matchers.iter().map(matcher).collect(),
+    }
+}
+
+async fn send(service: &Service, request: &ReadRequest, accepted: &str) -> HttpResponse {
+    let body = snap::raw::Encoder::new()
+        .compress_vec(&request.encode_to_vec())
+        .unwrap();
+    let head = format!(
+        "POST /api/v1/read HTTP/1.1\r\nContent-Encoding: snappy\r\nAccept-Encoding: {accepted}\r\n\
+         Content-Type: application/x-protobuf\r\nX-Prometheus-Remote-Read-Version: 0.1.0\r\n"
+    );
+    service.request(head, &body).await
+}
+
+async fn results(service: &Service, queries: Vec<Query>) -> Vec<QueryResult> {
+    let request = ReadRequest {
+        queries,
+        // Streamed chunks, which Prometheus prefers.
+        accepted_response_types: vec![1, 0],
+    };
+    let response = send(service, &request, "snappy, gzip").await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("content-type"), Some("application/x-protobuf"));
+    assert_eq!(response.header("content-encoding"), Some("snappy"));
+    let message = snap::raw::Decoder::new().decompress_vec(&response.body).unwrap();
+    ReadResponse::decode(message.as_slice()).unwrap().results
+}
+
+/// Each series as text, in order.
+fn shown(result: &QueryResult) -> Vec<String> {
+    let series = |series: &TimeSeries| {
+        let labels = series
+            .labels
+            .iter()
+            .map(|label| format!("{}={}", label.name, label.value));
+        let samples = series
+            .samples
+            .iter()
+            .map(|sample| format!("{}@{}", sample.value, sample.timestamp - START));
+        format!(
+            "{} {}",
+            labels.collect::<Vec<_>>().join(","),
+            samples.collect::<Vec<_>>().join(",")
+        )
+    };
+    let mut all: Vec<_> = result.timeseries.iter().map(series).collect();
+    all.sort();
+    all
+}
+
+async fn service() -> Service {
+    let service = Service::start().await;
+    let lines = [
+        "put up 1700000000 1 job=api instance=a_9100",
+        "put up 1700000005500 0.5 job=api instance=a_9100",
+        "put up 1700000011 7 job=api instance=a_9100",
+        "put up 1700000001 2 job=db instance=b_9100 zone=z1",
+        "put down 1700000002 3 job=api",
+        "put sys.cpu-user 1700000003 4 host.name=web01 9th=x",
+    ];
+    assert_eq!(service.telnet(format!("{}\n", lines.join("\n"))).await, "");
+    service
+}
+
+const API: &str = "__name__=up,instance=a_9100,job=api 1@0,0.5@5500";
+const DB: &str = "__name__=up,instance=b_9100,job=db,zone=z1 2@1000";
+const DOWN: &str = "__name__=down,job=api 3@2000";
+
+#[tokio::test]
+async fn matchers_select_series_as_in_prometheus() {
+    let service = service().await;
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["__name__=up"], &[API, DB]),
+        (&["__name__=up", "job=api"], &[API]),
+        (&["__name__=up", "instance=a:9100"], &[API]),
+        (&["__name__=up", "job=~api|db"], &[API, DB]),
+        (&["__name__=up", "job=~api|nobody"], &[API]),
+        (&["__name__=up", "job=~a.*"], &[API]),
+        (&["__name__=up", "job=~a"], &[]),
+        (&["__name__=up", "job!=api"], &[DB]),
+        (&["__name__=up", "job!~a.+|x"], &[DB]),
+        // An absent label is an empty one.
+        (&["__name__=up", "zone="], &[API]),
+        (&["__name__=up", "zone!="], &[DB]),
+        (&["__name__=up", "zone!=z1"], &[API]),
+        (&["__name__=up", "zone=~|z1"], &[API, DB]),
+        (&["__name__=up", "zone=~.*"], &[API, DB]),
+        (&["__name__=up", "rack="], &[API, DB]),
+        // Names that nobody has written.
+        (&["__name__=other"], &[]),
+        (&["__name__=up", "job=other"], &[]),
+        (&["__name__=up", "rack=1"], &[]),
+        (&["__name__=~up|down|other", "job=api"], &[DOWN, API]),
+        (&["__name__=~up|down", "__name__!=up"], &[DOWN]),
+    ];
+    for (matchers, expected) in cases {
+        let results = results(&service, vec![query(matchers)]).await;
+        assert_eq!(results.len(), 1, "{matchers:?}");
+        assert_eq!(shown(&results[0]), *expected, "{matchers:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_query_of_a_request_has_its_result() {
+    let service = service().await;
+    let queries = [
+        &["__name__=up", "job=db"],
+        &["__name__=other", "job=db"],
+        &["__name__=down", "job=api"],
+    ];
+    let results = results(
+        &service,
+        queries.iter().map(|matchers| query(*matchers)).collect(),
+    )
+    .await;
+    let shown: Vec<_> = results.iter().map(shown).collect();
+    assert_eq!(shown, [vec![DB.to_owned()], vec![], vec![DOWN.to_owned()]]);
+}
+
+#[tokio::test]
+async fn names_are_returned_as_prometheus_2_accepts_them() {
+    let service = service().await;
+    let results = results(&service, vec![query(&["__name__=sys.cpu-user"])]).await;
+    assert_eq!(
+        shown(&results[0]),
+        ["_9th=x,__name__=sys_cpu_user,host_name=web01 4@3000"]
+    );
+}
+
+#[tokio::test]
+async fn what_is_written_is_read() {
+    let service = Service::start().await;
+    // More than a part of a body.
+    let lines = (0..30_000_i64).map(|number| {
+        format!(
+            "put many {} {} host=h{}\n",
+            START + number / 3,
+            number * 3,
+            number % 3
+        )
+    });
+    assert_eq!(service.telnet(lines.collect::<String>()).await, "");
+    let results = results(&service, vec![query(&["__name__=many"])]).await;
+    let series = &results[0].timeseries;
+    assert_eq!(series.len(), 3);
+    for (host, series) in (0..).zip(series) {
+        assert_eq!(series.labels[1].value, format!("h{host}"));
+        let expected = (0..10_000_i32).map(|at| (f64::from((at * 3 + host) * 3), START + i64::from(at)));
+        let samples = series
+            .samples
+            .iter()
+            .map(|sample| (sample.value, sample.timestamp));
+        assert!(samples.eq(expected), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_answered_are_rejected() {
+    let service = service().await;
+    let with = |matchers: &[&str]| ReadRequest {
+        queries: vec![query(matchers)],
+        accepted_response_types: Vec::new(),
+    };
+    let chunks_alone = ReadRequest {
+        accepted_response_types: vec![1],
+        ..with(&["__name__=up"])
+    };
+    let many = ReadRequest {
+        queries: vec![query(&["__name__=up"]); 17],
+        ..ReadRequest::default()
+    };
+    for (request, reason) in [
+        (with(&["job=api"]), "the matchers name no metric"),
+        (with(&["__name__=~u.*"]), "the matchers name no metric"),
+        (with(&["__name__!=up"]), "the matchers name no metric"),
+        (
+            with(&["__name__=up", "job=~("]),
+            "the expression of the matcher of `job` is not valid",
+        ),
+        (with(&["__name__=up"; 65]), "more than 64 matchers"),
+        (many, "more than 16 queries"),
+        (chunks_alone, "accepted_response_types: SAMPLES is missing"),
+    ] {
+        let response = send(&service, &request, "snappy").await;
+        assert_eq!(response.status, 400, "{reason}");
+        assert!(response.text().contains(reason), "{reason}: {}", response.text());
+        assert!(response.header("content-type").unwrap().starts_with("text/plain"));
+    }
+}
