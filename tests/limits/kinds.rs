@@ -178,7 +178,9 @@ async fn many_queries_of_each_kind_take_turns() -> anyhow::Result<()> {
         let options = Options::default()
             .flag("--memory-limit-mib", &mib.to_string())
             .flag("--rollups-config", ROLLUPS)
-            .flag("--histograms-config", CODECS);
+            .flag("--histograms-config", CODECS)
+            // Each of 256 queries waits for its turn.
+            .flag("--query-queue-timeout-seconds", &WITHIN.as_secs().to_string());
         let mut tsdb = Tsdb::start_with(options).await?;
         let most_bytes = (mib << 20) * 6 / 5;
         let watch = MemoryWatch::start_with(tsdb.process().id(), most_bytes * 2)?;
