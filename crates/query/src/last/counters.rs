@@ -10,10 +10,13 @@
 //!
 //! Source: OpenTSDB 2.4, `TSMeta`, `TSUIDQuery.getLastWriteTimes`.
 
+use std::sync::Arc;
+
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, StoreError, prefix_end};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
+use rustc_hash::FxHashMap;
 
 use crate::context::budget::Held;
 use crate::context::limits::Limits;
@@ -50,12 +53,12 @@ pub async fn for_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writt
             .flatten()
             .filter_map(|row| written(row, &storage.layout.widths).transpose())
             .collect(),
-        Err(error) => without_table(error),
+        Err(error) => without_table(error).map(|()| Vec::new()),
     }
 }
 
-/// The counters of the series of a metric that have all these tags, ascending by TSUID. Their memory is
-/// added to `held`.
+/// For each list of tags the counters of the series of a metric that have all of them, ascending by TSUID. The metric is read once. Their
+/// memory is added to `held`.
 ///
 /// # Errors
 ///
@@ -64,36 +67,77 @@ pub async fn for_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writt
 pub async fn for_metric(
     storage: &Storage,
     metric: MetricUid,
-    tags: &[(TagkUid, TagvUid)],
+    tags: Vec<Vec<(TagkUid, TagvUid)>>,
     limits: Limits,
     held: &mut Held,
-) -> Result<Vec<Written>, QueryError> {
+) -> Result<Vec<Vec<Written>>, QueryError> {
     let widths = storage.layout.widths;
     let start = metric.as_bytes().to_vec();
     let stop = prefix_end(&start);
-    let required = tags.to_vec();
+    let mut counters = vec![Vec::new(); tags.len()];
+    let lists = Arc::new(TagLists::new(tags));
+    let filter = Arc::clone(&lists);
     let mut scan = Scan::range(start, stop);
     scan.columns = counter();
     scan.filter = Some(RowFilter::new(move |key| {
-        Tsuid::from_bytes(key, &widths).is_ok_and(|tsuid| {
-            required
-                .iter()
-                .all(|tag| tsuid.tags(&widths).any(|other| other == *tag))
-        })
+        Tsuid::from_bytes(key, &widths).is_ok_and(|tsuid| filter.within(&tsuid, &widths).next().is_some())
     }));
     let mut batches = match storage.store.scan(&storage.meta_table, scan).await {
         Ok(batches) => batches,
-        Err(error) => return without_table(error),
+        Err(error) => return without_table(error).map(|()| counters),
     };
-    let mut counters = Vec::new();
+    let mut count = 0;
     while let Some(batch) = batches.try_next().await? {
-        held.grow(batch.len() as u64 * WRITTEN_BYTES)?;
+        let before = count;
         for row in &batch {
-            counters.extend(written(row, &widths)?);
+            if let Some(written) = written(row, &widths)? {
+                for place in lists.within(&written.tsuid, &widths) {
+                    count += 1;
+                    counters[place].push(written.clone());
+                }
+                limits.check(Resource::Series, count)?;
+            }
         }
-        limits.check(Resource::Series, counters.len() as u64)?;
+        held.grow((count - before) * WRITTEN_BYTES)?;
+        tokio::task::consume_budget().await;
     }
     Ok(counters)
+}
+
+/// Lists of tags, to find those that a series has all of.
+struct TagLists {
+    lists: Vec<Vec<(TagkUid, TagvUid)>>,
+    /// The places of lists by their first tags.
+    by_first: FxHashMap<(TagkUid, TagvUid), Vec<usize>>,
+    /// The places of empty lists.
+    empty: Vec<usize>,
+}
+
+impl TagLists {
+    fn new(lists: Vec<Vec<(TagkUid, TagvUid)>>) -> Self {
+        let mut by_first: FxHashMap<_, Vec<usize>> = FxHashMap::default();
+        let mut empty = Vec::new();
+        for (place, list) in lists.iter().enumerate() {
+            match list.first() {
+                Some(first) => by_first.entry(*first).or_default().push(place),
+                None => empty.push(place),
+            }
+        }
+        Self {
+            lists,
+            by_first,
+            empty,
+        }
+    }
+
+    /// The places of the lists of which a series has all tags.
+    fn within<'a>(&'a self, tsuid: &'a Tsuid, widths: &'a UidWidths) -> impl Iterator<Item = usize> + 'a {
+        let has = |tag: &(TagkUid, TagvUid)| tsuid.tags(widths).any(|other| other == *tag);
+        let of_tag = |tag| self.by_first.get(&tag).into_iter().flatten();
+        let lists = tsuid.tags(widths).flat_map(of_tag).copied();
+        let lists = lists.filter(move |place| self.lists[*place].iter().all(has));
+        lists.chain(self.empty.iter().copied())
+    }
 }
 
 fn counter() -> ColumnSelection {
@@ -111,9 +155,9 @@ fn written(row: &Row, widths: &UidWidths) -> Result<Option<Written>, QueryError>
 }
 
 /// Without the table there are no counters.
-fn without_table(error: StoreError) -> Result<Vec<Written>, QueryError> {
+fn without_table(error: StoreError) -> Result<(), QueryError> {
     match error {
-        StoreError::NoSuchTable { .. } => Ok(Vec::new()),
+        StoreError::NoSuchTable { .. } => Ok(()),
         error => Err(error.into()),
     }
 }

@@ -18,9 +18,10 @@ use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, find_last_points, names_of};
-use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, check_tsuid};
+use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage, check_tsuid};
 use oxtsdb_query::{check_metrics, uids_of_series};
 use oxtsdb_schema::{RowKeyLayout, Tsuid};
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use super::bounded::FirstOf;
@@ -226,9 +227,8 @@ async fn run(engine: &Engine, context: RequestContext, request: LastRequest) -> 
             points: Vec::new(),
             held: context.budget().hold(0)?,
         };
-        for target in &request.targets {
-            last_points(engine, &context, target, request.back_scan, &mut results).await?;
-        }
+        let (searches, _held) = searches(engine.storage(), &context, &request).await?;
+        results.add(engine, &context, searches).await?;
         if !request.resolve {
             return Ok((results, Vec::new()));
         }
@@ -274,53 +274,66 @@ impl Found {
     }
 }
 
-/// Finds the last points of one sub-query.
-async fn last_points(
-    engine: &Engine,
+/// The series of all targets, in their order, each with the range that is searched; and their memory.
+async fn searches(
+    storage: &Storage,
     context: &QueryContext,
-    target: &Target,
-    back_scan: i64,
-    results: &mut Found,
-) -> Result<(), HttpError> {
-    let storage = engine.storage();
+    request: &LastRequest,
+) -> Result<(Vec<(Tsuid, LookBack)>, Held), HttpError> {
+    let looks_back = request.back_scan > 0;
+    let now_ms = now_ms();
+    let look_back = LookBack {
+        from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - request.back_scan * HOUR_MS).max(0),
+        now_ms,
+    };
     let mut held = context.budget().hold(0)?;
-    let tsuids = match target {
-        Target::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
-        Target::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
-            return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
-        }
-        Target::Series { metric, tags } => {
-            let tags: Vec<_> = tags
-                .iter()
-                .map(|(tagk, tagv)| (tagk.as_str(), tagv.as_str()))
-                .collect();
-            let uids = uids_of_series(metric, &tags, &*storage.directory, context.deadline());
-            let (metric, mut tags) = uids.await?;
-            if back_scan <= 0 {
-                let written = counters::for_metric(storage, metric, &tags, COUNTED, &mut held).await?;
-                return Ok(results.add(engine, context, in_their_hours(written)).await?);
+    let mut searches = Vec::with_capacity(request.targets.len());
+    // The tags of targets whose series the counters list, with the places of the targets.
+    let mut listed: FxHashMap<_, (Vec<usize>, Vec<_>)> = FxHashMap::default();
+    for (place, target) in request.targets.iter().enumerate() {
+        let tsuids = match target {
+            Target::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
+            Target::Series { tags, .. } if looks_back && tags.is_empty() => {
+                return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
             }
-            vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
-        }
-    };
-    check_metrics(
-        &tsuids,
-        &storage.layout.widths,
-        &*storage.directory,
-        context.deadline(),
-    )
-    .await?;
-    let searches = if back_scan <= 0 {
-        in_their_hours(counters::for_series(storage, &tsuids).await?)
-    } else {
-        let now_ms = now_ms();
-        let look_back = LookBack {
-            from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - back_scan * HOUR_MS).max(0),
-            now_ms,
+            Target::Series { metric, tags } => {
+                let tags: Vec<_> = tags
+                    .iter()
+                    .map(|(tagk, tagv)| (tagk.as_str(), tagv.as_str()))
+                    .collect();
+                let uids = uids_of_series(metric, &tags, &*storage.directory, context.deadline());
+                let (metric, mut tags) = uids.await?;
+                if looks_back {
+                    vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
+                } else {
+                    let (places, lists) = listed.entry(metric).or_default();
+                    places.push(place);
+                    lists.push(tags);
+                    searches.push(Vec::new());
+                    continue;
+                }
+            }
         };
-        tsuids.into_iter().map(|tsuid| (tsuid, look_back)).collect()
-    };
-    Ok(results.add(engine, context, searches).await?)
+        check_metrics(
+            &tsuids,
+            &storage.layout.widths,
+            &*storage.directory,
+            context.deadline(),
+        )
+        .await?;
+        searches.push(if looks_back {
+            tsuids.into_iter().map(|tsuid| (tsuid, look_back)).collect()
+        } else {
+            in_their_hours(counters::for_series(storage, &tsuids).await?)
+        });
+    }
+    for (metric, (places, tags)) in listed {
+        let written = counters::for_metric(storage, metric, tags, COUNTED, &mut held).await?;
+        for (place, written) in places.into_iter().zip(written) {
+            searches[place] = in_their_hours(written);
+        }
+    }
+    Ok((searches.into_iter().flatten().collect(), held))
 }
 
 /// Searches in the hours in which series were written last.

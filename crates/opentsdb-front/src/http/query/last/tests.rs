@@ -144,6 +144,14 @@ async fn finds_the_last_points_in_counted_hours(service: Service, now: i64) {
     assert_eq!(last("timeseries=m").await, "7.5 -3");
     assert_eq!(last("timeseries=m%7Bhost=b%7D").await, "-3");
     assert_eq!(last(&format!("tsuids={B},{A}&back_scan=-1")).await, "-3 7.5");
+    // The metric is read once, and each target has its series, in the order of the request.
+    let targets =
+        "timeseries=m%7Bhost=b%7D&timeseries=m&timeseries=m%7Bdc=x,host=a%7D&timeseries=m%7Bhost=b,dc=x%7D";
+    assert_eq!(last(targets).await, "-3 7.5 -3 7.5 -3");
+    assert_eq!(
+        last(&format!("{targets}&tsuids={A}")).await,
+        "-3 7.5 -3 7.5 -3 7.5"
+    );
     count(&service, C, 1_356_998_400_000).await;
     assert_eq!(last("timeseries=m").await, "7.5 -3 4");
     // Each series in its own hour, in the order of the request.
