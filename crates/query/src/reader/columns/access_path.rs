@@ -147,7 +147,7 @@ impl ColumnPath {
     ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
         let density = Arc::new(Density::new(request.slice_bytes));
         density.add_hours(self.hours().count());
-        density.add_bytes(self.held_bytes(source.estimate.most_points, request.downsample));
+        density.add_bytes(self.held_bytes(source.estimate.likely_points(), request.downsample));
         let budget = request.budget.clone();
         let cells = self.cells.may_have_rows().then(|| {
             let cells = self.cells.clone();
