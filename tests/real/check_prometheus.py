@@ -103,6 +103,9 @@ def by_handler(source):
     return {one["metric"]["handler"]: float(one["value"][1]) for one in result}
 
 
+# A query without a metric is refused, which Prometheus reports beside its own points.
+refused = get(f"{reader}/api/v1/query", query='{job="itself"}', time=until)
+assert refused["status"] == "success" and "name no metric" in str(refused["warnings"]), refused
 expected, read = by_handler(prometheus), by_handler(reader)
 assert expected and read == expected, f"{read} in place of {expected}"
 print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored, and read by PromQL")

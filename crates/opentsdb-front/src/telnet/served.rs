@@ -59,8 +59,8 @@ impl Served {
         self.refused.iter().all(|(other, _)| *other != command)
     }
 
-    /// Divides lines before the first one that is not served: the bytes of the lines before it, and the line. At most `most` lines are
-    /// looked at, if some are not served.
+    /// Divides lines before the first one that is not served: the bytes of the lines before it, and the line. If there are
+    /// commands that are not served, it looks at `most` lines at most.
     pub(super) fn divide(&mut self, text: &str, most: usize) -> (usize, Option<RefusedLine>) {
         if self.refused.is_empty() {
             return (text.len(), None);

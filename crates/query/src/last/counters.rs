@@ -57,8 +57,8 @@ pub async fn for_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Writt
     }
 }
 
-/// For each list of tags the counters of the series of a metric that have all of them, ascending by TSUID. The metric is read once. Their
-/// memory is added to `held`.
+/// For each list of tags the counters of the series of a metric that have all of them, ascending by TSUID. The counters of
+/// the metric are read once. The memory of the result is added to `held`.
 ///
 /// # Errors
 ///
@@ -88,17 +88,18 @@ pub async fn for_metric(
     };
     let mut count = 0;
     while let Some(batch) = batches.try_next().await? {
-        let before = count;
         for row in &batch {
-            if let Some(written) = written(row, &widths)? {
-                for place in lists.within(&written.tsuid, &widths) {
-                    count += 1;
-                    counters[place].push(written.clone());
-                }
-                limits.check(Resource::Series, count)?;
+            let Some(written) = written(row, &widths)? else {
+                continue;
+            };
+            let before = count;
+            for place in lists.within(&written.tsuid, &widths) {
+                count += 1;
+                counters[place].push(written.clone());
             }
+            limits.check(Resource::Series, count)?;
+            held.grow((count - before) * WRITTEN_BYTES)?;
         }
-        held.grow((count - before) * WRITTEN_BYTES)?;
         tokio::task::consume_budget().await;
     }
     Ok(counters)
