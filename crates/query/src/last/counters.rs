@@ -105,7 +105,7 @@ pub async fn for_metric(
     Ok(counters)
 }
 
-/// Lists of tags, to find those that a series has all of.
+/// Lists of tags, to find the lists that are subsets of a series' tags.
 struct TagLists {
     lists: Vec<Vec<(TagkUid, TagvUid)>>,
     /// The places of lists by their first tags.
@@ -131,7 +131,7 @@ impl TagLists {
         }
     }
 
-    /// The places of the lists of which a series has all tags.
+    /// The places of the lists that are subsets of a series' tags.
     fn within<'a>(&'a self, tsuid: &'a Tsuid, widths: &'a UidWidths) -> impl Iterator<Item = usize> + 'a {
         let has = |tag: &(TagkUid, TagvUid)| tsuid.tags(widths).any(|other| other == *tag);
         let of_tag = |tag| self.by_first.get(&tag).into_iter().flatten();

@@ -21,29 +21,23 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::StreamExt as _;
 use http::header::{CONTENT_ENCODING, HeaderValue};
 use oxtsdb_query::{
-    Aggregator, AnnotationSelection, Delivery, Frame, Held, QueryError, QuerySpec, Quirks, RequestContext,
-    RollupRequest, SeriesFilter, Source, SubQuery,
+    Aggregator, AnnotationSelection, Engine, Held, QueryError, QuerySpec, Quirks, RequestContext,
+    RollupRequest, SeriesFilter, Source, SubQuery, TagFilter,
 };
-use oxtsdb_schema::DuplicatePolicy;
-use prost::encoding::encode_varint;
 
-use self::encode::SeriesEncoder;
+use self::encode::{FIRST_MESSAGE, SeriesEncoder};
 use self::matcher::Selection;
 use self::request::ReadQuery;
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
 use crate::http::mapped::NameMap;
-use crate::http::query::failure;
+use crate::http::query::{Next, failure, next_of};
 use crate::http::reply::Reply;
 
 const SNAPPY: HeaderValue = HeaderValue::from_static("snappy");
-
-/// The key of `ReadResponse.results`.
-const RESULTS: u8 = 1 << 3 | 2;
 
 /// Answers the queries of a body.
 pub(in crate::http) async fn read(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -66,7 +60,7 @@ pub(in crate::http) async fn read(request: ApiRequest<'_>) -> Result<Reply, Http
     Ok(Reply::protobuf(body).with_header(CONTENT_ENCODING, SNAPPY))
 }
 
-/// The series of a query, encoded. Names that nobody has written select none.
+/// The series of a query, encoded. Unknown names select none.
 async fn result(
     parts: &ApiParts,
     context: RequestContext,
@@ -79,60 +73,61 @@ async fn result(
         tests,
     } = selection;
     let encoder = Arc::new(SeriesEncoder { tests });
-    loop {
-        let sub_query = |metric: &String| SubQuery {
-            source: Source::Metric(metric.clone()),
-            filter: SeriesFilter {
-                tags: filters.clone(),
-                explicit_tags: false,
-            },
-            aggregator: Aggregator::NONE,
-            downsample: None,
-            rate: None,
-            histogram: None,
-            rollup: RollupRequest::default(),
-        };
+    let start_ms = query.start_ms.max(0);
+    while !metrics.is_empty() && start_ms <= query.end_ms {
         let spec = QuerySpec {
-            start_ms: query.start_ms.max(0),
+            start_ms,
             end_ms: query.end_ms,
-            sub_queries: metrics.iter().map(sub_query).collect(),
-            duplicates: if parts.query_rules.fix_duplicates {
-                DuplicatePolicy::KeepNewest
-            } else {
-                DuplicatePolicy::Error
-            },
+            sub_queries: metrics.iter().map(|metric| sub_query(metric, &filters)).collect(),
+            duplicates: parts.query_rules.duplicates(),
             max_scanned_points: None,
             quirks: Quirks::NONE,
             skip_damaged_rows: false,
             with_surroundings: false,
             annotations: AnnotationSelection::default(),
         };
-        if metrics.is_empty() || spec.end_ms < spec.start_ms {
-            return Ok(ReplyBody::default());
-        }
-        let encoder = Arc::clone(&encoder);
-        let mut deliveries = parts.engine.run_encoded(spec, context, encoder).await;
-        let mut series = ReplyBody::default();
-        let unknown = loop {
-            match deliveries.next().await {
-                Some(Ok(Delivery { frame, held })) => {
-                    if let Frame::Encoded(groups) = frame {
-                        series.extend(ReplyBody::from_parts(groups.parts, held));
-                    }
-                }
-                // Names are resolved before anything is read.
-                Some(Err(QueryError::UnknownName { name, .. })) => break name,
-                Some(Err(error)) => return Err(error),
-                None => return Ok(series),
+        match run(&parts.engine, context, spec, Arc::clone(&encoder)).await {
+            // Names are resolved before anything is read.
+            Err(QueryError::UnknownName { name, .. }) if metrics.contains(&name) => {
+                metrics.retain(|metric| *metric != name);
             }
-        };
-        let before = metrics.len();
-        metrics.retain(|metric| *metric != unknown);
-        if metrics.len() == before {
             // A tag key or a tag value of all metrics.
-            return Ok(ReplyBody::default());
+            Err(QueryError::UnknownName { .. }) => break,
+            result => return result,
         }
     }
+    Ok(ReplyBody::default())
+}
+
+/// All points of the series of a metric, each for itself.
+fn sub_query(metric: &str, filters: &[TagFilter]) -> SubQuery {
+    SubQuery {
+        source: Source::Metric(metric.to_owned()),
+        filter: SeriesFilter {
+            tags: filters.to_vec(),
+            explicit_tags: false,
+        },
+        aggregator: Aggregator::NONE,
+        downsample: None,
+        rate: None,
+        histogram: None,
+        rollup: RollupRequest::default(),
+    }
+}
+
+/// The whole result of a query.
+async fn run(
+    engine: &Engine,
+    context: RequestContext,
+    spec: QuerySpec,
+    encoder: Arc<SeriesEncoder>,
+) -> Result<ReplyBody, QueryError> {
+    let mut deliveries = engine.run_encoded(spec, context, encoder).await;
+    let mut series = ReplyBody::default();
+    while let Next::Groups(groups, held) = next_of(&mut deliveries).await? {
+        series.extend(ReplyBody::from_parts(groups, held));
+    }
+    Ok(series)
 }
 
 /// A `ReadResponse`, with its memory.
@@ -145,19 +140,18 @@ struct Response {
 impl Response {
     /// Adds a result.
     fn add(&mut self, result: ReplyBody) -> Result<(), QueryError> {
-        let length = result.len();
-        self.message.push(RESULTS);
-        encode_varint(length, &mut self.message);
         let (parts, held) = result.into_parts();
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
         // Each query has a budget of its own: its memory is released when the copy is made.
         let (mut own, other) = match self.held.take() {
             Some(own) => (Some(own), held),
             None => (held, None),
         };
         if let Some(own) = &mut own {
-            own.grow(length)?;
+            own.grow(bytes as u64)?;
         }
-        self.message.reserve_exact(parts.iter().map(Bytes::len).sum());
+        encode::begin(&mut self.message, FIRST_MESSAGE, bytes);
+        self.message.reserve_exact(bytes);
         for part in parts {
             self.message.extend_from_slice(&part);
         }

@@ -12,30 +12,30 @@ struct WriteRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct TimeSeries {
+pub(super) struct TimeSeries {
     #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
+    pub(super) labels: Vec<Label>,
     #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
+    pub(super) samples: Vec<Sample>,
     /// Histograms; only their presence matters.
     #[prost(message, repeated, tag = "4")]
-    histograms: Vec<Sample>,
+    pub(super) histograms: Vec<Sample>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Label {
+pub(super) struct Label {
     #[prost(string, tag = "1")]
-    name: String,
+    pub(super) name: String,
     #[prost(string, tag = "2")]
-    value: String,
+    pub(super) value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Sample {
+pub(super) struct Sample {
     #[prost(double, tag = "1")]
-    value: f64,
+    pub(super) value: f64,
     #[prost(int64, tag = "2")]
-    timestamp: i64,
+    pub(super) timestamp: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -71,10 +71,11 @@ fn series(labels: &[(&str, &str)], samples: &[(f64, i64)]) -> TimeSeries {
 }
 
 async fn send(service: &Service, message: &impl Message) -> HttpResponse {
-    let body = snap::raw::Encoder::new()
-        .compress_vec(&message.encode_to_vec())
-        .unwrap();
-    send_bytes(service, &body).await
+    send_bytes(service, &snappy(&message.encode_to_vec())).await
+}
+
+pub(super) fn snappy(bytes: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(bytes).unwrap()
 }
 
 async fn send_bytes(service: &Service, body: &[u8]) -> HttpResponse {
@@ -205,7 +206,6 @@ async fn bodies_that_are_no_request_are_rejected_for_good() {
         timeseries: vec![series(&[("__name__", "up")], &[(1.0, 1)])],
     }
     .encode_to_vec();
-    let snappy = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
     for (body, reason) in [
         (valid.clone(), "request body is no valid snappy data"),
         (snappy(&valid[..valid.len() - 1]), "a field is cut off"),

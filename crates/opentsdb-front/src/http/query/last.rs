@@ -288,7 +288,7 @@ async fn searches(
     };
     let mut held = context.budget().hold(0)?;
     let mut searches = Vec::with_capacity(request.targets.len());
-    // The tags of targets whose series the counters list, with the places of the targets.
+    // By metric: the targets whose series are found by counters, as their places and their tags.
     let mut listed: FxHashMap<_, (Vec<usize>, Vec<_>)> = FxHashMap::default();
     for (place, target) in request.targets.iter().enumerate() {
         let tsuids = match target {

@@ -25,12 +25,14 @@ pub(in crate::http) mod scalar;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt as _};
 use http::StatusCode;
 use jiff::tz::TimeZone;
-use oxtsdb_query::Delivery;
 use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Delivery, Held, Statistics};
 use oxtsdb_query::{Frame, QueryError, RequestContext, Source, check_tsuid};
+use oxtsdb_server::telemetry::used;
 
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
@@ -142,30 +144,39 @@ async fn reply(
         let Some((mut deliveries, mut writer)) = state else {
             return Ok(None);
         };
-        Ok(Some(match next_of(&mut deliveries, &mut writer).await? {
-            Next::Groups(groups) => (groups, Some((deliveries, writer))),
-            Next::End(end) => (end, None),
+        Ok(Some(match next_of(&mut deliveries).await? {
+            Next::Groups(parts, held) => (writer.groups(parts, held), Some((deliveries, writer))),
+            Next::End(statistics) => (writer.end(&statistics), None),
         }))
     });
     let body = ReplyBody::from_pieces(pieces, buffers_results, "a query").await;
     body.map(Reply::json).map_err(of_query)
 }
 
-/// The next piece of a response.
-enum Next {
-    Groups(ReplyBody),
-    End(ReplyBody),
+/// A piece of an encoded result.
+pub(in crate::http) enum Next {
+    /// Groups, one or more, and their memory.
+    Groups(Vec<Bytes>, Held),
+    /// The end of the result.
+    End(Statistics),
 }
 
-async fn next_of(
+/// The next piece of an encoded result. Notes at the end what the query has read.
+///
+/// # Errors
+///
+/// The errors of the query, and if it ends without its last frame.
+pub(in crate::http) async fn next_of(
     deliveries: &mut (impl Stream<Item = Result<Delivery, QueryError>> + Unpin),
-    writer: &mut ResponseWriter,
 ) -> Result<Next, QueryError> {
     while let Some(delivery) = deliveries.next().await {
         let Delivery { frame, held } = delivery?;
         match frame {
-            Frame::Encoded(groups) => return Ok(Next::Groups(writer.groups(groups.parts, held))),
-            Frame::Statistics(statistics) => return Ok(Next::End(writer.end(&statistics))),
+            Frame::Encoded(groups) => return Ok(Next::Groups(groups.parts, held)),
+            Frame::Statistics(statistics) => {
+                used(statistics.rows, statistics.points);
+                return Ok(Next::End(statistics));
+            }
             // Of other forms of a result.
             Frame::Group(_)
             | Frame::More { .. }

@@ -19,7 +19,6 @@ use oxtsdb_query::{
     AnnotationSelection, HistogramResults, MAX_PERCENTILES, QuerySpec, Quirks, RateOptions, RollupRequest,
     RollupUsage, SeriesFilter, Source, SubQuery,
 };
-use oxtsdb_schema::DuplicatePolicy;
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
@@ -208,17 +207,12 @@ fn parsed_query(
     (output, annotations): (Output, AnnotationSelection),
     rules: QueryRules,
 ) -> ParsedQuery {
-    let duplicates = if rules.fix_duplicates {
-        DuplicatePolicy::KeepNewest
-    } else {
-        DuplicatePolicy::Error
-    };
     let (sub_queries, echoes) = without_identical(sub_queries);
     let spec = QuerySpec {
         start_ms,
         end_ms,
         sub_queries,
-        duplicates,
+        duplicates: rules.duplicates(),
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,

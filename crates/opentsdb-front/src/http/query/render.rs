@@ -19,7 +19,6 @@ use oxtsdb_query::function::downsample::Fill;
 use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, Statistics};
 use oxtsdb_resources::yield_to_others;
 use oxtsdb_schema::{Annotation, java};
-use oxtsdb_server::telemetry::used;
 
 use crate::http::annotation::render;
 use crate::http::body::{BodyWriter, ReplyBody};
@@ -215,7 +214,6 @@ impl ResponseWriter {
 
     /// The end of the response.
     pub(super) fn end(&mut self, statistics: &Statistics) -> ReplyBody {
-        used(statistics.rows, statistics.points);
         let mut out = Vec::new();
         if self.has_summary {
             out.push(self.separator());

@@ -1,5 +1,7 @@
 //! Settings of the query endpoints.
 
+use oxtsdb_schema::DuplicatePolicy;
+
 /// Settings that apply to every query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueryRules {
@@ -11,4 +13,15 @@ pub(crate) struct QueryRules {
     pub(crate) allow_delete: bool,
     /// Whether the caller has the right to delete points.
     pub(crate) may_delete: bool,
+}
+
+impl QueryRules {
+    /// How several values at one timestamp are resolved.
+    pub(crate) const fn duplicates(self) -> DuplicatePolicy {
+        if self.fix_duplicates {
+            DuplicatePolicy::KeepNewest
+        } else {
+            DuplicatePolicy::Error
+        }
+    }
 }

@@ -1,6 +1,7 @@
-//! Series as messages of a `QueryResult`.
+//! The messages of a `ReadResponse`.
 //!
 //! ```text
+//!   ReadResponse  1 results: QueryResult*
 //!   QueryResult   1 timeseries: TimeSeries*
 //!   TimeSeries    1 labels: Label* (1 name, 2 value), ascending by name, 2 samples: Sample*
 //!   Sample        1 value: double, 2 timestamp: int64, milliseconds
@@ -23,7 +24,7 @@ use crate::http::prometheus::NAME;
 const RUN_POINTS: usize = 4096;
 
 /// The keys of fields: number, and type.
-const FIRST_MESSAGE: u8 = 1 << 3 | 2;
+pub(super) const FIRST_MESSAGE: u8 = 1 << 3 | 2;
 const SECOND_MESSAGE: u8 = 2 << 3 | 2;
 const VALUE: u8 = 1 << 3 | 1;
 const TIMESTAMP: u8 = 2 << 3;
@@ -146,7 +147,7 @@ fn bytes_of(length: usize) -> usize {
 }
 
 /// Begins a field with a text or a message.
-fn begin(out: &mut Vec<u8>, key: u8, length: usize) {
+pub(super) fn begin(out: &mut Vec<u8>, key: u8, length: usize) {
     out.push(key);
     encode_varint(length as u64, out);
 }

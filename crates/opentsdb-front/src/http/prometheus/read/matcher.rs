@@ -16,11 +16,11 @@ const MOST_PATTERN_BYTES: usize = 1 << 20;
 /// The series of a query.
 #[derive(Debug)]
 pub(super) struct Selection {
-    /// Those that may match, by their names.
+    /// The names of the metrics that may match.
     pub(super) metrics: Vec<String>,
-    /// Pass all series that match, and some others.
+    /// Filters that pass all matching series, and some others.
     pub(super) filters: Vec<TagFilter>,
-    /// All of them have to pass.
+    /// The tests of the matchers: a series matches if all tests pass.
     pub(super) tests: Vec<LabelTest>,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct LabelTest {
 
 #[derive(Debug)]
 enum Values {
-    /// One of these.
+    /// A value of the list.
     Of(Vec<String>),
-    /// Those that match as a whole.
+    /// A value that the expression matches as a whole.
     Matching(Regex),
 }
 
@@ -119,7 +119,8 @@ impl LabelTest {
         is_match != self.is_negated
     }
 
-    /// The values of which the label has to have one; `None`: they are not known, or the label may be absent.
+    /// The list of values, if the label must have a value of a list; `None`: the label may be absent, or its values are not
+    /// listed.
     fn required(&self) -> Option<&[String]> {
         match &self.values {
             Values::Of(values) if !self.is_negated && values.iter().all(|value| !value.is_empty()) => {

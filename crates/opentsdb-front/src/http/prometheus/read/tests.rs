@@ -1,6 +1,8 @@
 use oxtsdb_test_stack::service::{HttpResponse, Service};
 use prost::Message;
 
+use crate::http::prometheus::tests::{TimeSeries, snappy};
+
 /// The messages as generated types have them, independent of the reader and the encoder under test.
 #[derive(Clone, PartialEq, Message)]
 struct ReadRequest {
@@ -42,30 +44,6 @@ struct QueryResult {
     timeseries: Vec<TimeSeries>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct TimeSeries {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Label {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Sample {
-    #[prost(double, tag = "1")]
-    value: f64,
-    #[prost(int64, tag = "2")]
-    timestamp: i64,
-}
-
 const START: i64 = 1_700_000_000_000;
 
 /// A query of ten seconds; matchers in PromQL's form: `name=value`, `!=`, `=~`, `!~`.
@@ -73,16 +51,13 @@ fn query(matchers: &[&str]) -> Query {
     let matcher = |matcher: &&str| {
         let at = matcher.find(['=', '!']).unwrap();
         let (name, rest) = matcher.split_at(at);
-        let kinds = ["!=", "=~", "!~", "="];
-        let kind = kinds.iter().find(|kind| rest.starts_with(**kind)).unwrap();
-        let number = ["=", "!=", "=~", "!~"]
-            .iter()
-            .position(|one| one == kind)
-            .unwrap();
+        // The last one that fits: `=` begins `=~`.
+        let kinds = ["=", "!=", "=~", "!~"];
+        let number = kinds.iter().rposition(|kind| rest.starts_with(kind)).unwrap();
         LabelMatcher {
             kind: i32::try_from(number).unwrap(),
             name: name.to_owned(),
-            value: rest[kind.len()..].to_owned(),
+            value: rest[kinds[number].len()..].to_owned(),
         }
     };
     Query {
@@ -93,9 +68,7 @@ fn query(matchers: &[&str]) -> Query {
 }
 
 async fn send(service: &Service, request: &ReadRequest, accepted: &str) -> HttpResponse {
-    let body = snap::raw::Encoder::new()
-        .compress_vec(&request.encode_to_vec())
-        .unwrap();
+    let body = snappy(&request.encode_to_vec());
     let head = format!(
         "POST /api/v1/read HTTP/1.1\r\nContent-Encoding: snappy\r\nAccept-Encoding: {accepted}\r\n\
          Content-Type: application/x-protobuf\r\nX-Prometheus-Remote-Read-Version: 0.1.0\r\n"
@@ -165,7 +138,7 @@ async fn matchers_select_series_as_in_prometheus() {
         (&["__name__=up", "job=api"], &[API]),
         (&["__name__=up", "instance=a:9100"], &[API]),
         (&["__name__=up", "job=~api|db"], &[API, DB]),
-        (&["__name__=up", "job=~api|nobody"], &[API]),
+        (&["__name__=up", "job=~api|unknown"], &[API]),
         (&["__name__=up", "job=~a.*"], &[API]),
         (&["__name__=up", "job=~a"], &[]),
         (&["__name__=up", "job!=api"], &[DB]),
@@ -177,7 +150,7 @@ async fn matchers_select_series_as_in_prometheus() {
         (&["__name__=up", "zone=~|z1"], &[API, DB]),
         (&["__name__=up", "zone=~.*"], &[API, DB]),
         (&["__name__=up", "rack="], &[API, DB]),
-        // Names that nobody has written.
+        // Unknown names.
         (&["__name__=other"], &[]),
         (&["__name__=up", "job=other"], &[]),
         (&["__name__=up", "rack=1"], &[]),
