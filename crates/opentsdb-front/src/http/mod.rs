@@ -98,7 +98,7 @@ use crate::http::graph::PictureCache;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply, check_jsonp};
-use crate::http::request_body::{BodyLimits, RequestBody};
+use crate::http::request_body::{BodyLimits, RequestBody, WRITE_MEMORY_WAIT};
 pub use crate::http::stats::running_queries;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::rollup::RollupWriter;
@@ -501,9 +501,14 @@ impl Inner {
             client: *client,
             deadline: None,
         };
-        let memory = match operation.body {
-            BodyUse::Ingest => &parts.writer.memory_of(context.client),
-            BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory.for_client(context.client),
+        let resources = parts.engine.resources();
+        let (memory, wait) = match operation.body {
+            BodyUse::Ingest => (&parts.writer.memory_of(context.client), WRITE_MEMORY_WAIT),
+            // A query waits for its body's memory as long as for its turn.
+            BodyUse::Query | BodyUse::Ignored => (
+                &resources.memory.for_client(context.client),
+                resources.admission.limits().wait,
+            ),
         };
         // Shares its text with the request.
         let uri = request.uri().clone();
@@ -514,6 +519,7 @@ impl Inner {
             let limits = BodyLimits {
                 max_bytes: self.max_body_bytes,
                 pool: memory,
+                wait,
                 compute: &parts.writer.compute().for_client(context.client),
             };
             request_body::read(request, limits).await?

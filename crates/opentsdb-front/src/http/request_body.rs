@@ -28,8 +28,8 @@ const WINDOW: Duration = Duration::from_secs(30);
 /// How long all of a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a body waits for memory.
-const MEMORY_WAIT: Duration = Duration::from_secs(1);
+/// How long the body of a write waits for memory: its sender has more points, and sends the request again.
+pub(crate) const WRITE_MEMORY_WAIT: Duration = Duration::from_secs(1);
 
 /// The first allocation for a body that arrives in several frames.
 const FIRST_BYTES: usize = 8 << 10;
@@ -41,6 +41,8 @@ pub(crate) struct BodyLimits<'a> {
     pub(crate) max_bytes: usize,
     /// The pool that it is charged to.
     pub(crate) pool: &'a MemoryPool,
+    /// How long it waits for memory of the pool.
+    pub(crate) wait: Duration,
     /// Where a large one is decompressed.
     pub(crate) compute: &'a ComputePool,
 }
@@ -51,6 +53,8 @@ pub(crate) struct RequestBody {
     /// Decompressed.
     pub(crate) bytes: Bytes,
     memory: Reservation,
+    /// How long it waits for more memory.
+    wait: Duration,
 }
 
 impl RequestBody {
@@ -64,6 +68,7 @@ impl RequestBody {
         Self {
             bytes,
             memory: pool.empty_reservation(),
+            wait: WRITE_MEMORY_WAIT,
         }
     }
 
@@ -86,8 +91,12 @@ impl RequestBody {
     ) -> Result<Self, HttpError> {
         const INLINE_BYTES: usize = 256 << 10;
         let compute = self.compute(pool);
-        let Self { bytes, mut memory } = self;
-        charge(&mut memory, most).await?;
+        let Self {
+            bytes,
+            mut memory,
+            wait,
+        } = self;
+        charge(&mut memory, most, wait).await?;
         let converted = if most <= INLINE_BYTES {
             convert(&bytes)
         } else {
@@ -98,6 +107,7 @@ impl RequestBody {
         Ok(Self {
             bytes: converted.into(),
             memory,
+            wait,
         })
     }
 
@@ -107,7 +117,7 @@ impl RequestBody {
     ///
     /// 503 when the pool is exhausted, 413 when the request needs more in all than the pool has.
     pub(crate) async fn charge(&mut self, bytes: usize) -> Result<(), HttpError> {
-        charge(&mut self.memory, bytes).await
+        charge(&mut self.memory, bytes, self.wait).await
     }
 }
 
@@ -185,7 +195,7 @@ where
             return Err(too_large(max_bytes));
         }
         if joined.is_empty() && first.is_empty() {
-            charge(&mut memory, data.len()).await?;
+            charge(&mut memory, data.len(), limits.wait).await?;
             first = data;
             continue;
         }
@@ -193,7 +203,7 @@ where
             // Never more than the declared length.
             let capacity = (2 * length).max(FIRST_BYTES).min(most.max(length));
             let charged = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
-            charge(&mut memory, capacity.saturating_sub(charged)).await?;
+            charge(&mut memory, capacity.saturating_sub(charged), limits.wait).await?;
             joined.reserve_exact(capacity - joined.len());
         }
         joined.extend_from_slice(&std::mem::take(&mut first));
@@ -201,7 +211,11 @@ where
     }
     // A body of one piece is not copied.
     let bytes = if joined.is_empty() { first } else { joined.into() };
-    Ok(RequestBody { bytes, memory })
+    Ok(RequestBody {
+        bytes,
+        memory,
+        wait: limits.wait,
+    })
 }
 
 /// Bytes of a body that are read although nothing uses them, so that the connection can be kept; and the time for them.
@@ -292,21 +306,21 @@ async fn decompressed(
     format: Format,
     limits: BodyLimits<'_>,
 ) -> Result<RequestBody, HttpError> {
-    let RequestBody { bytes, memory } = body;
+    let RequestBody { bytes, memory, wait } = body;
     let mut decompression = Decompression::new(bytes, memory, format, limits.max_bytes);
     let mut progress = decompression.begin();
     loop {
         match progress {
             Progress::Done => {
                 let (bytes, memory) = decompression.finish();
-                return Ok(RequestBody { bytes, memory });
+                return Ok(RequestBody { bytes, memory, wait });
             }
             Progress::TooLarge => return Err(too_large(limits.max_bytes)),
             Progress::Invalid(details) => {
                 let message = format!("request body is no valid {} data", format.name());
                 return Err(HttpError::bad_request(message).with_details(details));
             }
-            Progress::NeedsMemory(bytes) => charge(decompression.memory(), bytes).await?,
+            Progress::NeedsMemory(bytes) => charge(decompression.memory(), bytes, wait).await?,
             Progress::Large => {}
         }
         let job = move || {
@@ -330,10 +344,10 @@ async fn unpacked(body: RequestBody, limits: BodyLimits<'_>) -> Result<RequestBo
     body.converted(length, limits.compute, unpack).await
 }
 
-/// Charges further `bytes`; waits a short time for them.
-async fn charge(memory: &mut Reservation, bytes: usize) -> Result<(), HttpError> {
+/// Charges further `bytes`; waits for them.
+async fn charge(memory: &mut Reservation, bytes: usize, wait: Duration) -> Result<(), HttpError> {
     memory
-        .grow(bytes as u64, MEMORY_WAIT)
+        .grow(bytes as u64, wait)
         .await
         .map_err(|error| no_memory(&error))
 }

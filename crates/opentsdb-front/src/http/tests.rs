@@ -1,4 +1,5 @@
 use std::io::Read as _;
+use std::time::{Duration, Instant};
 
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_resources::MemoryAccount;
@@ -354,6 +355,21 @@ async fn puts_get_503_while_the_memory_pool_is_exhausted() {
     drop(taken);
     assert_eq!(service.post("/api/put", point).await.status, 204);
     assert_eq!(full.ingest().usage().used_bytes, 0, "all is given back");
+}
+
+#[tokio::test]
+async fn the_body_of_a_query_waits_for_memory_as_long_as_the_query_for_its_turn() {
+    let full = MemoryAccount::new(256 << 20, 0);
+    let mut settings = DataSettings::default();
+    settings.queries.query_queue_timeout_seconds = 2;
+    let service = Service::from_stack(TestStack::with_memory(settings, &full).await).await;
+    let _taken = full.query().try_reserve(full.query().limit_bytes()).unwrap();
+    let began = Instant::now();
+    let response = service
+        .post("/api/query/last", r#"{"queries":[{"metric":"m"}]}"#)
+        .await;
+    assert_eq!(response.status, 503, "{}", response.json());
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

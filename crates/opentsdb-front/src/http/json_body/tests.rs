@@ -18,6 +18,7 @@ async fn body(content: &str, pool: &MemoryPool, compute: &ComputePool) -> Reques
     let limits = BodyLimits {
         max_bytes: 16 << 20,
         pool,
+        wait: request_body::WRITE_MEMORY_WAIT,
         compute,
     };
     request_body::read(request, limits).await.unwrap()

@@ -17,6 +17,7 @@ async fn read_as(encoding: Option<&str>, body: Vec<u8>, max: usize) -> Result<By
     let limits = BodyLimits {
         max_bytes: max,
         pool: &pool,
+        wait: WRITE_MEMORY_WAIT,
         compute: &compute,
     };
     read(request, limits).await.map(|body| body.bytes)
@@ -124,6 +125,7 @@ fn limits<'a>(pool: &'a MemoryPool, compute: &'a ComputePool) -> BodyLimits<'a> 
     BodyLimits {
         max_bytes: 16 << 20,
         pool,
+        wait: WRITE_MEMORY_WAIT,
         compute,
     }
 }
@@ -201,7 +203,7 @@ async fn a_body_gets_503_while_the_pool_is_exhausted() {
     let error = read(pieces(2, 1000, Duration::ZERO), limits(&pool, &compute))
         .await
         .unwrap_err();
-    assert_eq!(began.elapsed(), MEMORY_WAIT);
+    assert_eq!(began.elapsed(), WRITE_MEMORY_WAIT);
     assert_eq!(error.status.as_u16(), 503);
     assert!(
         error.message.contains("1 of 1 MiB") && error.message.contains("--memory-limit-mib"),
@@ -211,7 +213,7 @@ async fn a_body_gets_503_while_the_pool_is_exhausted() {
     let (body, ()) = futures::future::join(
         read(pieces(2, 1000, Duration::ZERO), limits(&pool, &compute)),
         async {
-            tokio::time::sleep(MEMORY_WAIT / 2).await;
+            tokio::time::sleep(WRITE_MEMORY_WAIT / 2).await;
             drop(taken);
         },
     )
