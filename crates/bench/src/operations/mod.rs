@@ -12,7 +12,8 @@ use clap::Args;
 use crate::answer::{Answer, escaped};
 use crate::ingest::CONNECTIONS;
 use crate::ingest::http::Connection;
-use crate::peers::load::{self, End, FrontEnd, Load};
+use crate::peers::encode::FrontEnd;
+use crate::peers::load::{self, Load, Target};
 use crate::peers::points::{METRICS, Order, metric};
 use crate::process::Server;
 use crate::report::{ms, thousands};
@@ -86,7 +87,7 @@ async fn measure_crash(program: &Path, folder: &Path, arguments: &Arguments) -> 
     let server = arguments.start(program, &folder, &[])?;
     let flushes = server.flushes()?;
     let load = arguments.load(START_SECONDS);
-    load::send(server.http, load.shares(), End::Version).await?;
+    load::send(Target::telnet(server.http), load.shares()).await?;
     let flushes = server.flushes()? - flushes;
     let server = server.crash_and_restart()?;
     println!(

@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 
 use super::Arguments;
 use crate::ingest;
-use crate::peers::load::{self, End};
+use crate::peers::load::{self, Target};
 use crate::process::folder_bytes;
 use crate::report::{ms, thousands};
 use crate::workload::{Order, STEP_SECONDS, Shape, Workload};
@@ -25,7 +25,7 @@ pub(super) async fn measure(program: &Path, folder: &Path, arguments: &Arguments
     let now = u32::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
     let load = arguments.load(now / DAY_SECONDS * DAY_SECONDS - 3 * DAY_SECONDS);
     let server = arguments.start(program, &folder, &flags)?;
-    load::send(server.http, load.shares(), End::Version).await?;
+    load::send(Target::telnet(server.http), load.shares()).await?;
     // A stop flushes, so that all points are in the files of the day.
     server.stop()?;
     let server = arguments.start(program, &folder, &flags)?;

@@ -1,31 +1,19 @@
-//! Sends the points of a fleet over telnet or HTTP put, as text that is made while it is sent.
-//!
-//! The text of a line is put together of three that are made before the clock starts, a timestamp and a value, so that the
-//! generator uses little processor time and the same for each server.
+//! Sends the points of a fleet, encoded while they are sent.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use clap::ValueEnum;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::points::{self, METRICS, Order, Point, Points};
+use super::encode::{Encoder, FrontEnd};
+use super::points::{METRICS, Order, Point, Points};
 use crate::ingest::http::Connection;
 use crate::ingest::longest;
-use crate::workload::STEP_SECONDS;
-
-/// A protocol of OpenTSDB that both servers have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FrontEnd {
-    /// Lines of `put`, 1,000 a write.
-    Telnet,
-    /// POST /api/put, 500 points a request.
-    Http,
-}
 
 /// How a telnet connection ends, so that its end shows that all points were processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +38,13 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
 }
 
-/// The points of a connection and their text.
+/// The points of a connection.
 #[derive(Debug)]
 pub(crate) struct Share {
     points: Points,
     front_end: FrontEnd,
-    start_seconds: u32,
-    first_host: u32,
-    /// The text before the timestamp, by metric.
-    before: Vec<Vec<u8>>,
-    /// The text after the value, by host.
-    after: Vec<Vec<u8>>,
+    encoder: Encoder,
+    batch: Vec<Point>,
 }
 
 impl Load {
@@ -89,70 +73,24 @@ impl Load {
 
 impl Share {
     fn new(load: Load, hosts: Range<u32>) -> Self {
-        let metric = |number| match load.front_end {
-            FrontEnd::Telnet => format!("put {} ", points::metric(number)),
-            FrontEnd::Http => format!(r#"{{"metric":"{}","timestamp":"#, points::metric(number)),
-        };
-        let tags = |host| {
-            let tags = points::tags(host);
-            match load.front_end {
-                FrontEnd::Telnet => tags.map(|(key, value)| format!(" {key}={value}")).concat() + "\n",
-                FrontEnd::Http => {
-                    let tags = tags.map(|(key, value)| format!(r#""{key}":"{value}""#));
-                    format!(r#","tags":{{{}}}}}"#, tags.join(","))
-                }
-            }
-        };
         Self {
             points: Points::new(hosts.clone(), load.steps, load.order),
             front_end: load.front_end,
-            start_seconds: load.start_seconds,
-            first_host: hosts.start,
-            before: (0..METRICS).map(|number| metric(number).into_bytes()).collect(),
-            after: hosts.map(|host| tags(host).into_bytes()).collect(),
+            encoder: Encoder::new(load.front_end, load.start_seconds, hosts),
+            batch: Vec::new(),
         }
     }
 
-    fn push(&self, point: Point, text: &mut Vec<u8>) {
-        let between: &[u8] = match self.front_end {
-            FrontEnd::Telnet => b" ",
-            FrontEnd::Http => br#","value":"#,
-        };
-        let seconds = self.start_seconds + point.step * STEP_SECONDS;
-        text.extend_from_slice(&self.before[point.metric as usize]);
-        text.extend_from_slice(itoa::Buffer::new().format(seconds).as_bytes());
-        text.extend_from_slice(between);
-        point.push_value(text);
-        text.extend_from_slice(&self.after[(point.host - self.first_host) as usize]);
-    }
-
-    /// Lines of the next points, none after the last.
-    fn next_lines(&mut self, text: &mut Vec<u8>) {
-        text.clear();
-        for _ in 0..1000 {
-            let Some(point) = self.points.next() else { break };
-            self.push(point, text);
+    /// Encodes the next batch; returns whether it has points.
+    fn next_batch(&mut self, out: &mut Vec<u8>) -> anyhow::Result<bool> {
+        self.batch.clear();
+        self.batch
+            .extend(self.points.by_ref().take(self.front_end.batch_points()));
+        if self.batch.is_empty() {
+            return Ok(false);
         }
-    }
-
-    /// A request with the next points, or an empty text.
-    fn next_request(&mut self, body: &mut Vec<u8>, request: &mut Vec<u8>) {
-        body.clear();
-        request.clear();
-        for _ in 0..500 {
-            let Some(point) = self.points.next() else { break };
-            body.push(if body.is_empty() { b'[' } else { b',' });
-            self.push(point, body);
-        }
-        if body.is_empty() {
-            return;
-        }
-        body.push(b']');
-        let head =
-            "POST /api/put HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: ";
-        request.extend_from_slice(head.as_bytes());
-        request.extend_from_slice(format!("{}\r\n\r\n", body.len()).as_bytes());
-        request.extend_from_slice(body);
+        self.encoder.encode(&self.batch, out)?;
+        Ok(true)
     }
 
     async fn send_lines(mut self, server: SocketAddr, end: End) -> anyhow::Result<Duration> {
@@ -163,11 +101,7 @@ impl Share {
             responses.read_to_string(&mut text).await.map(|_| text)
         });
         let (mut text, mut longest) = (Vec::new(), Duration::ZERO);
-        loop {
-            self.next_lines(&mut text);
-            if text.is_empty() {
-                break;
-            }
+        while self.next_batch(&mut text)? {
             let started = Instant::now();
             stream.write_all(&text).await?;
             longest = longest.max(started.elapsed());
@@ -186,31 +120,56 @@ impl Share {
         Ok(longest)
     }
 
-    async fn send_requests(mut self, server: SocketAddr) -> anyhow::Result<Duration> {
+    async fn send_requests(mut self, server: SocketAddr, path: &str) -> anyhow::Result<Duration> {
         let mut connection = Connection::open(server).await?;
         let (mut body, mut request, mut longest) = (Vec::new(), Vec::new(), Duration::ZERO);
-        loop {
-            self.next_request(&mut body, &mut request);
-            if request.is_empty() {
-                return Ok(longest);
-            }
+        let headers = self.front_end.headers();
+        while self.next_batch(&mut body)? {
+            request.clear();
+            let length = body.len();
+            write!(
+                request,
+                "POST {path} HTTP/1.1\r\nHost: bench\r\n{headers}Content-Length: {length}\r\n\r\n"
+            )?;
+            request.extend_from_slice(&body);
             let started = Instant::now();
             let (status, response) = connection.exchange(&request).await?;
             longest = longest.max(started.elapsed());
             let response = String::from_utf8_lossy(&response);
-            ensure!(status == 200 || status == 204, "status {status}: {response}");
+            ensure!((200..300).contains(&status), "status {status}: {response}");
+        }
+        Ok(longest)
+    }
+}
+
+/// Where a server takes points.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    /// Path and query of requests.
+    pub(crate) path: &'static str,
+    pub(crate) end: End,
+}
+
+impl Target {
+    /// OxTSDB's listener of telnet.
+    pub(crate) fn telnet(address: SocketAddr) -> Self {
+        Self {
+            address,
+            path: "",
+            end: End::Version,
         }
     }
 }
 
 /// Sends all points, a share on each connection; returns the longest time of an acknowledgement; over telnet, the
 /// longest time that lines were not read.
-pub(crate) async fn send(server: SocketAddr, shares: Vec<Share>, end: End) -> anyhow::Result<Duration> {
+pub(crate) async fn send(target: Target, shares: Vec<Share>) -> anyhow::Result<Duration> {
     let mut connections = JoinSet::new();
     for share in shares {
         match share.front_end {
-            FrontEnd::Telnet => connections.spawn(share.send_lines(server, end)),
-            FrontEnd::Http => connections.spawn(share.send_requests(server)),
+            FrontEnd::Telnet => connections.spawn(share.send_lines(target.address, target.end)),
+            _ => connections.spawn(share.send_requests(target.address, target.path)),
         };
     }
     longest(connections).await
@@ -221,50 +180,26 @@ mod tests {
     use super::*;
     use crate::ingest::CONNECTIONS;
 
-    fn load(front_end: FrontEnd) -> Load {
-        Load {
+    #[test]
+    fn shares_have_all_points_as_lines() {
+        let load = Load {
             hosts: 7,
             steps: 30,
             start_seconds: 1_767_225_600,
-            front_end,
+            front_end: FrontEnd::Telnet,
             order: Order::Time,
             connections: CONNECTIONS,
-        }
-    }
-
-    #[test]
-    fn shares_have_all_points_as_lines() {
-        let mut lines = Vec::new();
-        for mut share in load(FrontEnd::Telnet).shares() {
-            loop {
-                let mut text = Vec::new();
-                share.next_lines(&mut text);
-                if text.is_empty() {
-                    break;
-                }
-                lines.extend(String::from_utf8(text).unwrap().lines().map(str::to_owned));
+        };
+        let (mut lines, mut text) = (Vec::new(), Vec::new());
+        for mut share in load.shares() {
+            while share.next_batch(&mut text).unwrap() {
+                let text = String::from_utf8(text.clone()).unwrap();
+                lines.extend(text.lines().map(str::to_owned));
             }
         }
-        assert_eq!(lines.len() as u64, load(FrontEnd::Telnet).points());
-        let first = lines[0].split_once(" 1767225600 ").unwrap();
-        assert_eq!(first.0, "put bench.metric00");
-        assert!(
-            first.1.ends_with(" host=host00000 dc=dc0 rack=rack00"),
-            "{first:?}"
-        );
+        assert_eq!(lines.len() as u64, load.points());
         lines.sort_unstable();
         lines.dedup();
-        assert_eq!(lines.len() as u64, load(FrontEnd::Telnet).points());
-    }
-
-    #[test]
-    fn requests_are_json() {
-        let mut share = load(FrontEnd::Http).shares().remove(0);
-        let (mut body, mut request) = (Vec::new(), Vec::new());
-        share.next_request(&mut body, &mut request);
-        let points: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
-        assert_eq!(points.len(), 500);
-        assert_eq!(points[0]["tags"]["rack"], "rack00");
-        assert!(request.ends_with(&body));
+        assert_eq!(lines.len() as u64, load.points());
     }
 }

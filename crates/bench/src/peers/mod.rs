@@ -1,9 +1,10 @@
-//! OxTSDB and VictoriaMetrics in turn on one machine: the same points over OpenTSDB's protocols, then the same queries.
+//! OxTSDB and VictoriaMetrics in turn on one machine: the same points over a protocol that both have, then the same queries.
 //!
 //! Each measurement begins with an empty folder, so the first contact with all series is part of it. OxTSDB acknowledges
 //! points after their sync to disk; VictoriaMetrics keeps them in memory for some seconds. Both have to return the
 //! same number of points with the same sum, of each query that is measured, and all points that were sent.
 
+pub(crate) mod encode;
 pub(crate) mod load;
 pub(crate) mod points;
 mod queries;
@@ -21,7 +22,8 @@ use crate::ingest::CONNECTIONS;
 use crate::process::{folder_bytes, own_usage};
 use crate::report::{ms, thousands};
 use crate::workload::START_SECONDS;
-use load::{FrontEnd, Load};
+use encode::FrontEnd;
+use load::Load;
 use points::{METRICS, Order};
 use queries::{Language, Timed};
 use server::{Program, Running};
@@ -156,10 +158,7 @@ fn loads(arguments: &Arguments) -> Vec<Load> {
 
 /// The load in words.
 fn title(load: Load) -> String {
-    let front_end = match load.front_end {
-        FrontEnd::Telnet => "telnet",
-        FrontEnd::Http => "HTTP",
-    };
+    let front_end = load.front_end.name();
     let order = match load.order {
         Order::Time => "time order",
         Order::Series => "series order",
@@ -175,7 +174,7 @@ async fn measure(program: &Program, folder: &Path, load: Load, runs: usize) -> a
     let own_before = own_usage()?.written_bytes;
     let server = program.start(&folder).await?;
     let (before, generator, started) = (server.usage()?, own_usage()?, Instant::now());
-    let longest = load::send(server.points(), shares, server.end()).await?;
+    let longest = load::send(server.target(load.front_end), shares).await?;
     let (wall, after) = (started.elapsed(), server.usage()?);
     let generator_seconds = own_usage()?.cpu_seconds - generator.cpu_seconds;
     require_all_points(program, &server, load).await?;

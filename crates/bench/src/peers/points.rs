@@ -75,10 +75,21 @@ pub(crate) fn tags(number: u32) -> [(&'static str, String); 3] {
 }
 
 impl Point {
+    /// Whether its metric has integers; others have two decimals.
+    pub(crate) fn is_integer(self) -> bool {
+        self.metric.is_multiple_of(2)
+    }
+
+    /// Its value.
+    pub(crate) fn value(self) -> f64 {
+        let units = self.units as f64;
+        if self.is_integer() { units } else { units / 100.0 }
+    }
+
     /// Appends its value as text.
     pub(crate) fn push_value(self, text: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
-        if self.metric.is_multiple_of(2) {
+        if self.is_integer() {
             text.extend_from_slice(digits.format(self.units).as_bytes());
             return;
         }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use tokio::net::TcpStream;
 
-use super::load::End;
+use super::encode::FrontEnd;
+use super::load::{End, Target};
 use super::queries::Language;
 use crate::ingest::http::Connection;
 use crate::process::{Process, Server, Usage};
@@ -70,6 +71,8 @@ impl Program {
             .arg(format!("-storageDataPath={text}"))
             .arg(format!("-httpListenAddr={http}"))
             .arg(format!("-opentsdbListenAddr={points}"))
+            // The same names of metrics from fields as OxTSDB's.
+            .arg("-influxMeasurementFieldSeparator=.")
             // The queries are larger than its defaults permit.
             .args(["-retentionPeriod=100y", "-search.maxQueryDuration=10m"])
             .args([
@@ -104,11 +107,33 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 }
 
 impl Running {
-    /// Telnet and HTTP put.
-    pub(crate) fn points(&self) -> SocketAddr {
+    /// Where it takes points of a protocol.
+    pub(crate) fn target(&self, front_end: FrontEnd) -> Target {
         match self {
-            Self::OxTsdb(server) => server.http,
-            Self::VictoriaMetrics { points, .. } => *points,
+            Self::OxTsdb(server) => Target {
+                path: match front_end {
+                    FrontEnd::Telnet => "",
+                    FrontEnd::Http => "/api/put",
+                    FrontEnd::Influx => "/write?precision=s",
+                    FrontEnd::RemoteWrite => "/api/v1/write",
+                    FrontEnd::Otlp => "/v1/metrics?resource=host,dc,rack",
+                },
+                ..Target::telnet(server.http)
+            },
+            Self::VictoriaMetrics { points, http, .. } => {
+                let (address, path) = match front_end {
+                    FrontEnd::Telnet => (*points, ""),
+                    FrontEnd::Http => (*points, "/api/put"),
+                    FrontEnd::Influx => (*http, "/write?precision=s"),
+                    FrontEnd::RemoteWrite => (*http, "/api/v1/write"),
+                    FrontEnd::Otlp => (*http, "/opentelemetry/v1/metrics"),
+                };
+                Target {
+                    address,
+                    path,
+                    end: End::Close,
+                }
+            }
         }
     }
 
@@ -117,13 +142,6 @@ impl Running {
         match self {
             Self::OxTsdb(server) => server.http,
             Self::VictoriaMetrics { http, .. } => *http,
-        }
-    }
-
-    pub(crate) fn end(&self) -> End {
-        match self {
-            Self::OxTsdb(_) => End::Version,
-            Self::VictoriaMetrics { .. } => End::Close,
         }
     }
 
