@@ -79,6 +79,16 @@ impl NameMap {
         kept.map(|c| if self.allows(c) { c } else { '_' })
     }
 
+    /// Appends a name as it is stored. Most names need no mapping, and are copied as a whole.
+    fn push(&self, name: &str, text: &mut String) {
+        let is_stored = |byte: u8| byte.is_ascii() && self.allows(byte.into());
+        if name.len() <= self.most && name.bytes().all(is_stored) {
+            text.push_str(name);
+        } else {
+            text.extend(self.mapped(name));
+        }
+    }
+
     /// A name as it is stored.
     pub(super) fn name(&self, name: &str) -> String {
         self.mapped(name).collect()
@@ -157,7 +167,7 @@ impl Chunk {
     fn name(&mut self, map: &NameMap, parts: &[&str]) -> Place {
         let start = self.text.len();
         for part in parts {
-            self.text.extend(map.mapped(part));
+            map.push(part, &mut self.text);
         }
         place(start..self.text.len())
     }
