@@ -10,6 +10,9 @@
 //! - a series without tags gets the tag `source`, with the protocol's name;
 //! - a timestamp of whole seconds is stored as seconds, any other one as milliseconds.
 
+pub(super) mod buckets;
+pub(super) mod suffixed;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -116,6 +119,15 @@ struct Rejected {
     example: String,
 }
 
+/// A histogram whose buckets are points.
+#[derive(Debug)]
+struct ChunkHistogram {
+    /// The places of its points.
+    points: Range<usize>,
+    /// Whether none of its points is rejected.
+    is_complete: bool,
+}
+
 /// A part of a body.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
@@ -124,6 +136,8 @@ pub(super) struct Chunk {
     tags: Vec<Tag>,
     points: Vec<ChunkPoint>,
     rejected: Vec<Rejected>,
+    /// Ascending.
+    histograms: Vec<ChunkHistogram>,
     /// Values that the protocol has and OpenTSDB has not, such as texts.
     pub(super) left_out: usize,
 }
@@ -160,7 +174,23 @@ impl Chunk {
             + self.tags.capacity() * size_of::<Tag>()
             + self.points.capacity() * size_of::<ChunkPoint>()
             + self.rejected.capacity() * size_of::<Rejected>()
+            + self.histograms.capacity() * size_of::<ChunkHistogram>()
             + rejected
+    }
+
+    /// The number of its points.
+    pub(super) const fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Adds the points of a histogram by `add`. The histogram counts as written if all of them are stored.
+    pub(super) fn histogram(&mut self, add: impl FnOnce(&mut Self)) {
+        let (points, rejected) = (self.points.len(), self.rejected.len());
+        add(self);
+        self.histograms.push(ChunkHistogram {
+            points: points..self.points.len(),
+            is_complete: self.rejected.len() == rejected,
+        });
     }
 
     /// Adds a name; `parts` are joined.
@@ -295,6 +325,30 @@ fn place(range: Range<usize>) -> Range<u32> {
     place(range.start)..place(range.end)
 }
 
+/// The outcome of a body.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Of all points.
+    pub(super) outcome: Outcome,
+    /// Histograms with all their points.
+    pub(super) histograms: usize,
+    /// Points of histograms.
+    pub(super) histogram_points: usize,
+}
+
+impl Written {
+    /// Counts the histograms of a chunk. `failed`: the places of the points that were not stored.
+    fn count(&mut self, histograms: &[ChunkHistogram], mut failed: Vec<usize>) {
+        failed.sort_unstable();
+        for ChunkHistogram { points, is_complete } in histograms {
+            let before = |place: usize| failed.partition_point(|failed| *failed < place);
+            let failed = before(points.end) - before(points.start);
+            self.histogram_points += points.len() - failed;
+            self.histograms += usize::from(*is_complete && failed == 0);
+        }
+    }
+}
+
 /// The points of an outcome that were not stored, for the sender: how many, and why the first ones.
 pub(super) fn error(outcome: &Outcome) -> Option<(StatusCode, String)> {
     const SHOWN: usize = 3;
@@ -333,7 +387,7 @@ pub(super) async fn write<S, D>(
     mut body: RequestBody,
     mut state: S,
     decode: D,
-) -> Result<Outcome, HttpError>
+) -> Result<Written, HttpError>
 where
     S: Send + 'static,
     D: Fn(&Bytes, &mut S) -> Result<Option<Chunk>, HttpError> + Send + Sync + 'static,
@@ -346,6 +400,7 @@ where
     let is_small = body.bytes.len() <= INLINE_BYTES;
     let compute = body.compute(parts.writer.compute());
     let mut charged = 0;
+    let mut written = Written::default();
     let mut batches = Batches::new(&parts.counters, caller, flags);
     let decode = Arc::new(decode);
     loop {
@@ -359,7 +414,8 @@ where
             chunk?
         };
         let Some(chunk) = chunk else {
-            return Ok(batches.outcome());
+            written.outcome = batches.outcome();
+            return Ok(written);
         };
         Counters::add(&parts.counters.left_out, chunk.left_out);
         let held = chunk.held_bytes();
@@ -367,16 +423,18 @@ where
             body.charge(held - charged).await?;
             charged = held;
         }
-        store(parts, &chunk, &mut batches, deadline).await?;
+        let failed = store(parts, &chunk, &mut batches, deadline).await?;
+        written.count(&chunk.histograms, failed);
     }
 }
 
+/// Stores a chunk. Returns the places of the points that were not stored.
 async fn store(
     parts: &ApiParts,
     chunk: &Chunk,
     batches: &mut Batches<'_>,
     deadline: std::time::Instant,
-) -> Result<(), HttpError> {
+) -> Result<Vec<usize>, HttpError> {
     for rejected in &chunk.rejected {
         let violation = match rejected.kind {
             RejectionKind::Value | RejectionKind::Timestamp => Violation::InvalidValue,
@@ -390,7 +448,7 @@ async fn store(
     }
     let points = &chunk.points;
     if points.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let tags: Vec<(&str, &str)> = chunk
         .tags
@@ -413,7 +471,8 @@ async fn store(
         }
     };
     let written = parts.writer.write_refs(points.len(), point, Some(deadline)).await;
-    for error in batches.end(points.len(), written)? {
+    let errors = batches.end(points.len(), written)?;
+    for error in &errors {
         let Some(point) = points.get(error.index) else {
             continue;
         };
@@ -422,7 +481,7 @@ async fn store(
             point: chunk.shown(&point.metric, &point.tags),
         });
     }
-    Ok(())
+    Ok(errors.iter().map(|error| error.index).collect())
 }
 
 #[cfg(test)]

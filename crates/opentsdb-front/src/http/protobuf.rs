@@ -65,6 +65,57 @@ pub(crate) const fn sint32(varint: u64) -> i32 {
     (zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed())
 }
 
+/// The number of a varint of type `sint64`.
+pub(crate) const fn sint64(varint: u64) -> i64 {
+    (varint >> 1).cast_signed() ^ -((varint & 1).cast_signed())
+}
+
+/// Adds numbers of 8 bytes, packed or one by one, up to `most`.
+///
+/// # Errors
+///
+/// If the last one is cut off.
+pub(crate) fn fixed64s<T>(
+    value: FieldValue<'_>,
+    most: usize,
+    numbers: &mut Vec<T>,
+    from_bits: impl Fn(u64) -> T,
+) -> Result<(), Malformed> {
+    match value {
+        FieldValue::Fixed64(bits) if numbers.len() < most => numbers.push(from_bits(bits)),
+        FieldValue::Bytes(mut packed) => {
+            while !packed.is_empty() && numbers.len() < most {
+                numbers.push(from_bits(packed.try_get_u64_le().map_err(|_| CUT)?));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Adds varints, packed or one by one, up to `most`.
+///
+/// # Errors
+///
+/// If one is cut off.
+pub(crate) fn varints<T>(
+    value: FieldValue<'_>,
+    most: usize,
+    numbers: &mut Vec<T>,
+    from_varint: impl Fn(u64) -> T,
+) -> Result<(), Malformed> {
+    match value {
+        FieldValue::Varint(number) if numbers.len() < most => numbers.push(from_varint(number)),
+        FieldValue::Bytes(mut packed) => {
+            while !packed.is_empty() && numbers.len() < most {
+                numbers.push(from_varint(varint(&mut packed)?));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// A text.
 ///
 /// # Errors

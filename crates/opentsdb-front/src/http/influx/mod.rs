@@ -27,7 +27,7 @@ use self::precision::Precision;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
-use crate::http::mapped::{self, Chunk, NameMap};
+use crate::http::mapped::{self, Chunk, NameMap, Written};
 use crate::http::reply::Reply;
 
 /// The field that is stored as a series with the bare name of the measurement.
@@ -97,7 +97,7 @@ async fn store(request: ApiRequest<'_>, form: ErrorForm) -> Result<Reply, HttpEr
         .as_millis();
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
     let decode = move |bytes: &Bytes, at: &mut (usize, usize)| decode(bytes, at, &map, precision, now_ms);
-    let outcome = mapped::write(parts, &caller, body, (0, 0), decode).await?;
+    let Written { outcome, .. } = mapped::write(parts, &caller, body, (0, 0), decode).await?;
     Ok(match mapped::error(&outcome) {
         None => Reply::empty(),
         Some((status, text)) => Reply::text_in(form, status, &text),

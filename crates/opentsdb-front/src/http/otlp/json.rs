@@ -151,7 +151,7 @@ static HISTOGRAM_POINT: [Field; 10] = [
     one("max", 12, Form::Double),
 ];
 
-static EXPONENTIAL_POINT: [Field; 12] = [
+static EXPONENTIAL_POINT: [Field; 13] = [
     many("attributes", 1, Form::Message(&KEY_VALUE)),
     one("timeUnixNano", 3, Form::Fixed64),
     one("count", 4, Form::Fixed64),
@@ -164,6 +164,7 @@ static EXPONENTIAL_POINT: [Field; 12] = [
     many("exemplars", 11, Form::Opaque),
     one("min", 12, Form::Double),
     one("max", 13, Form::Double),
+    one("zeroThreshold", 14, Form::Double),
 ];
 
 static BUCKETS: [Field; 2] = [

@@ -24,23 +24,26 @@ mod point;
 #[cfg(test)]
 mod tests;
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use oxtsdb_ingest::{Caller, RejectionKind};
 use oxtsdb_schema::Value;
 use oxtsdb_schema::name::excerpt;
-use oxtsdb_schema::value::ValueError;
 use prost::Message as _;
 
 use self::decode::{Decoder, Kind};
 use self::message::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
-use self::point::{Attribute, DataPoint, MOST_BUCKETS, Number};
+use self::point::{Attribute, DataPoint, Number};
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
 use crate::http::error_form;
-use crate::http::mapped::{self, Chunk, MOST_TAGS, MappedSeries, NameMap, Tag};
+use crate::http::mapped::buckets::{
+    Bucket, Count, Exponential, MOST_BUCKETS, cumulative, first_not_ascending,
+};
+use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
+use crate::http::mapped::{self, Chunk, MOST_TAGS, NameMap, Tag, Written};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
 use crate::http::request_body::RequestBody;
@@ -52,9 +55,6 @@ const RESOURCE_ATTRIBUTES: [&str; 4] = [
     "service.instance.id",
     "host.name",
 ];
-
-/// The tag with the upper bound of a bucket.
-const BOUND: &str = "le";
 
 /// The tag with the quantile of a summary.
 const QUANTILE: &str = "quantile";
@@ -143,7 +143,7 @@ async fn export(
     let decode = move |bytes: &Bytes, decoder: &mut Decoder| {
         decode(bytes, decoder, &map).map_err(|error| malformed(&error))
     };
-    let outcome = mapped::write(parts, caller, body, decoder, decode).await?;
+    let Written { outcome, .. } = mapped::write(parts, caller, body, decoder, decode).await?;
     let partial_success = match mapped::error(&outcome) {
         None => None,
         Some((status, text)) if outcome.failure.is_some() => return Err(HttpError::new(status, text)),
@@ -202,11 +202,11 @@ fn add(
     let attributes = point.attributes.iter();
     let tags = attributes.filter_map(|(key, value)| chunk.tag(map, key, value));
     let tags: Vec<Tag> = tags.chain(resource).collect();
-    let mut series = SeriesOf {
-        all: chunk.tag_list(map, tags.iter()),
-        tags,
+    let mut series = SuffixedSeries {
+        tag_list: chunk.tag_list(map, tags.iter()),
+        tags: &tags,
         chunk,
-        shared,
+        metric: &mut shared.metric,
         map,
         name: decoder.name(),
         timestamp_ms: i64::try_from(point.time_unix_nano / NANOS_PER_MILLI).unwrap_or(i64::MAX),
@@ -218,23 +218,57 @@ fn add(
             Some(Number::Double(double)) => series.add(Suffix::None, Value::double(double)),
             None => series.chunk.left_out += 1,
         },
-        Kind::Histogram => {
-            let bounds = point.bounds.iter().copied().chain([f64::INFINITY]);
-            series.add_buckets(bounds.zip(point.counts.iter().copied()));
-            series.add_totals(&point);
-        }
-        Kind::ExponentialHistogram => {
-            series.add_buckets(exponential(&point));
-            series.add_totals(&point);
+        Kind::Histogram | Kind::ExponentialHistogram => {
+            if let Some((bounds, total)) = buckets(decoder.kind(), &point) {
+                series.add_buckets(&bounds, total);
+            }
+            add_totals(&mut series, &point);
         }
         Kind::Summary => {
-            let quantiles = point.quantiles.iter();
-            let quantiles = quantiles.map(|(quantile, value)| (*quantile, Value::double(*value)));
-            series.add_each(Suffix::None, QUANTILE, quantiles);
-            series.add_totals(&point);
+            for (quantile, value) in &point.quantiles {
+                let quantile = quantile.to_string();
+                series.add_tagged(Suffix::None, QUANTILE, &quantile, Value::double(*value));
+            }
+            add_totals(&mut series, &point);
         }
     }
     Ok(())
+}
+
+/// The bounds of a histogram, each with the count of all values up to it, and the count of all values; `None` without buckets.
+fn buckets(kind: Kind, point: &DataPoint<'_>) -> Option<(Vec<(f64, Count)>, Count)> {
+    if kind == Kind::ExponentialHistogram {
+        let histogram = Exponential {
+            scale: point.scale,
+            zero_threshold: point.zero_threshold,
+            zero_count: Count::Int(point.zero_count),
+        };
+        return Some(cumulative(
+            histogram.buckets(point.negative.by_index(), point.positive.by_index()),
+        ));
+    }
+    let bounds = point.bounds.iter().copied().chain([f64::INFINITY]);
+    let buckets = bounds.zip(&point.counts).map(|(upper, count)| Bucket {
+        lower: None,
+        upper,
+        count: Count::Int(*count),
+    });
+    (!point.counts.is_empty()).then(|| cumulative(buckets))
+}
+
+/// Adds the count, the sum, and the extremes if there are any.
+fn add_totals(series: &mut SuffixedSeries<'_>, point: &DataPoint<'_>) {
+    series.add_count(Count::Int(point.count));
+    let others = [
+        (Suffix::Sum, point.sum),
+        (Suffix::Min, point.min),
+        (Suffix::Max, point.max),
+    ];
+    for (suffix, value) in others {
+        if let Some(value) = value {
+            series.add(suffix, Value::double(value));
+        }
+    }
 }
 
 /// Why a data point is not stored.
@@ -254,8 +288,12 @@ fn refusal(decoder: &Decoder, point: &DataPoint<'_>) -> Option<(RejectionKind, S
             "{counts} counts of buckets for {bounds} bounds, expected {}",
             bounds + 1
         )
+    } else if let Some((place, bound)) = first_not_ascending(&point.bounds) {
+        format!("bound {place} of the buckets ({bound}) is not above the bound before it")
     } else if !SCALES.contains(&scale) {
         format!("scale {scale} is not from {} to {}", SCALES.start(), SCALES.end())
+    } else if !(0.0..f64::INFINITY).contains(&point.zero_threshold) {
+        format!("zero threshold {} is no number from 0", point.zero_threshold)
     } else {
         return None;
     };
@@ -275,66 +313,13 @@ fn shown(name: &str, attributes: &[Attribute<'_>]) -> String {
     shown
 }
 
-/// The buckets of an exponential histogram, ascending: upper bound, and count.
-///
-/// A positive bucket with index `i` has the values in (bⁱ, bⁱ⁺¹], a negative one the values in [-bⁱ⁺¹, -bⁱ), where b is 2 to the
-/// power of 2⁻ˢᶜᵃˡᵉ.
-fn exponential<'p>(point: &'p DataPoint<'_>) -> impl Iterator<Item = (f64, u64)> + 'p {
-    let bound = |index: i64| (index as f64 * (-f64::from(point.scale)).exp2()).exp2();
-    let negative = &point.negative;
-    let negative = negative
-        .counts
-        .iter()
-        .enumerate()
-        .rev()
-        .map(move |(place, count)| {
-            let index = i64::from(negative.offset) + place as i64;
-            (-bound(index), *count)
-        });
-    let positive = &point.positive;
-    let above = positive.counts.iter().enumerate().map(move |(place, count)| {
-        let index = i64::from(positive.offset) + place as i64;
-        (bound(index + 1), *count)
-    });
-    let total = std::iter::once((f64::INFINITY, 0));
-    negative
-        .chain([(0.0, point.zero_count)])
-        .chain(above)
-        .chain(total)
-}
-
-/// The series that a data point becomes, by the end of their metric.
-#[derive(Clone, Copy, Debug)]
-enum Suffix {
-    None,
-    Bucket,
-    Count,
-    Sum,
-    Min,
-    Max,
-}
-
-impl Suffix {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Bucket => "_bucket",
-            Self::Count => "_count",
-            Self::Sum => "_sum",
-            Self::Min => "_min",
-            Self::Max => "_max",
-        }
-    }
-}
-
 /// Texts that the data points of a metric and of a resource have in common: each is in a chunk once.
 #[derive(Debug, Default)]
 struct Shared {
     place: (usize, usize),
     /// The attributes of the resource.
     resource: Vec<Option<Tag>>,
-    /// The metric with each suffix.
-    series: [Option<MappedSeries>; 6],
+    metric: SuffixedMetric,
 }
 
 impl Shared {
@@ -347,86 +332,8 @@ impl Shared {
             self.resource = tags.collect();
         }
         if self.place != place {
-            self.series = Default::default();
+            self.metric = SuffixedMetric::default();
         }
         self.place = place;
     }
-}
-
-/// Adds points of the series of one data point.
-struct SeriesOf<'a> {
-    chunk: &'a mut Chunk,
-    shared: &'a mut Shared,
-    map: &'a NameMap,
-    /// Of the metric.
-    name: &'a str,
-    tags: Vec<Tag>,
-    /// The same in the chunk.
-    all: Range<u32>,
-    timestamp_ms: i64,
-    number: usize,
-}
-
-impl SeriesOf<'_> {
-    /// Adds a point of the metric with a suffix.
-    fn add(&mut self, suffix: Suffix, value: Result<Value, ValueError>) {
-        self.add_with(suffix, self.all.clone(), value);
-    }
-
-    fn add_with(&mut self, suffix: Suffix, tags: Range<u32>, value: Result<Value, ValueError>) {
-        let series = self.shared.series[suffix as usize].get_or_insert_with(|| {
-            let name = [self.name, suffix.text()];
-            self.chunk.series(self.map, &name, 0..0, 0)
-        });
-        let series = series.with(tags, self.number);
-        self.chunk.point(&series, self.timestamp_ms, value);
-    }
-
-    /// Adds a point for each value of a tag more.
-    fn add_each(
-        &mut self,
-        suffix: Suffix,
-        key: &str,
-        values: impl Iterator<Item = (f64, Result<Value, ValueError>)>,
-    ) {
-        for (number, value) in values {
-            let text = match number {
-                f64::INFINITY => "+Inf".to_owned(),
-                number => number.to_string(),
-            };
-            let tag = self.chunk.tag(self.map, key, &text);
-            let tags = self.chunk.tag_list(self.map, self.tags.iter().chain(&tag));
-            self.add_with(suffix, tags, value);
-        }
-    }
-
-    /// Adds buckets, ascending; each counts the values of those before it too.
-    fn add_buckets(&mut self, buckets: impl Iterator<Item = (f64, u64)>) {
-        let mut sum = 0_u64;
-        let buckets = buckets.map(|(bound, count)| {
-            sum = sum.saturating_add(count);
-            (bound, Ok(count_value(sum)))
-        });
-        self.add_each(Suffix::Bucket, BOUND, buckets);
-    }
-
-    /// Adds the count, the sum, and the extremes if there are any.
-    fn add_totals(&mut self, point: &DataPoint<'_>) {
-        self.add(Suffix::Count, Ok(count_value(point.count)));
-        let others = [
-            (Suffix::Sum, point.sum),
-            (Suffix::Min, point.min),
-            (Suffix::Max, point.max),
-        ];
-        for (suffix, value) in others {
-            if let Some(value) = value {
-                self.add(suffix, Value::double(value));
-            }
-        }
-    }
-}
-
-/// A count as an integer, or as floating point if it is too large.
-fn count_value(count: u64) -> Value {
-    i64::try_from(count).map_or(Value::Double(count as f64), Value::Int)
 }

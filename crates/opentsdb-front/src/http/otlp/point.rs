@@ -11,20 +11,17 @@
 //!   counts, bounds                  6, 7
 //!   scale, zero_count                           6, 7
 //!   positive, negative                          8, 9 (1 offset, 2 counts)
+//!   zero_threshold                              14
 //!   quantiles                                                           6 (1 quantile, 2 value)
 //!   exemplars              5        8           11
 //! ```
 
 use std::borrow::Cow;
 
-use prost::bytes::Buf as _;
-
 use super::decode::Kind;
 use crate::http::mapped::MOST_TAGS;
-use crate::http::protobuf::{FieldValue, Malformed, next, sint32, text, varint};
-
-/// Buckets and quantiles of a point at most; SDKs have 160 buckets of each sign by default.
-pub(super) const MOST_BUCKETS: usize = 1000;
+use crate::http::mapped::buckets::{Count, MOST_BUCKETS, READ_BUCKETS};
+use crate::http::protobuf::{FieldValue, Malformed, fixed64s, next, sint32, text, varints};
 
 /// The bit of `flags` that says that the point has no value: its series has ended.
 const NO_RECORDED_VALUE: u64 = 1;
@@ -46,6 +43,7 @@ pub(super) struct DataPoint<'a> {
     pub(super) bounds: Vec<f64>,
     pub(super) scale: i32,
     pub(super) zero_count: u64,
+    pub(super) zero_threshold: f64,
     pub(super) positive: Buckets,
     pub(super) negative: Buckets,
     /// Quantile and value.
@@ -68,8 +66,8 @@ pub(super) enum Number {
 /// Buckets of an exponential histogram: the counts from an index on.
 #[derive(Debug, Default)]
 pub(super) struct Buckets {
-    pub(super) offset: i32,
-    pub(super) counts: Vec<u64>,
+    offset: i32,
+    counts: Vec<u64>,
 }
 
 /// The numbers of fields that all kinds have, each under its own.
@@ -139,8 +137,8 @@ impl<'a> DataPoint<'a> {
 
     fn histogram_field(&mut self, number: u64, value: FieldValue<'a>) -> Result<(), Malformed> {
         match (number, value) {
-            (6, value) => fixed(value, &mut self.counts, |bits| bits)?,
-            (7, value) => fixed(value, &mut self.bounds, f64::from_bits)?,
+            (6, value) => fixed64s(value, READ_BUCKETS, &mut self.counts, |bits| bits)?,
+            (7, value) => fixed64s(value, READ_BUCKETS, &mut self.bounds, f64::from_bits)?,
             (11, FieldValue::Fixed64(bits)) => self.min = Some(f64::from_bits(bits)),
             (12, FieldValue::Fixed64(bits)) => self.max = Some(f64::from_bits(bits)),
             _ => {}
@@ -156,6 +154,7 @@ impl<'a> DataPoint<'a> {
             (9, FieldValue::Bytes(buckets)) => self.negative = Buckets::decode(buckets)?,
             (12, FieldValue::Fixed64(bits)) => self.min = Some(f64::from_bits(bits)),
             (13, FieldValue::Fixed64(bits)) => self.max = Some(f64::from_bits(bits)),
+            (14, FieldValue::Fixed64(bits)) => self.zero_threshold = f64::from_bits(bits),
             _ => {}
         }
         Ok(())
@@ -189,19 +188,19 @@ impl<'a> DataPoint<'a> {
 }
 
 impl Buckets {
+    /// Indices of upper bounds, and counts. OpenTelemetry's index is of the lower bound.
+    pub(super) fn by_index(&self) -> impl DoubleEndedIterator<Item = (i64, Count)> + ExactSizeIterator {
+        let first = i64::from(self.offset) + 1;
+        let counts = self.counts.iter().enumerate();
+        counts.map(move |(place, count)| (first + place as i64, Count::Int(*count)))
+    }
+
     fn decode(mut message: &[u8]) -> Result<Self, Malformed> {
         let mut buckets = Self::default();
         while let Some((number, value)) = next(&mut message)? {
             match (number, value) {
                 (1, FieldValue::Varint(varint)) => buckets.offset = sint32(varint),
-                (2, FieldValue::Varint(count)) if buckets.counts.len() <= MOST_BUCKETS => {
-                    buckets.counts.push(count);
-                }
-                (2, FieldValue::Bytes(mut packed)) => {
-                    while !packed.is_empty() && buckets.counts.len() <= MOST_BUCKETS {
-                        buckets.counts.push(varint(&mut packed)?);
-                    }
-                }
+                (2, value) => varints(value, READ_BUCKETS, &mut buckets.counts, |count| count)?,
                 _ => {}
             }
         }
@@ -258,25 +257,4 @@ fn any_value(mut message: &[u8]) -> Result<Option<Cow<'_, str>>, Malformed> {
         };
     }
     Ok(any)
-}
-
-/// Adds numbers of 8 bytes, packed or one by one, up to one too many.
-fn fixed<T>(
-    value: FieldValue<'_>,
-    numbers: &mut Vec<T>,
-    of_bits: impl Fn(u64) -> T,
-) -> Result<(), Malformed> {
-    match value {
-        FieldValue::Fixed64(bits) if numbers.len() <= MOST_BUCKETS => numbers.push(of_bits(bits)),
-        FieldValue::Bytes(mut packed) => {
-            while !packed.is_empty() && numbers.len() <= MOST_BUCKETS {
-                let bits = packed.try_get_u64_le();
-                numbers.push(of_bits(
-                    bits.map_err(|_| Malformed("a packed number is cut off"))?,
-                ));
-            }
-        }
-        _ => {}
-    }
-    Ok(())
 }

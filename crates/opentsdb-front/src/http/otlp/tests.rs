@@ -282,6 +282,7 @@ async fn histograms_are_series_with_bounds() {
             count: 10,
             scale: 0,
             zero_count: 2,
+            zero_threshold: 0.125,
             // (2, 4] and (4, 8].
             positive: Some(Buckets {
                 offset: 1,
@@ -329,9 +330,12 @@ async fn histograms_are_series_with_bounds() {
         series("h_count", "source", "otlp", "6"),
         series("h_sum", "source", "otlp", "1.5"),
         series("h_max", "source", "otlp", "9.0"),
+        series("e_bucket", "le", "-2", "0"),
         series("e_bucket", "le", "-1", "3"),
         series("e_bucket", "le", "-0.5", "4"),
-        series("e_bucket", "le", "0", "6"),
+        series("e_bucket", "le", "-0.125", "4"),
+        series("e_bucket", "le", "0.125", "6"),
+        series("e_bucket", "le", "2", "6"),
         series("e_bucket", "le", "4", "9"),
         series("e_bucket", "le", "8", "10"),
         series("e_bucket", "le", "_Inf", "10"),
@@ -364,6 +368,15 @@ async fn good_points_are_stored_and_the_others_counted() {
         }],
         aggregation_temporality: AggregationTemporality::Delta.into(),
     };
+    let unordered = Histogram {
+        data_points: vec![HistogramDataPoint {
+            time_unix_nano: T,
+            bucket_counts: vec![1, 2, 3],
+            explicit_bounds: vec![2.0, 2.0],
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Delta.into(),
+    };
     let scaled = ExponentialHistogram {
         data_points: vec![ExponentialHistogramDataPoint {
             time_unix_nano: T,
@@ -385,14 +398,15 @@ async fn good_points_are_stored_and_the_others_counted() {
         ),
         metric("s", Data::Sum(unspecified)),
         metric("h", Data::Histogram(uneven)),
+        metric("h", Data::Histogram(unordered)),
         metric("e", Data::ExponentialHistogram(scaled)),
     ]);
     let response = send(&service, "/v1/metrics", &body.encode_to_vec()).await;
     assert_eq!(response.status, 200);
     let (count, reason) = rejected(&response).unwrap();
-    assert_eq!(count, 7);
+    assert_eq!(count, 8);
     assert!(
-        reason.starts_with("partial write: 1 points stored, dropped=7: 1: the metric has no name, 3: "),
+        reason.starts_with("partial write: 1 points stored, dropped=8: 1: the metric has no name, 3: "),
         "{reason}"
     );
     assert_eq!(service.cells().await.len(), 1);
@@ -444,7 +458,7 @@ async fn requests_in_json_are_those_in_protobuf() {
                     {"timeUnixNano": "1700000000000000000", "count": 3, "sum": 1.5, "min": null, "max": 1e0,
                      "bucketCounts": ["1", 2], "explicitBounds": [0.5], "attributes": null}]}},
                 {"name": "e", "exponentialHistogram": {"aggregationTemporality": 2, "dataPoints": [
-                    {"timeUnixNano": "1700000000000000000", "count": "4", "scale": -1, "zeroCount": "1",
+                    {"timeUnixNano": "1700000000000000000", "count": "4", "scale": -1, "zeroCount": "1", "zeroThreshold": 0.25,
                      "positive": {"offset": 1, "bucketCounts": [3]}, "negative": {"offset": -1, "bucketCounts": []}}]}},
                 {"name": "s", "summary": {"dataPoints": [{"timeUnixNano": "1700000000000000000", "count": "2", "sum": 1,
                     "quantileValues": [{"quantile": 0.5, "value": 0.25}]}]}},
@@ -458,7 +472,7 @@ async fn requests_in_json_are_those_in_protobuf() {
     assert_eq!(partial["rejectedDataPoints"], "1");
     let reason = partial["errorMessage"].as_str().unwrap();
     assert!(
-        reason.starts_with("partial write: 14 points stored, dropped=1: 6: "),
+        reason.starts_with("partial write: 15 points stored, dropped=1: 6: "),
         "{reason}"
     );
     let at = |value: &str| format!(r#"{{"1700000000000":{value}}}"#);
@@ -488,7 +502,11 @@ async fn requests_in_json_are_those_in_protobuf() {
         ),
         // The base is 4 at scale -1.
         (
-            r#"e_bucket{"host.name":"web01","le":"0","service.name":"api"}"#,
+            r#"e_bucket{"host.name":"web01","le":"0.25","service.name":"api"}"#,
+            "1",
+        ),
+        (
+            r#"e_bucket{"host.name":"web01","le":"4","service.name":"api"}"#,
             "1",
         ),
         (

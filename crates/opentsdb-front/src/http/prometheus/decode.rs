@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   1.0  WriteRequest  1 timeseries: TimeSeries*, 3 metadata
-//!        TimeSeries    1 labels: Label* (1 name, 2 value), 2 samples: Sample*, 3 exemplars, 4 histograms
+//!        TimeSeries    1 labels: Label* (1 name, 2 value), 2 samples: Sample*, 3 exemplars, 4 histograms: Histogram*
 //!   2.0  Request       4 symbols: string*, 5 timeseries: TimeSeries*
-//!        TimeSeries    1 labels_refs: packed uint32, name and value in turn, 2 samples: Sample*, 3 histograms, 4 exemplars
+//!        TimeSeries    1 labels_refs: packed uint32, name and value in turn, 2 samples: Sample*,
+//!                      3 histograms: Histogram*, 4 exemplars
 //!   both Sample        1 value: double, 2 timestamp: int64, milliseconds
+//!        Histogram     see `histogram`
 //! ```
 //!
 //! The numbers of the fields tell the version of a body: 2.0 reserves the numbers of 1.0.
@@ -35,7 +37,9 @@ pub(super) struct Series<'a> {
     pub(super) labels: Vec<(&'a str, &'a str)>,
     /// Value and milliseconds since the epoch.
     pub(super) samples: Vec<(f64, i64)>,
-    /// Histograms and exemplars.
+    /// Messages of native histograms.
+    pub(super) histograms: Vec<&'a [u8]>,
+    /// Exemplars.
     pub(super) left_out: usize,
 }
 
@@ -107,6 +111,7 @@ impl Decoder {
             };
             series.labels.clear();
             series.samples.clear();
+            series.histograms.clear();
             series.left_out = 0;
             match number {
                 1 => series.read(message)?,
@@ -117,7 +122,7 @@ impl Decoder {
             let number = self.count;
             return Ok(Some(if series.labels.len() > MOST_LABELS {
                 Decoded::TooManyLabels { number }
-            } else if series.samples.len() > CHUNK_POINTS {
+            } else if series.has_too_many_samples() {
                 Decoded::TooManySamples { number }
             } else {
                 Decoded::Series { number }
@@ -130,7 +135,11 @@ impl Decoder {
 impl<'a> Series<'a> {
     /// Whether it has more than is read.
     fn is_too_large(&self) -> bool {
-        self.labels.len() > MOST_LABELS || self.samples.len() > CHUNK_POINTS
+        self.labels.len() > MOST_LABELS || self.has_too_many_samples()
+    }
+
+    const fn has_too_many_samples(&self) -> bool {
+        self.samples.len() + self.histograms.len() > CHUNK_POINTS
     }
 
     /// Reads a series of 1.0, up to one label or sample too many.
@@ -141,7 +150,8 @@ impl<'a> Series<'a> {
             match (number, value) {
                 (1, FieldValue::Bytes(label)) => self.labels.push(read_label(label)?),
                 (2, FieldValue::Bytes(sample)) => self.samples.push(read_sample(sample)?),
-                (3 | 4, FieldValue::Bytes(_)) => self.left_out += 1,
+                (3, FieldValue::Bytes(_)) => self.left_out += 1,
+                (4, FieldValue::Bytes(histogram)) => self.histograms.push(histogram),
                 _ => {}
             }
         }
@@ -179,7 +189,8 @@ impl<'a> Series<'a> {
                     }
                 }
                 (2, FieldValue::Bytes(sample)) => self.samples.push(read_sample(sample)?),
-                (3 | 4, FieldValue::Bytes(_)) => self.left_out += 1,
+                (3, FieldValue::Bytes(histogram)) => self.histograms.push(histogram),
+                (4, FieldValue::Bytes(_)) => self.left_out += 1,
                 _ => {}
             }
         }

@@ -3,16 +3,21 @@
 //! ```text
 //!   {__name__="up", job="node", instance="a:9100"} 1 @1700000000000
 //!   ─► up 1700000000 1 job=node instance=a_9100
+//!   {__name__="h", job="node"} histogram of schema 0, sum 8, 2 values in (1, 2], 1 in (2, 4] @1700000000000
+//!   ─► h_bucket 1700000000 0 job=node le=0       le=1, le=2, le=4 and le=_Inf likewise
+//!   ─► h_count  1700000000 3 job=node
+//!   ─► h_sum    1700000000 8 job=node
 //! ```
 //!
 //! The metric is the label `__name__`, the other labels are tags. Markers of stale series are no points and are left out;
-//! native histograms and exemplars are left out too, and counted. Series are independent: the good samples are stored, and the
+//! exemplars are left out too, and counted. Series are independent: the good samples and histograms are stored, and the
 //! response names the others.
 //!
 //! Source: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `remote_write_spec_2_0/`; `prompb/remote.proto`,
 //! `prompb/io/prometheus/write/v2/types.proto` of Prometheus 3.
 
 mod decode;
+mod histogram;
 pub(super) mod read;
 #[cfg(test)]
 mod tests;
@@ -24,10 +29,12 @@ use oxtsdb_ingest::RejectionKind;
 use oxtsdb_schema::Value;
 
 use self::decode::{Decoded, Decoder, Series};
+use self::histogram::{Buckets, NativeHistogram};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
-use crate::http::mapped::{self, Chunk, NameMap};
+use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
+use crate::http::mapped::{self, CHUNK_POINTS, Chunk, NameMap, Tag, Written};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
 
@@ -61,15 +68,18 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         };
         decode(bytes, decoder, &map).map_err(unreadable)
     };
-    let outcome = mapped::write(parts, &caller, body, None, decode).await?;
-    let stored = HeaderValue::from(outcome.success);
+    let written = mapped::write(parts, &caller, body, None, decode).await?;
+    let Written {
+        outcome, histograms, ..
+    } = written;
+    let samples = outcome.success - written.histogram_points;
     let reply = match mapped::error(&outcome) {
         None => Reply::empty(),
         Some((status, text)) => Reply::text_in(ErrorForm::Text, status, &text),
     };
     Ok(reply
-        .with_header(SAMPLES_WRITTEN, stored)
-        .with_header(HISTOGRAMS_WRITTEN, 0)
+        .with_header(SAMPLES_WRITTEN, HeaderValue::from(samples))
+        .with_header(HISTOGRAMS_WRITTEN, HeaderValue::from(histograms))
         .with_header(EXEMPLARS_WRITTEN, 0))
 }
 
@@ -88,13 +98,13 @@ fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<
     {
         is_empty = false;
         match decoded {
-            Decoded::Series { number } => add(&mut chunk, map, &series, number),
+            Decoded::Series { number } => add(&mut chunk, map, &series, number)?,
             Decoded::TooManyLabels { number } => {
                 let reason = format!("more than {} labels", mapped::MOST_TAGS);
                 chunk.reject(number, RejectionKind::Tags, reason, String::new());
             }
             Decoded::TooManySamples { number } => {
-                let reason = format!("more than {} samples of one series", mapped::CHUNK_POINTS);
+                let reason = format!("more than {} samples of one series", CHUNK_POINTS);
                 chunk.reject(number, RejectionKind::Malformed, reason, String::new());
             }
         }
@@ -102,28 +112,70 @@ fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<
     Ok((!is_empty).then_some(chunk))
 }
 
-/// Adds the samples of a series.
-fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) {
+/// Adds the samples and the histograms of a series.
+fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) -> Result<(), Malformed> {
     chunk.left_out += series.left_out;
     let labels = series.labels.iter().copied();
     let name = labels.clone().find(|(key, _)| *key == NAME);
     let Some((_, name)) = name.filter(|(_, name)| !name.is_empty()) else {
         let reason = format!("the label `{NAME}` is missing");
-        chunk.reject(
-            number,
-            RejectionKind::Name,
-            reason,
-            format!("{:?}", series.labels),
-        );
-        return;
+        chunk.reject(number, RejectionKind::Name, reason, shown(series));
+        return Ok(());
     };
-    let tags = chunk.tags(map, labels.filter(|(key, _)| *key != NAME));
-    let mapped = chunk.series(map, &[name], tags, number);
-    for (value, timestamp_ms) in &series.samples {
-        if value.to_bits() == STALE {
+    let labels = labels.filter(|(key, _)| *key != NAME);
+    let tags = labels.filter_map(|(key, value)| chunk.tag(map, key, value));
+    let tags: Vec<Tag> = tags.collect();
+    let tag_list = chunk.tag_list(map, tags.iter());
+    if !series.samples.is_empty() {
+        let mapped = chunk.series(map, &[name], tag_list.clone(), number);
+        for (value, timestamp_ms) in &series.samples {
+            if value.to_bits() == STALE {
+                chunk.left_out += 1;
+                continue;
+            }
+            chunk.point(&mapped, *timestamp_ms, Value::double(*value));
+        }
+    }
+    let before = chunk.len();
+    let mut metric = SuffixedMetric::default();
+    for message in &series.histograms {
+        let histogram = NativeHistogram::decode(message)?;
+        if histogram.is_stale() {
             chunk.left_out += 1;
             continue;
         }
-        chunk.point(&mapped, *timestamp_ms, Value::double(*value));
+        let reject = |chunk: &mut Chunk, reason: String| {
+            let reason = format!("histogram at {}: {reason}", histogram.timestamp_ms);
+            chunk.reject(number, RejectionKind::Histogram, reason, shown(series));
+        };
+        if chunk.len() - before > CHUNK_POINTS {
+            let reason = format!("the histograms of its series have more than {CHUNK_POINTS} points");
+            reject(chunk, reason);
+            continue;
+        }
+        match histogram.buckets() {
+            Err(error) => reject(chunk, error.to_string()),
+            Ok(Buckets { bounds, count }) => chunk.histogram(|chunk| {
+                let mut series = SuffixedSeries {
+                    chunk,
+                    metric: &mut metric,
+                    map,
+                    name,
+                    tags: &tags,
+                    tag_list: tag_list.clone(),
+                    timestamp_ms: histogram.timestamp_ms,
+                    number,
+                };
+                series.add_buckets(&bounds, count);
+                series.add_count(count);
+                series.add(Suffix::Sum, Value::double(histogram.sum));
+            }),
+        }
     }
+    Ok(())
+}
+
+/// The labels of a series, for the record of rejected points.
+fn shown(series: &Series<'_>) -> String {
+    format!("{:?}", series.labels)
 }

@@ -17,9 +17,8 @@ pub(super) struct TimeSeries {
     pub(super) labels: Vec<Label>,
     #[prost(message, repeated, tag = "2")]
     pub(super) samples: Vec<Sample>,
-    /// Histograms; only their presence matters.
     #[prost(message, repeated, tag = "4")]
-    pub(super) histograms: Vec<Sample>,
+    pub(super) histograms: Vec<Histogram>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -39,6 +38,50 @@ pub(super) struct Sample {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(super) struct Histogram {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) count_int: Option<u64>,
+    #[prost(double, optional, tag = "2")]
+    pub(super) count_float: Option<f64>,
+    #[prost(double, tag = "3")]
+    pub(super) sum: f64,
+    #[prost(sint32, tag = "4")]
+    pub(super) schema: i32,
+    #[prost(double, tag = "5")]
+    pub(super) zero_threshold: f64,
+    #[prost(uint64, optional, tag = "6")]
+    pub(super) zero_count_int: Option<u64>,
+    #[prost(double, optional, tag = "7")]
+    pub(super) zero_count_float: Option<f64>,
+    #[prost(message, repeated, tag = "8")]
+    pub(super) negative_spans: Vec<Span>,
+    #[prost(sint64, repeated, tag = "9")]
+    pub(super) negative_deltas: Vec<i64>,
+    #[prost(double, repeated, tag = "10")]
+    pub(super) negative_counts: Vec<f64>,
+    #[prost(message, repeated, tag = "11")]
+    pub(super) positive_spans: Vec<Span>,
+    #[prost(sint64, repeated, tag = "12")]
+    pub(super) positive_deltas: Vec<i64>,
+    #[prost(double, repeated, tag = "13")]
+    pub(super) positive_counts: Vec<f64>,
+    #[prost(int32, tag = "14")]
+    pub(super) reset_hint: i32,
+    #[prost(int64, tag = "15")]
+    pub(super) timestamp: i64,
+    #[prost(double, repeated, tag = "16")]
+    pub(super) custom_values: Vec<f64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Span {
+    #[prost(sint32, tag = "1")]
+    pub(super) offset: i32,
+    #[prost(uint32, tag = "2")]
+    pub(super) length: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct Request2 {
     #[prost(string, repeated, tag = "4")]
     symbols: Vec<String>,
@@ -52,6 +95,8 @@ struct TimeSeries2 {
     labels_refs: Vec<u32>,
     #[prost(message, repeated, tag = "2")]
     samples: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    histograms: Vec<Histogram>,
 }
 
 fn series(labels: &[(&str, &str)], samples: &[(f64, i64)]) -> TimeSeries {
@@ -120,14 +165,14 @@ async fn samples_of_both_versions_are_stored() {
                 value: 7.0,
                 timestamp: instant,
             }],
+            histograms: vec![],
         }],
     };
     let response = send(&service, &first).await;
     assert_eq!((response.status, response.text()), (204, ""));
-    let written = "x-prometheus-remote-write-samples-written";
-    assert_eq!(response.header(written), Some("2"));
+    assert_eq!(response.header(SAMPLES), Some("2"));
     let response = send(&service, &second).await;
-    assert_eq!((response.status, response.header(written)), (204, Some("1")));
+    assert_eq!((response.status, response.header(SAMPLES)), (204, Some("1")));
     let query = "/api/query?start=1&ms&m=none:http_requests_total{}";
     let results = service.get(query).await.json();
     let mut tagged_points: Vec<_> = results
@@ -150,14 +195,193 @@ async fn samples_of_both_versions_are_stored() {
     );
 }
 
+const SAMPLES: &str = "x-prometheus-remote-write-samples-written";
+const HISTOGRAMS: &str = "x-prometheus-remote-write-histograms-written";
+
+/// 2 values in (1, 2], 1 in (2, 4].
+fn histogram(timestamp: i64) -> Histogram {
+    Histogram {
+        count_int: Some(3),
+        sum: 8.5,
+        positive_spans: vec![Span { offset: 1, length: 2 }],
+        positive_deltas: vec![2, -1],
+        reset_hint: 1,
+        timestamp,
+        ..Histogram::default()
+    }
+}
+
+/// The stored points of a metric with the suffixes of histograms, as `metric{tag=value} value value`.
+async fn stored(service: &Service, metric: &str) -> Vec<String> {
+    let mut stored = Vec::new();
+    for suffix in ["_bucket", "_count", "_sum"] {
+        let results = service
+            .get(&format!("/api/query?start=1&ms&m=none:{metric}{suffix}{{}}"))
+            .await;
+        for result in results.json().as_array().into_iter().flatten() {
+            let tags = result["tags"].as_object().unwrap().iter();
+            let tags: Vec<_> = tags
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap()))
+                .collect();
+            let values = result["dps"].as_object().unwrap().values();
+            let values: Vec<_> = values.map(ToString::to_string).collect();
+            stored.push(format!("{suffix}{{{}}} {}", tags.join(","), values.join(" ")));
+        }
+    }
+    stored.sort();
+    stored
+}
+
 #[tokio::test]
-async fn stale_markers_and_histograms_are_left_out() {
+async fn native_histograms_of_both_versions_are_series_with_bounds() {
     let service = Service::start().await;
+    let instant = 1_700_000_000_123;
+    let mut first = series(&[("__name__", "h"), ("job", "a:1")], &[]);
+    first.histograms = vec![histogram(instant), histogram(instant + 1000)];
+    let floats = Histogram {
+        count_float: Some(2.5),
+        sum: -1.0,
+        schema: -53,
+        positive_spans: vec![Span { offset: 1, length: 2 }],
+        positive_counts: vec![1.0, 1.5],
+        custom_values: vec![0.1, 5.0],
+        timestamp: instant,
+        ..Histogram::default()
+    };
+    let symbols = ["", "__name__", "custom"];
+    let second = Request2 {
+        symbols: symbols.map(str::to_owned).to_vec(),
+        timeseries: vec![TimeSeries2 {
+            labels_refs: vec![1, 2],
+            samples: vec![Sample {
+                value: 7.0,
+                timestamp: instant,
+            }],
+            histograms: vec![floats],
+        }],
+    };
+    let response = send(
+        &service,
+        &WriteRequest {
+            timeseries: vec![first],
+        },
+    )
+    .await;
+    assert_eq!((response.status, response.text()), (204, ""));
+    assert_eq!(
+        (response.header(SAMPLES), response.header(HISTOGRAMS)),
+        (Some("0"), Some("2"))
+    );
+    let response = send(&service, &second).await;
+    assert_eq!((response.status, response.text()), (204, ""));
+    assert_eq!(
+        (response.header(SAMPLES), response.header(HISTOGRAMS)),
+        (Some("1"), Some("1"))
+    );
+    assert_eq!(
+        stored(&service, "h").await,
+        [
+            "_bucket{job=a_1,le=0} 0 0",
+            "_bucket{job=a_1,le=1} 0 0",
+            "_bucket{job=a_1,le=2} 2 2",
+            "_bucket{job=a_1,le=4} 3 3",
+            "_bucket{job=a_1,le=_Inf} 3 3",
+            "_count{job=a_1} 3 3",
+            "_sum{job=a_1} 8.5 8.5",
+        ]
+    );
+    assert_eq!(
+        stored(&service, "custom").await,
+        [
+            "_bucket{le=0.1} 0.0",
+            "_bucket{le=5} 1.0",
+            "_bucket{le=_Inf} 2.5",
+            "_count{source=prometheus} 2.5",
+            "_sum{source=prometheus} -1.0",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn good_histograms_are_stored_and_the_others_named() {
+    let service = Service::start().await;
+    let instant = 1_700_000_000_000;
+    let uneven = Histogram {
+        count_int: Some(4),
+        ..histogram(instant)
+    };
+    // Its buckets and its count are stored, its sum is not.
+    let of_nan = Histogram {
+        sum: f64::NAN,
+        ..histogram(instant + 1000)
+    };
+    let mut all = series(&[("__name__", "h"), ("job", "a")], &[(1.0, instant)]);
+    all.histograms = vec![uneven, histogram(instant), of_nan];
+    let mut long = series(&[("__name__", "long"), ("job", "a")], &[]);
+    let many = Histogram {
+        count_int: Some(0),
+        positive_spans: vec![Span {
+            offset: 0,
+            length: 900,
+        }],
+        positive_deltas: vec![0; 900],
+        schema: 8,
+        ..Histogram::default()
+    };
+    let at = |second: i64| Histogram {
+        timestamp: instant + second * 1000,
+        ..many.clone()
+    };
+    long.histograms = (0..13).map(at).collect();
+    let request = WriteRequest {
+        timeseries: vec![all, long],
+    };
+    let response = send(&service, &request).await;
+    assert_eq!(response.status, 400);
+    let text = response.text();
+    assert!(
+        text.contains("1: histogram at 1700000000000: the count is 4, but the buckets have 3 values"),
+        "{text}"
+    );
+    assert!(text.contains("1: value is NaN or Infinite"), "{text}");
+    assert!(
+        text.contains(
+            "2: histogram at 1700000012000: the histograms of its series have more than 10000 points"
+        ),
+        "{text}"
+    );
+    // Each of the others of the long series has 905 points: two bounds, the total, the count and the sum more than buckets.
+    assert_eq!(
+        (response.header(SAMPLES), response.header(HISTOGRAMS)),
+        (Some("1"), Some("13"))
+    );
+    assert_eq!(
+        stored(&service, "h").await,
+        [
+            "_bucket{job=a,le=0} 0 0",
+            "_bucket{job=a,le=1} 0 0",
+            "_bucket{job=a,le=2} 2 2",
+            "_bucket{job=a,le=4} 3 3",
+            "_bucket{job=a,le=_Inf} 3 3",
+            "_count{job=a} 3 3",
+            "_sum{job=a} 8.5",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn stale_markers_are_left_out() {
+    let service = Service::start().await;
+    let stale_value = f64::from_bits(super::STALE);
     let mut stale = series(
         &[("__name__", "up"), ("job", "a")],
-        &[(f64::from_bits(super::STALE), 1_700_000_000_000)],
+        &[(stale_value, 1_700_000_000_000)],
     );
-    stale.histograms = vec![Sample::default()];
+    stale.histograms = vec![Histogram {
+        sum: stale_value,
+        timestamp: 1_700_000_000_000,
+        ..Histogram::default()
+    }];
     let response = send(
         &service,
         &WriteRequest {
@@ -167,8 +391,8 @@ async fn stale_markers_and_histograms_are_left_out() {
     .await;
     assert_eq!((response.status, response.text()), (204, ""));
     assert_eq!(
-        response.header("x-prometheus-remote-write-samples-written"),
-        Some("0")
+        (response.header(SAMPLES), response.header(HISTOGRAMS)),
+        (Some("0"), Some("0"))
     );
     assert_eq!(service.cells().await, Vec::<String>::new());
 }
@@ -216,7 +440,7 @@ async fn bodies_that_are_no_request_are_rejected_for_good() {
                     symbols: vec![String::new()],
                     timeseries: vec![TimeSeries2 {
                         labels_refs: vec![0, 9],
-                        samples: vec![],
+                        ..TimeSeries2::default()
                     }],
                 }
                 .encode_to_vec(),
@@ -229,7 +453,7 @@ async fn bodies_that_are_no_request_are_rejected_for_good() {
                     symbols: vec![String::new()],
                     timeseries: vec![TimeSeries2 {
                         labels_refs: vec![0],
-                        samples: vec![],
+                        ..TimeSeries2::default()
                     }],
                 }
                 .encode_to_vec(),
