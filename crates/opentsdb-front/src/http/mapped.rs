@@ -72,7 +72,8 @@ impl NameMap {
         }
     }
 
-    fn allows(&self, character: char) -> bool {
+    /// Whether names have a character.
+    pub(super) fn allows(&self, character: char) -> bool {
         self.allowed.get(character as usize).copied().unwrap_or(false)
     }
 

@@ -6,9 +6,9 @@
 //!   ─► cpu.count      1700000000 3    host=a cpu=cpu0
 //! ```
 //!
-//! Each field is a series of its own: its metric is `MEASUREMENT.FIELD`, or `MEASUREMENT` for a field named `value`. Booleans are 1
-//! and 0; texts are left out. `db`, `bucket` and `org` are accepted and not stored. Lines are independent: the good ones are stored,
-//! and the response names the others.
+//! Each field is a series of its own: its metric is `MEASUREMENT.FIELD`, or `MEASUREMENT` for a field named `value`; with
+//! `separator=_` in the URL it is `MEASUREMENT_FIELD`. Booleans are 1 and 0; texts are left out. `db`, `bucket` and `org` are accepted
+//! and not stored. Lines are independent: the good ones are stored, and the response names the others.
 //!
 //! Source: <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>, `/api/v2/write`, and version 1.8's `/write`.
 
@@ -32,6 +32,12 @@ use crate::http::reply::Reply;
 
 /// The field that is stored as a series with the bare name of the measurement.
 const VALUE: &str = "value";
+
+/// The text between measurement and field, unless `separator=` gives another.
+const SEPARATOR: &str = ".";
+
+/// The most characters of a separator.
+const MOST_SEPARATOR: usize = 8;
 
 /// Characters of a line that an error repeats.
 const SHOWN: usize = 200;
@@ -78,7 +84,7 @@ pub(super) async fn query(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(HttpError::bad_request(message))
 }
 
-async fn store(request: ApiRequest<'_>, form: ErrorForm) -> Result<Reply, HttpError> {
+async fn store(request: ApiRequest<'_>, error_form: ErrorForm) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
         caller,
@@ -91,27 +97,57 @@ async fn store(request: ApiRequest<'_>, form: ErrorForm) -> Result<Reply, HttpEr
         Some(text) => Precision::parse(text)?,
     };
     let map = NameMap::new(parts.writer.uids().name_rules(), "influx");
+    let separator = separator(parameters.get("separator"), &map)?;
     let now_ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_millis();
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-    let decode = move |bytes: &Bytes, at: &mut (usize, usize)| decode(bytes, at, &map, precision, now_ms);
+    let form = LineForm {
+        map,
+        separator,
+        precision,
+        now_ms,
+    };
+    let decode = move |bytes: &Bytes, at: &mut (usize, usize)| decode(bytes, at, &form);
     let Written { outcome, .. } = mapped::write(parts, &caller, body, (0, 0), decode).await?;
     Ok(match mapped::error(&outcome) {
         None => Reply::empty(),
-        Some((status, text)) => Reply::text_in(form, status, &text),
+        Some((status, text)) => Reply::text_in(error_form, status, &text),
     })
 }
 
-/// The next lines of a body. `at`: the bytes and the lines before them.
-fn decode(
-    bytes: &Bytes,
-    at: &mut (usize, usize),
-    map: &NameMap,
+/// The text between measurement and field.
+///
+/// # Errors
+///
+/// 400 if it cannot be part of a name.
+fn separator(text: Option<&str>, map: &NameMap) -> Result<String, HttpError> {
+    let text = text.unwrap_or(SEPARATOR);
+    let length = text.chars().count();
+    if !(1..=MOST_SEPARATOR).contains(&length) {
+        let message = format!("separator has {length} characters, expected 1 to {MOST_SEPARATOR}");
+        return Err(HttpError::bad_request(message));
+    }
+    match text.chars().find(|character| !map.allows(*character)) {
+        None => Ok(text.to_owned()),
+        Some(wrong) => Err(HttpError::bad_request(format!(
+            "separator `{text}` has the character {wrong:?}, which names cannot have"
+        ))),
+    }
+}
+
+/// How the lines of a request become points.
+struct LineForm {
+    map: NameMap,
+    separator: String,
     precision: Precision,
+    /// The time of lines without a timestamp.
     now_ms: i64,
-) -> Result<Option<Chunk>, HttpError> {
+}
+
+/// The next lines of a body. `at`: the bytes and the lines before them.
+fn decode(bytes: &Bytes, at: &mut (usize, usize), form: &LineForm) -> Result<Option<Chunk>, HttpError> {
     let mut lines = Lines::new(bytes.get(at.0..).unwrap_or_default(), at.1);
     let mut chunk = Chunk::default();
     let mut is_empty = true;
@@ -120,7 +156,7 @@ fn decode(
     {
         is_empty = false;
         match line {
-            Ok(line) => add(&mut chunk, map, &line, number, precision, now_ms),
+            Ok(line) => add(&mut chunk, form, &line, number),
             Err(LineError { reason, text }) => {
                 let shown: String = String::from_utf8_lossy(text).chars().take(SHOWN).collect();
                 chunk.reject(
@@ -137,10 +173,10 @@ fn decode(
 }
 
 /// Adds the fields of a line.
-fn add(chunk: &mut Chunk, map: &NameMap, line: &Line<'_>, number: usize, precision: Precision, now_ms: i64) {
-    let timestamp_ms = line
-        .timestamp
-        .map_or(now_ms, |timestamp| precision.millis(timestamp));
+fn add(chunk: &mut Chunk, form: &LineForm, line: &Line<'_>, number: usize) {
+    let LineForm { map, separator, .. } = form;
+    let timestamp = line.timestamp;
+    let timestamp_ms = timestamp.map_or(form.now_ms, |timestamp| form.precision.millis(timestamp));
     let tags = line.tags.iter().map(|(key, value)| (&**key, &**value));
     let tags = chunk.tags(map, tags);
     for (field, value) in &line.fields {
@@ -154,7 +190,7 @@ fn add(chunk: &mut Chunk, map: &NameMap, line: &Line<'_>, number: usize, precisi
         let metric: &[&str] = if field == VALUE {
             &[&line.measurement]
         } else {
-            &[&line.measurement, ".", field]
+            &[&line.measurement, separator, field]
         };
         let series = chunk.series(map, metric, tags.clone(), number);
         chunk.point(&series, timestamp_ms, value);

@@ -47,6 +47,41 @@ async fn each_field_is_a_series() {
 }
 
 #[tokio::test]
+async fn metrics_have_the_separator_of_the_url() {
+    let service = Service::start().await;
+    let body = "cpu,host=a idle=1i,value=2i 1700000000000000000";
+    for (target, metric) in [
+        ("/write?separator=_", "cpu_idle"),
+        ("/api/v2/write?bucket=b&separator=./", "cpu./idle"),
+        ("/write", "cpu.idle"),
+    ] {
+        let response = service.post(target, body).await;
+        assert_eq!((response.status, response.text()), (204, ""), "{target}");
+        let result = points(&service, metric).await;
+        assert_eq!(
+            result[0]["dps"],
+            serde_json::json!({"1700000000000": 1}),
+            "{target}"
+        );
+    }
+    assert_eq!(points(&service, "cpu").await[0]["dps"]["1700000000000"], 2);
+    for (separator, error) in [
+        ("", "separator has 0 characters, expected 1 to 8"),
+        ("_________", "separator has 9 characters, expected 1 to 8"),
+        (
+            "%3A",
+            "separator `:` has the character ':', which names cannot have",
+        ),
+    ] {
+        let response = service.post(&format!("/write?separator={separator}"), body).await;
+        assert_eq!(
+            (response.status, response.json()),
+            (400, serde_json::json!({"error": error}))
+        );
+    }
+}
+
+#[tokio::test]
 async fn both_versions_take_gzip_and_precisions() {
     let service = Service::start().await;
     for (number, target, timestamp) in [
