@@ -1,19 +1,21 @@
-"""Waits until Prometheus has samples of some seconds, and compares all of them with what it wrote to the server, and with what
-another Prometheus reads there.
+"""Waits until Prometheus has samples of some seconds, and compares all of them with what it wrote to the server, with what
+another Prometheus reads there, and with what the program REMOTE_READ (remote_read/main.go) reads in streamed chunks.
 
-    check_prometheus.py PROMETHEUS SERVER READER SECONDS
+    check_prometheus.py PROMETHEUS SERVER READER REMOTE_READ SECONDS
 """
 
 import json
 import math
 import re
+import subprocess
 import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
-prometheus, server, reader, seconds = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+prometheus, server, reader, remote_read = sys.argv[1:5]
+seconds = int(sys.argv[5])
 PATIENCE = 60
 
 
@@ -32,15 +34,34 @@ def promql(source, query, until):
 def samples(source, metric, until):
     """Raw samples of a Prometheus, by the tags that the server has for their series."""
     result = promql(source, f"{metric}[{seconds + PATIENCE}s]", until)
+    return by_tags(
+        (one["metric"], {str(round(instant * 1000)): value for instant, value in one["values"]}) for one in result
+    )
+
+
+def by_tags(all_series):
+    """Series of labels and values, by the tags that the server has for them."""
     series = {}
-    for one in result:
-        labels = {key: value for key, value in one["metric"].items() if key != "__name__" and value}
+    for labels, values in all_series:
+        labels = {key: value for key, value in labels.items() if key != "__name__" and value}
         tags = {key: re.sub(r"[^A-Za-z0-9\-_./]", "_", value) for key, value in labels.items()}
-        values = {str(round(instant * 1000)): float(value) for instant, value in one["values"]}
+        numbers = {instant: float(value) for instant, value in values.items()}
         series[tuple(sorted(tags.items()))] = {
-            instant: value for instant, value in values.items() if math.isfinite(value)
+            instant: value for instant, value in numbers.items() if math.isfinite(value)
         }
     return {tags: values for tags, values in series.items() if values}
+
+
+def streamed(metrics, until):
+    """The samples of metrics, read in streamed chunks."""
+    end = round(until * 1000)
+    start = end - (seconds + PATIENCE) * 1000
+    command = [remote_read, f"{server}/api/v1/read", str(start), str(end)]
+    lines = subprocess.run(command, input="\n".join(metrics), stdout=subprocess.PIPE, text=True, check=True).stdout
+    series = {}
+    for line in lines.splitlines():
+        series.update(json.loads(line))
+    return {metric: by_tags(of_metric) for metric, of_metric in series.items()}
 
 
 def stored(metric, until):
@@ -85,7 +106,7 @@ def equal(metric, expected, until):
 until = patiently(scraped)
 metrics = get(f"{prometheus}/api/v1/label/__name__/values")["data"]
 assert len(metrics) > 100, metrics
-counted = 0
+counted, all_expected = 0, {}
 for metric in metrics:
     expected = samples(prometheus, metric, until)
     if not expected:
@@ -94,6 +115,10 @@ for metric in metrics:
     patiently(lambda: equal(metric, expected, until))
     assert samples(reader, metric, until) == expected, f"{metric} by remote read"
     counted += sum(len(values) for values in expected.values())
+    all_expected[metric] = expected
+read = streamed(all_expected, until)
+for metric, expected in all_expected.items():
+    assert read[metric] == expected, f"{metric} by streamed chunks: {read[metric]} in place of {expected}"
 
 
 def by_handler(source):
@@ -108,4 +133,4 @@ refused = get(f"{reader}/api/v1/query", query='{job="itself"}', time=until)
 assert refused["status"] == "success" and "name no metric" in str(refused["warnings"]), refused
 expected, read = by_handler(prometheus), by_handler(reader)
 assert expected and read == expected, f"{read} in place of {expected}"
-print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored, and read by PromQL")
+print(f"Prometheus: {counted} samples of {len(metrics)} metrics are stored, and read by PromQL and in streamed chunks")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Real senders of other pipelines: a Prometheus that scrapes itself, InfluxDB's clients, and OpenTelemetry's SDKs for Python
 # (protobuf, gRPC) and JavaScript (JSON). Every sample that Prometheus has, and every point that the others sent, is found
-# by /api/query, and by PromQL in a second Prometheus, which has no points but reads the server's.
+# by /api/query, and by PromQL in a second Prometheus, which has no points but reads the server's: Debian's reads samples, and
+# remote_read, the client of Prometheus 3, reads streamed chunks.
 #
 #   pipelines.sh [SECONDS]    how long Prometheus runs; 20 unless given
 set -euo pipefail
@@ -10,6 +11,7 @@ source ../../.ci/tools.sh
 seconds="${1:-20}"
 
 command -v prometheus >/dev/null || need_packages prometheus
+command -v go >/dev/null || missing go "install Go 1.26 or newer"
 need_python "$PWD/pipelines.txt"
 need_node_modules "$PWD/javascript"
 need_tsdb
@@ -33,6 +35,7 @@ start_prometheus() {
 trap 'end_prometheus; end_server; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
 
+go build -C remote_read -o "$folder/remote_read" .
 start_server "$folder/data" --max-tags 20
 "$PYTHON" check_influx.py "http://127.0.0.1:$HTTP_PORT"
 "$PYTHON" check_otlp.py "http://127.0.0.1:$HTTP_PORT" "127.0.0.1:$DATA_PORT"
@@ -53,7 +56,8 @@ remote_read:
     read_recent: true
 CONFIG
 echo "Prometheus runs for $seconds s"
-python3 check_prometheus.py "http://127.0.0.1:$port" "http://127.0.0.1:$HTTP_PORT" "http://127.0.0.1:$((port + 1))" "$seconds" || {
+python3 check_prometheus.py "http://127.0.0.1:$port" "http://127.0.0.1:$HTTP_PORT" "http://127.0.0.1:$((port + 1))" \
+  "$folder/remote_read" "$seconds" || {
   tail -n 20 "$folder"/{writer,reader}.log >&2
   exit 1
 }

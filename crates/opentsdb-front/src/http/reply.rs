@@ -109,6 +109,11 @@ impl Reply {
         Reply::new(StatusCode::OK, body, PROTOBUF)
     }
 
+    /// 200 with a body of another type.
+    pub(crate) fn binary(body: impl Into<ReplyBody>, content_type: HeaderValue) -> Reply {
+        Reply::new(StatusCode::OK, body, content_type)
+    }
+
     /// 204.
     pub(crate) fn empty() -> Reply {
         Reply::new(StatusCode::NO_CONTENT, Vec::new(), JSON)

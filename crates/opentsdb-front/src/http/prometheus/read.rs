@@ -1,35 +1,41 @@
-//! Prometheus' remote read: `/api/v1/read`, with samples.
+//! Prometheus' remote read: `/api/v1/read`.
 //!
 //! ```text
-//!   ReadRequest ─► matchers ─► metrics and filters ─► query of each series ─► all tests ─► QueryResult ─► ReadResponse, in Snappy
+//!   ReadRequest ─► matchers ─► metrics and filters ─► query of each series ─► all tests ─┬► SAMPLES: one message, in Snappy
+//!                                                                                        └► STREAMED_XOR_CHUNKS: frames
 //! ```
 //!
 //! Filters of OpenTSDB select the series of a request as far as they can: a filter requires its tag, a matcher also passes
 //! series without the label. So each series that a query returns is tested by all matchers.
 //!
-//! The response has the type `SAMPLES`, whether or not the sender prefers `STREAMED_XOR_CHUNKS`: it accepts both.
+//! A response has the first type that the sender accepts ([`samples`], [`chunks`]). Both are collected before they are sent,
+//! within the memory of the query: chunks are sent in the order of their series' labels, which no query returns its series in.
+//! Chunks take a tenth of the memory of samples, and the sender reads them series by series.
 //!
 //! Source: <https://prometheus.io/docs/prometheus/latest/querying/remote_read_api/>; `prompb/remote.proto` and
 //! `storage/remote/codec.go` of Prometheus 3.
 
-mod encode;
+mod chunks;
+mod labels;
 mod matcher;
 mod request;
+mod samples;
 #[cfg(test)]
 mod tests;
+mod xor;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, HeaderValue};
 use oxtsdb_query::{
-    Aggregator, AnnotationSelection, Engine, Held, QueryError, QuerySpec, Quirks, RequestContext,
+    Aggregator, AnnotationSelection, Engine, GroupEncoder, QueryError, QuerySpec, Quirks, RequestContext,
     RollupRequest, SeriesFilter, Source, SubQuery, TagFilter,
 };
 
-use self::encode::{FIRST_MESSAGE, SeriesEncoder};
-use self::matcher::Selection;
-use self::request::ReadQuery;
+use self::chunks::ChunkEncoder;
+use self::matcher::{Selection, SeriesTests};
+use self::request::{ReadQuery, ResponseType};
+use self::samples::SampleEncoder;
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
@@ -46,18 +52,38 @@ pub(in crate::http) async fn read(request: ApiRequest<'_>) -> Result<Reply, Http
     } = request;
     let map = NameMap::new(parts.writer.uids().name_rules(), "prometheus");
     let of_query = |error: QueryError| failure::query_error(&error);
-    let mut response = Response::default();
-    for query in request::decode(&body.bytes)? {
+    let (queries, response_type) = request::decode(&body.bytes)?;
+    let mut results = Vec::with_capacity(queries.len());
+    for (index, query) in queries.iter().enumerate() {
         let selection = Selection::new(&query.matchers, &map)?;
-        let result = result(parts, context, &query, selection)
-            .await
-            .map_err(of_query)?;
-        response.add(result).map_err(of_query)?;
+        let result = result(
+            parts,
+            context,
+            query,
+            selection,
+            |tests| -> Arc<dyn GroupEncoder> {
+                match response_type {
+                    ResponseType::Samples => Arc::new(SampleEncoder(tests)),
+                    ResponseType::Chunks => Arc::new(ChunkEncoder::new(tests, index)),
+                }
+            },
+        );
+        results.push(result.await.map_err(of_query)?);
     }
     let compute = parts.engine.resources().compute.for_client(context.client);
-    let compressed = compute.run(move || response.compressed()).await;
-    let body = compressed.map_err(QueryError::from).flatten().map_err(of_query)?;
-    Ok(Reply::protobuf(body).with_header(CONTENT_ENCODING, SNAPPY))
+    let response = compute.run(move || match response_type {
+        ResponseType::Samples => samples::response(results),
+        ResponseType::Chunks => chunks::response(results),
+    });
+    let body = response
+        .await
+        .map_err(QueryError::from)
+        .flatten()
+        .map_err(of_query)?;
+    Ok(match response_type {
+        ResponseType::Samples => Reply::protobuf(body).with_header(CONTENT_ENCODING, SNAPPY),
+        ResponseType::Chunks => Reply::binary(body, chunks::CONTENT_TYPE),
+    })
 }
 
 /// The series of a query, encoded. Unknown names select none.
@@ -66,13 +92,14 @@ async fn result(
     context: RequestContext,
     query: &ReadQuery<'_>,
     selection: Selection,
+    encoder: impl FnOnce(SeriesTests) -> Arc<dyn GroupEncoder>,
 ) -> Result<ReplyBody, QueryError> {
     let Selection {
         mut metrics,
         filters,
         tests,
     } = selection;
-    let encoder = Arc::new(SeriesEncoder { tests });
+    let encoder = encoder(tests);
     let start_ms = query.start_ms.max(0);
     while !metrics.is_empty() && start_ms <= query.end_ms {
         let spec = QuerySpec {
@@ -120,7 +147,7 @@ async fn run(
     engine: &Engine,
     context: RequestContext,
     spec: QuerySpec,
-    encoder: Arc<SeriesEncoder>,
+    encoder: Arc<dyn GroupEncoder>,
 ) -> Result<ReplyBody, QueryError> {
     let mut deliveries = engine.run_encoded(spec, context, encoder).await;
     let mut series = ReplyBody::default();
@@ -128,54 +155,4 @@ async fn run(
         series.extend(ReplyBody::from_parts(groups, held));
     }
     Ok(series)
-}
-
-/// A `ReadResponse`, with its memory.
-#[derive(Default)]
-struct Response {
-    message: Vec<u8>,
-    held: Option<Held>,
-}
-
-impl Response {
-    /// Adds a result.
-    fn add(&mut self, result: ReplyBody) -> Result<(), QueryError> {
-        let (parts, held) = result.into_parts();
-        let bytes: usize = parts.iter().map(Bytes::len).sum();
-        // Each query has a budget of its own: its memory is released when the copy is made.
-        let (mut own, other) = match self.held.take() {
-            Some(own) => (Some(own), held),
-            None => (held, None),
-        };
-        if let Some(own) = &mut own {
-            own.grow(bytes as u64)?;
-        }
-        encode::begin(&mut self.message, FIRST_MESSAGE, bytes);
-        self.message.reserve_exact(bytes);
-        for part in parts {
-            self.message.extend_from_slice(&part);
-        }
-        drop(other);
-        if let Some(own) = &mut own {
-            own.shrink_to(self.message.len() as u64);
-        }
-        self.held = own;
-        Ok(())
-    }
-
-    /// The whole message in Snappy's block format.
-    fn compressed(mut self) -> Result<ReplyBody, QueryError> {
-        if let Some(held) = &mut self.held {
-            held.grow(snap::raw::max_compress_len(self.message.len()) as u64)?;
-        }
-        let compressed = snap::raw::Encoder::new().compress_vec(&self.message);
-        let compressed = compressed.map_err(|error| QueryError::Internal {
-            detail: format!("the response cannot be compressed: {error}"),
-        })?;
-        let Some(mut held) = self.held else {
-            return Ok(compressed.into());
-        };
-        held.shrink_to(compressed.len() as u64);
-        Ok(ReplyBody::from_parts(vec![compressed.into()], held))
-    }
 }

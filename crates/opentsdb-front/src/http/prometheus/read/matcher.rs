@@ -1,7 +1,7 @@
 //! Matchers of labels: which metrics and filters select the series, and the tests of each series.
 
 use http::StatusCode;
-use oxtsdb_query::{FilterType, TagFilter, TagMatcher};
+use oxtsdb_query::{FilterType, Group, TagFilter, TagMatcher};
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::literal::Extractor;
 
@@ -20,13 +20,32 @@ pub(super) struct Selection {
     pub(super) metrics: Vec<String>,
     /// Filters that pass all matching series, and some others.
     pub(super) filters: Vec<TagFilter>,
-    /// The tests of the matchers: a series matches if all tests pass.
-    pub(super) tests: Vec<LabelTest>,
+    pub(super) tests: SeriesTests,
+}
+
+/// The tests of the matchers: a series matches if all tests pass.
+#[derive(Debug)]
+pub(super) struct SeriesTests(Vec<LabelTest>);
+
+impl SeriesTests {
+    /// Whether a series has points in the range of the query, and passes all tests.
+    pub(super) fn pass(&self, group: &Group) -> bool {
+        let passes = |test: &LabelTest| {
+            let tag = || group.tags.iter().find(|(key, _)| **key == *test.name);
+            let value = if test.name == NAME {
+                &*group.metric
+            } else {
+                tag().map_or("", |(_, value)| &**value)
+            };
+            test.passes(value)
+        };
+        !group.points.is_empty() && self.0.iter().all(passes)
+    }
 }
 
 /// The test of a label's value. A label that is absent has an empty value.
 #[derive(Debug)]
-pub(super) struct LabelTest {
+struct LabelTest {
     name: String,
     is_negated: bool,
     values: Values,
@@ -65,7 +84,7 @@ impl Selection {
         Ok(Self {
             metrics,
             filters: filters.collect(),
-            tests,
+            tests: SeriesTests(tests),
         })
     }
 }
@@ -105,13 +124,8 @@ impl LabelTest {
         })
     }
 
-    /// The label.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Whether a value passes.
-    pub(super) fn passes(&self, value: &str) -> bool {
+    fn passes(&self, value: &str) -> bool {
         let is_match = match &self.values {
             Values::Of(values) => values.iter().any(|one| one == value),
             Values::Matching(pattern) => pattern.is_match(value),

@@ -11,16 +11,36 @@
 use http::StatusCode;
 
 use crate::http::error::HttpError;
-use crate::http::protobuf::{FieldValue, Malformed, next, text, varint};
+use crate::http::protobuf::{FieldValue, Malformed, next, text, varints};
 
 /// The most queries of a request; Prometheus sends one.
 const MOST_QUERIES: usize = 16;
 
+/// Accepted types of responses that are read.
+const MOST_TYPES: usize = 16;
+
 /// The most matchers of a query.
 const MOST_MATCHERS: usize = 64;
 
-/// `ReadRequest.ResponseType.SAMPLES`.
-const SAMPLES: u64 = 0;
+/// The type of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseType {
+    /// `SAMPLES`.
+    Samples,
+    /// `STREAMED_XOR_CHUNKS`.
+    Chunks,
+}
+
+impl ResponseType {
+    /// `None`: a type that is not known.
+    const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Samples),
+            1 => Some(Self::Chunks),
+            _ => None,
+        }
+    }
+}
 
 /// A query.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,12 +62,12 @@ pub(super) struct LabelMatcher<'a> {
     pub(super) value: &'a str,
 }
 
-/// Decodes a body.
+/// Decodes a body: its queries, and the first known type that it accepts. A body without types accepts samples.
 ///
 /// # Errors
 ///
-/// If it is no `ReadRequest`, has too many parts, or does not accept samples.
-pub(super) fn decode(body: &[u8]) -> Result<Vec<ReadQuery<'_>>, HttpError> {
+/// If it is no `ReadRequest`, has too many parts, or accepts no known type.
+pub(super) fn decode(body: &[u8]) -> Result<(Vec<ReadQuery<'_>>, ResponseType), HttpError> {
     let rejected = |error: Malformed| {
         let message = format!("request body is no ReadRequest of remote read: {error}");
         HttpError::new(StatusCode::BAD_REQUEST, message)
@@ -55,9 +75,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Vec<ReadQuery<'_>>, HttpError> {
     read(body).map_err(rejected)
 }
 
-fn read(mut body: &[u8]) -> Result<Vec<ReadQuery<'_>>, Malformed> {
+fn read(mut body: &[u8]) -> Result<(Vec<ReadQuery<'_>>, ResponseType), Malformed> {
     let mut queries = Vec::new();
-    let (mut names_types, mut accepts_samples) = (false, false);
+    let mut accepted = Vec::new();
     while let Some((number, value)) = next(&mut body)? {
         match (number, value) {
             (1, FieldValue::Bytes(message)) => {
@@ -66,23 +86,21 @@ fn read(mut body: &[u8]) -> Result<Vec<ReadQuery<'_>>, Malformed> {
                 }
                 queries.push(query(message)?);
             }
-            (2, FieldValue::Varint(accepted)) => {
-                names_types = true;
-                accepts_samples |= accepted == SAMPLES;
-            }
-            (2, FieldValue::Bytes(mut packed)) => {
-                while !packed.is_empty() {
-                    names_types = true;
-                    accepts_samples |= varint(&mut packed)? == SAMPLES;
-                }
-            }
+            (2, value) => varints(value, MOST_TYPES, &mut accepted, ResponseType::from_number)?,
             _ => {}
         }
     }
-    if names_types && !accepts_samples {
-        return Err(Malformed("accepted_response_types: SAMPLES is missing"));
-    }
-    Ok(queries)
+    let known = accepted.iter().find_map(|accepted| *accepted);
+    let response_type = match known {
+        Some(known) => known,
+        None if accepted.is_empty() => ResponseType::Samples,
+        None => {
+            return Err(Malformed(
+                "accepted_response_types has neither SAMPLES nor STREAMED_XOR_CHUNKS",
+            ));
+        }
+    };
+    Ok((queries, response_type))
 }
 
 fn query(mut message: &[u8]) -> Result<ReadQuery<'_>, Malformed> {

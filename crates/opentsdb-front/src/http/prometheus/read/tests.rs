@@ -1,7 +1,8 @@
 use oxtsdb_test_stack::service::{HttpResponse, Service};
 use prost::Message;
 
-use crate::http::prometheus::tests::{TimeSeries, snappy};
+use super::xor::tests::decoded;
+use crate::http::prometheus::tests::{Label, Sample, TimeSeries, snappy};
 
 /// The messages as generated types have them, independent of the reader and the encoder under test.
 #[derive(Clone, PartialEq, Message)]
@@ -44,6 +45,34 @@ struct QueryResult {
     timeseries: Vec<TimeSeries>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct ChunkedReadResponse {
+    #[prost(message, repeated, tag = "1")]
+    chunked_series: Vec<ChunkedSeries>,
+    #[prost(int64, tag = "2")]
+    query_index: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ChunkedSeries {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Label>,
+    #[prost(message, repeated, tag = "2")]
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Chunk {
+    #[prost(int64, tag = "1")]
+    min_time_ms: i64,
+    #[prost(int64, tag = "2")]
+    max_time_ms: i64,
+    #[prost(int32, tag = "3")]
+    encoding: i32,
+    #[prost(bytes = "vec", tag = "4")]
+    data: Vec<u8>,
+}
+
 const START: i64 = 1_700_000_000_000;
 
 /// A query of ten seconds; matchers in PromQL's form: `name=value`, `!=`, `=~`, `!~`.
@@ -79,8 +108,7 @@ async fn send(service: &Service, request: &ReadRequest, accepted: &str) -> HttpR
 async fn results(service: &Service, queries: Vec<Query>) -> Vec<QueryResult> {
     let request = ReadRequest {
         queries,
-        // Streamed chunks, which Prometheus prefers.
-        accepted_response_types: vec![1, 0],
+        accepted_response_types: vec![],
     };
     let response = send(service, &request, "snappy, gzip").await;
     assert_eq!(response.status, 200, "{}", response.text());
@@ -218,6 +246,151 @@ async fn what_is_written_is_read() {
     }
 }
 
+/// The frames of a streamed response, with the sum of each checked.
+fn frames(mut body: &[u8]) -> Vec<ChunkedReadResponse> {
+    let mut frames = Vec::new();
+    while !body.is_empty() {
+        let length = prost::encoding::decode_varint(&mut body).unwrap();
+        let length = usize::try_from(length).unwrap();
+        let (sum, rest) = body.split_at(4);
+        let (message, rest) = rest.split_at(length);
+        // One bit at a time.
+        let expected = message.iter().fold(u32::MAX, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+                (sum >> 1) ^ (0x82f6_3b78 * (sum & 1))
+            })
+        });
+        assert_eq!(sum, (!expected).to_be_bytes());
+        frames.push(ChunkedReadResponse::decode(message).unwrap());
+        body = rest;
+    }
+    frames
+}
+
+async fn streamed(service: &Service, queries: Vec<Query>, accepted: Vec<i32>) -> Vec<ChunkedReadResponse> {
+    let request = ReadRequest {
+        queries,
+        accepted_response_types: accepted,
+    };
+    let response = send(service, &request, "snappy").await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(
+        response.header("content-type"),
+        Some("application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+    );
+    assert_eq!(response.header("content-encoding"), None);
+    frames(&response.body)
+}
+
+/// The series of a frame as samples.
+fn series_of(frame: &ChunkedReadResponse) -> TimeSeries {
+    let [series] = &frame.chunked_series[..] else {
+        panic!("a frame has one series: {frame:?}");
+    };
+    let mut samples = Vec::new();
+    for chunk in &series.chunks {
+        assert_eq!(chunk.encoding, 1);
+        let decoded = decoded(&chunk.data);
+        assert!((1..=120).contains(&decoded.len()));
+        let times = (decoded[0].0, decoded[decoded.len() - 1].0);
+        assert_eq!((chunk.min_time_ms, chunk.max_time_ms), times);
+        samples.extend(decoded.iter().map(|(timestamp, value)| Sample {
+            value: *value,
+            timestamp: *timestamp,
+        }));
+    }
+    TimeSeries {
+        labels: series.labels.clone(),
+        samples,
+        histograms: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn chunks_are_streamed_to_senders_that_prefer_them() {
+    let service = service().await;
+    let queries = vec![
+        query(&["__name__=~up|down"]),
+        query(&["__name__=other"]),
+        query(&["__name__=up", "job=db"]),
+    ];
+    for accepted in [vec![1], vec![1, 0], vec![9, 1, 0]] {
+        let frames = streamed(&service, queries.clone(), accepted).await;
+        let shown: Vec<_> = frames
+            .iter()
+            .map(|frame| {
+                let timeseries = vec![series_of(frame)];
+                (frame.query_index, shown(&QueryResult { timeseries }).remove(0))
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (0, DOWN.to_owned()),
+                (0, API.to_owned()),
+                (0, DB.to_owned()),
+                (2, DB.to_owned())
+            ]
+        );
+    }
+    // The first type that is known counts.
+    let request = ReadRequest {
+        queries,
+        accepted_response_types: vec![0, 1],
+    };
+    let response = send(&service, &request, "snappy").await;
+    assert_eq!(response.header("content-type"), Some("application/x-protobuf"));
+}
+
+#[tokio::test]
+async fn streamed_series_ascend_by_their_labels() {
+    let service = Service::start().await;
+    // Assigned in another order than that of their names.
+    let hosts = ["web10", "web1", "db", "web1.x", "a-b", "web2", "web1-x"];
+    let mut lines: String = hosts
+        .iter()
+        .map(|host| format!("put many 1700000001 1 host={host} az=z\n"))
+        .collect();
+    lines.push_str("put many 1700000001 1 host=web1\nput many 1700000001 1 host=web1 rack=r\n");
+    lines.push_str("put many 1700000001 1 host=web1 az=y\nput many 1700000001 1 az=z\n");
+    // More than a chunk has.
+    lines.extend((2000..2500).map(|ms| format!("put many 170000000{ms} {ms}.5 host=db az=z\n")));
+    assert_eq!(service.telnet(lines).await, "");
+    let frames = streamed(&service, vec![query(&["__name__=many"])], vec![1]).await;
+    let labels: Vec<Vec<(String, String)>> = frames
+        .iter()
+        .map(|frame| {
+            let labels = frame.chunked_series[0].labels.iter();
+            labels
+                .map(|label| (label.name.clone(), label.value.clone()))
+                .collect()
+        })
+        .collect();
+    assert_eq!(labels.len(), hosts.len() + 4);
+    assert!(labels.is_sorted_by(|one, other| one < other), "{labels:?}");
+    let db = frames
+        .iter()
+        .map(series_of)
+        .find(|series| series.samples.len() > 1);
+    let db = db.unwrap();
+    assert_eq!(db.samples.len(), 501);
+    assert!(
+        db.samples[1..]
+            .iter()
+            .zip(2000..)
+            .all(|(sample, ms)| { sample.timestamp == START + ms && sample.value == ms as f64 + 0.5 })
+    );
+}
+
+#[tokio::test]
+async fn a_streamed_response_without_series_is_empty() {
+    let service = service().await;
+    assert_eq!(
+        streamed(&service, vec![query(&["__name__=other"])], vec![1]).await,
+        []
+    );
+}
+
 #[tokio::test]
 async fn requests_that_cannot_be_answered_are_rejected() {
     let service = service().await;
@@ -225,8 +398,8 @@ async fn requests_that_cannot_be_answered_are_rejected() {
         queries: vec![query(matchers)],
         accepted_response_types: Vec::new(),
     };
-    let chunks_alone = ReadRequest {
-        accepted_response_types: vec![1],
+    let unknown_type = ReadRequest {
+        accepted_response_types: vec![2],
         ..with(&["__name__=up"])
     };
     let many = ReadRequest {
@@ -243,7 +416,10 @@ async fn requests_that_cannot_be_answered_are_rejected() {
         ),
         (with(&["__name__=up"; 65]), "more than 64 matchers"),
         (many, "more than 16 queries"),
-        (chunks_alone, "accepted_response_types: SAMPLES is missing"),
+        (
+            unknown_type,
+            "accepted_response_types has neither SAMPLES nor STREAMED_XOR_CHUNKS",
+        ),
     ] {
         let response = send(&service, &request, "snappy").await;
         assert_eq!(response.status, 400, "{reason}");
