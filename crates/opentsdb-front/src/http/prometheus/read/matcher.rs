@@ -4,6 +4,7 @@ use http::StatusCode;
 use oxtsdb_query::{FilterType, Group, TagFilter, TagMatcher};
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Hir, HirKind, Literal};
 
 use super::request::LabelMatcher;
 use crate::http::error::HttpError;
@@ -55,8 +56,8 @@ struct LabelTest {
 enum Values {
     /// A value of the list.
     Of(Vec<String>),
-    /// A value that the expression matches as a whole.
-    Matching(Regex),
+    /// A value that the expression matches as a whole. All of them match the pattern of OpenTSDB, if there is one.
+    Matching { regex: Regex, glob: Option<String> },
 }
 
 impl Selection {
@@ -80,7 +81,7 @@ impl Selection {
             return Err(HttpError::new(StatusCode::BAD_REQUEST, message));
         };
         let filters = tests.iter().filter(|test| test.name != NAME);
-        let filters = filters.filter_map(|test| filter(&test.name, test.required()?));
+        let filters = filters.filter_map(LabelTest::filter);
         Ok(Self {
             metrics,
             filters: filters.collect(),
@@ -89,33 +90,22 @@ impl Selection {
     }
 }
 
-/// A filter of a tag key that passes these values, and perhaps others.
-fn filter(key: &str, values: &[String]) -> Option<TagFilter> {
-    // All values of the first type have to be known.
-    let (kind, values) = match values {
-        [value] => ("literal_or", vec![value.clone()]),
-        values => (
-            "iliteral_or",
-            values.iter().map(|value| value.to_lowercase()).collect(),
-        ),
-    };
-    let matcher = TagMatcher::from_alternatives(FilterType::named(kind).ok()?, values);
-    Some(TagFilter::from_matcher(key, matcher, false))
-}
-
 impl LabelTest {
     fn new(matcher: &LabelMatcher<'_>, map: &NameMap) -> Result<Self, HttpError> {
         let values = if matcher.is_pattern {
             match literals(matcher.value) {
                 Some(values) => Values::Of(values),
-                None => Values::Matching(pattern(matcher)?),
+                None => Values::Matching {
+                    regex: pattern(matcher)?,
+                    glob: glob(matcher.value),
+                },
             }
         } else {
             Values::Of(vec![matcher.value.to_owned()])
         };
         let values = match values {
             Values::Of(values) => Values::Of(values.iter().map(|value| map.name(value)).collect()),
-            pattern @ Values::Matching(_) => pattern,
+            pattern @ Values::Matching { .. } => pattern,
         };
         Ok(Self {
             name: matcher.name.to_owned(),
@@ -128,7 +118,7 @@ impl LabelTest {
     fn passes(&self, value: &str) -> bool {
         let is_match = match &self.values {
             Values::Of(values) => values.iter().any(|one| one == value),
-            Values::Matching(pattern) => pattern.is_match(value),
+            Values::Matching { regex, .. } => regex.is_match(value),
         };
         is_match != self.is_negated
     }
@@ -140,9 +130,32 @@ impl LabelTest {
             Values::Of(values) if !self.is_negated && values.iter().all(|value| !value.is_empty()) => {
                 Some(values)
             }
-            Values::Of(_) | Values::Matching(_) => None,
+            Values::Of(_) | Values::Matching { .. } => None,
         }
     }
+
+    /// A filter of the tag key that passes the values that pass, and perhaps others; `None`: the label may be absent, or all
+    /// values would pass.
+    fn filter(&self) -> Option<TagFilter> {
+        let matcher = match (&self.values, self.required()) {
+            // All values of the type `literal_or` have to be known.
+            (_, Some([value])) => alternatives("literal_or", vec![value.clone()]),
+            (_, Some(values)) => {
+                let values = values.iter().map(|value| value.to_lowercase());
+                alternatives("iliteral_or", values.collect())
+            }
+            (Values::Matching { glob: Some(glob), .. }, None) if !self.is_negated => {
+                TagMatcher::from_pattern(FilterType::named("wildcard").ok()?, glob).ok()
+            }
+            _ => None,
+        };
+        Some(TagFilter::from_matcher(&self.name, matcher?, false))
+    }
+}
+
+fn alternatives(filter_type: &str, values: Vec<String>) -> Option<TagMatcher> {
+    let filter_type = FilterType::named(filter_type).ok()?;
+    Some(TagMatcher::from_alternatives(filter_type, values))
 }
 
 /// The texts that an expression matches as a whole, if it lists them: `a|b`, `web0[12]`.
@@ -162,6 +175,29 @@ fn literals(expression: &str) -> Option<Vec<String>> {
         .collect()
 }
 
+/// A pattern of OpenTSDB for all values that an expression matches as a whole, and perhaps others: `web*.prod` for
+/// `web[0-9]+\.prod`. `None` without a text that all values have: they may be empty, or are all values.
+fn glob(expression: &str) -> Option<String> {
+    let mut glob = String::new();
+    append_glob(&regex_syntax::parse(expression).ok()?, &mut glob);
+    glob.contains(|c| c != '*').then_some(glob)
+}
+
+/// Appends texts, and `*` for all else.
+fn append_glob(hir: &Hir, glob: &mut String) {
+    match hir.kind() {
+        HirKind::Literal(Literal(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) if !text.contains('*') => glob.push_str(text),
+            _ => glob.push('*'),
+        },
+        HirKind::Capture(capture) => append_glob(&capture.sub, glob),
+        HirKind::Concat(parts) => parts.iter().for_each(|part| append_glob(part, glob)),
+        // Conditions of a place have no text.
+        HirKind::Empty | HirKind::Look(_) => {}
+        HirKind::Class(_) | HirKind::Repetition(_) | HirKind::Alternation(_) => glob.push('*'),
+    }
+}
+
 /// An expression that matches whole values, as in Prometheus.
 fn pattern(matcher: &LabelMatcher<'_>) -> Result<Regex, HttpError> {
     let LabelMatcher { name, value, .. } = matcher;
@@ -176,7 +212,58 @@ fn pattern(matcher: &LabelMatcher<'_>) -> Result<Regex, HttpError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn patterns_have_the_texts_of_expressions() {
+        for (expression, expected) in [
+            ("web.*", Some("web*")),
+            ("web.+", Some("web*")),
+            (".*web", Some("*web")),
+            ("a.*b", Some("a*b")),
+            (r"web[0-9]+\.prod", Some("web*.prod")),
+            ("(?:web)(.+)-(a|b)", Some("web*-*")),
+            ("web[01]?x{2}", Some("web**")),
+            ("(?s).*a", Some("*a")),
+            // An asterisk of a pattern is no text.
+            (r"a\*b.*", None),
+            (r"web.*\*", Some("web**")),
+            (".*", None),
+            (".+", None),
+            ("a*", None),
+            ("(?i)web.*", None),
+            ("web.*|db.*", None),
+            ("", None),
+            ("(", None),
+        ] {
+            assert_eq!(glob(expression).as_deref(), expected, "{expression}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_match_what_expressions_match(
+            expression in "(a|b|\\(a\\|ab\\)|\\.|\\.\\*|\\.\\+|\\[ab\\]|a\\?|b\\*|\\\\\\*|\\^|\\$){0,6}",
+            value in "[ab*]{0,6}",
+        ) {
+            let matcher = LabelMatcher { is_pattern: true, is_negated: false, name: "k", value: &expression };
+            let matches = pattern(&matcher).unwrap().is_match(&value);
+            let found = glob(&expression);
+            if let (true, Some(glob)) = (matches, &found) {
+                // The filter takes the expression from texts alone; a pattern without a star is a text.
+                let matches = if glob.contains('*') {
+                    let wildcard = TagMatcher::from_pattern(FilterType::named("wildcard").unwrap(), glob).unwrap();
+                    wildcard.predicate(oxtsdb_query::Quirks::NONE).unwrap()(&value)
+                } else {
+                    *glob == value
+                };
+                prop_assert!(matches, "{} for {}", glob, expression);
+                prop_assert!(!value.is_empty());
+            }
+        }
+    }
 
     #[test]
     fn lists_of_texts_are_found_in_expressions() {

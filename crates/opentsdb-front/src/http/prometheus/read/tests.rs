@@ -1,5 +1,7 @@
+use oxtsdb_data_settings::DataSettings;
 use oxtsdb_test_stack::service::{HttpResponse, Service};
 use prost::Message;
+use uid_service::UidSettings;
 
 use super::xor::tests::decoded;
 use crate::http::prometheus::tests::{Label, Sample, TimeSeries, snappy};
@@ -190,6 +192,41 @@ async fn matchers_select_series_as_in_prometheus() {
         assert_eq!(results.len(), 1, "{matchers:?}");
         assert_eq!(shown(&results[0]), *expected, "{matchers:?}");
     }
+}
+
+#[tokio::test]
+async fn rows_that_an_expression_excludes_are_not_read() {
+    let mut settings = DataSettings::default();
+    settings.queries.query_max_points = Some(10);
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let mut lines = String::from("put up 1700000001 1 job=web-a-1\nput up 1700000002 2 job=web-b-1\n");
+    lines.extend((0..20).map(|second| format!("put up {} 1 job=db\n", 1_700_000_000 + second)));
+    assert_eq!(service.telnet(lines).await, "");
+    let series = |of: &str, point: &str| format!("__name__=up,job={of} {point}");
+    let both = vec![series("web-a-1", "1@1000"), series("web-b-1", "2@2000")];
+    for (matcher, expected) in [
+        ("job=~web.+", &both[..]),
+        ("job=~.*-1", &both),
+        ("job=~w.*1", &both),
+        ("job=~web-[a-z]-.*", &both),
+        ("job=~web-b.*", &both[1..]),
+        ("job=~web-[b-z]-1", &both[1..]),
+        ("job=~eb.*", &[]),
+    ] {
+        let results = results(&service, vec![query(&["__name__=up", matcher])]).await;
+        assert_eq!(shown(&results[0]), expected, "{matcher}");
+    }
+    // With the points of all series the query exceeds its limit.
+    let request = ReadRequest {
+        queries: vec![query(&["__name__=up", "job=~(?i)WEB.*"])],
+        ..ReadRequest::default()
+    };
+    let response = send(&service, &request, "snappy").await;
+    assert!(
+        response.text().contains("--query-max-points"),
+        "{}",
+        response.text()
+    );
 }
 
 #[tokio::test]
