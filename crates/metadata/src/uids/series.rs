@@ -186,6 +186,8 @@ pub enum Syntax {
     Json,
     /// Fields of a message; see [`oxtsdb_proto::write_view`].
     Protobuf,
+    /// `TimeSeries.labels` of Prometheus remote write 1.0, with the metric among them.
+    RemoteWrite,
 }
 
 impl SeriesRef<'_> {
@@ -231,10 +233,10 @@ impl SeriesText<'_> {
 /// ```text
 ///   names    metric | FF | tagk | FF | tagv | FF | tagk | ...
 ///   TSUID    FE | TSUID
-///   text     FB (protobuf), FC (JSON) or FD (telnet) | metric | FF | tags
+///   text     FA (remote write), FB (protobuf), FC (JSON) or FD (telnet) | metric | FF | tags
 /// ```
 ///
-/// FB to FF never occur in UTF-8, so no two series have one key.
+/// FA to FF never occur in UTF-8, so no two series have one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesKey<'a>(&'a [u8]);
 
@@ -273,6 +275,7 @@ impl Syntax {
             Self::Telnet => 0xfd,
             Self::Json => 0xfc,
             Self::Protobuf => 0xfb,
+            Self::RemoteWrite => 0xfa,
         }
     }
 }

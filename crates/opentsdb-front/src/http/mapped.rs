@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use oxtsdb_ingest::{Caller, Example, PointRef, RejectionKind};
-use oxtsdb_metadata::uids::series::SeriesRef;
+use oxtsdb_ingest::{Caller, Example, RejectionKind};
+use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText};
 use oxtsdb_schema::timestamp::TimestampError;
 use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{NameRules, Timestamp, Value};
@@ -83,10 +83,15 @@ impl NameMap {
         kept.map(|c| if self.allows(c) { c } else { '_' })
     }
 
-    /// Appends a name as it is stored. Most names need no mapping, and are copied as a whole.
-    fn push(&self, name: &str, text: &mut String) {
+    /// Whether a name is stored as it is, as most names are.
+    pub(super) fn keeps(&self, name: &str) -> bool {
         let is_stored = |byte: u8| byte.is_ascii() && self.allows(byte.into());
-        if name.len() <= self.most && name.bytes().all(is_stored) {
+        name.len() <= self.most && name.bytes().all(is_stored)
+    }
+
+    /// Appends a name as it is stored.
+    fn push(&self, name: &str, text: &mut String) {
+        if self.keeps(name) {
             text.push_str(name);
         } else {
             text.extend(self.mapped(name));
@@ -102,13 +107,9 @@ impl NameMap {
 /// A point of a chunk.
 #[derive(Debug)]
 struct ChunkPoint {
-    metric: Place,
-    /// Of [`Chunk::tags`].
-    tags: Range<u32>,
+    series: MappedSeries,
     timestamp: Timestamp,
     value: Value,
-    /// The line or the series that it was sent in, from 1.
-    number: usize,
 }
 
 /// A point that is not stored.
@@ -117,7 +118,15 @@ struct Rejected {
     number: usize,
     kind: RejectionKind,
     reason: String,
-    example: String,
+    point: RejectedPoint,
+}
+
+/// A rejected point, for the record of rejected points.
+#[derive(Debug)]
+enum RejectedPoint {
+    /// As it was sent.
+    Sent(String),
+    OfSeries(MappedSeries),
 }
 
 /// A histogram whose buckets are points.
@@ -141,25 +150,72 @@ pub(super) struct Chunk {
     histograms: Vec<ChunkHistogram>,
     /// Values that the protocol has and OpenTSDB has not, such as texts.
     pub(super) left_out: usize,
+    /// How parts of the body identify series, if they do.
+    sent_as: Option<SentAs>,
 }
 
-/// A series with its names in a chunk, for adding points.
+/// A series of a chunk, for adding points.
 #[derive(Clone, Debug)]
 pub(super) struct MappedSeries {
+    /// Its names; empty if it is known.
     metric: Place,
+    /// Of [`Chunk::tags`].
     tags: Range<u32>,
+    /// The part of the body that identifies it; empty if none does.
+    sent: Place,
+    known: Option<Series>,
+    /// The line or the series that its points were sent in, from 1.
     number: usize,
 }
 
 impl MappedSeries {
+    /// A series that is known by a part of the body.
+    pub(super) fn known(series: Series, sent: Range<usize>, number: usize) -> Self {
+        Self {
+            metric: 0..0,
+            tags: 0..0,
+            sent: place(sent),
+            known: Some(series),
+            number,
+        }
+    }
+
     /// The same metric with other tags, of another data point.
     pub(super) fn with(&self, tags: Range<u32>, number: usize) -> Self {
-        let metric = self.metric.clone();
-        Self { metric, tags, number }
+        Self {
+            tags,
+            number,
+            ..self.clone()
+        }
+    }
+
+    /// The series, which a part of the body identifies.
+    pub(super) fn sent_as(self, sent: Range<usize>) -> Self {
+        Self {
+            sent: place(sent),
+            ..self
+        }
     }
 }
 
+/// How a part of a body identifies a series.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentAs {
+    /// The text of a series by its metric and its part of the body.
+    pub(super) text: for<'a> fn(metric: &'a str, sent: &'a str) -> SeriesText<'a>,
+    /// That part for the record of rejected points.
+    pub(super) shown: fn(&str) -> String,
+}
+
 impl Chunk {
+    /// An empty chunk of a body whose parts identify series.
+    pub(super) fn with_sent(sent_as: SentAs) -> Self {
+        Self {
+            sent_as: Some(sent_as),
+            ..Self::default()
+        }
+    }
+
     /// Whether it has as many points as a write takes.
     pub(super) fn is_full(&self) -> bool {
         self.points.len() + self.rejected.len() >= CHUNK_POINTS || self.text.len() > CHUNK_TEXT
@@ -169,7 +225,13 @@ impl Chunk {
     fn held_bytes(&self) -> usize {
         let rejected = self.rejected.iter();
         let rejected: usize = rejected
-            .map(|one| one.reason.capacity() + one.example.capacity())
+            .map(|one| {
+                one.reason.capacity()
+                    + match &one.point {
+                        RejectedPoint::Sent(sent) => sent.capacity(),
+                        RejectedPoint::OfSeries(_) => 0,
+                    }
+            })
             .sum();
         self.text.capacity()
             + self.tags.capacity() * size_of::<Tag>()
@@ -246,7 +308,13 @@ impl Chunk {
         number: usize,
     ) -> MappedSeries {
         let metric = self.name(map, metric);
-        MappedSeries { metric, tags, number }
+        MappedSeries {
+            metric,
+            tags,
+            sent: 0..0,
+            known: None,
+            number,
+        }
     }
 
     /// Adds a point.
@@ -259,11 +327,9 @@ impl Chunk {
         let timestamp = timestamp(timestamp_ms);
         match (timestamp, value) {
             (Ok(timestamp), Ok(value)) => self.points.push(ChunkPoint {
-                metric: series.metric.clone(),
-                tags: series.tags.clone(),
+                series: series.clone(),
                 timestamp,
                 value,
-                number: series.number,
             }),
             (Err(error), _) => self.reject_point(series, RejectionKind::Timestamp, error.to_string()),
             (_, Err(error)) => self.reject_point(series, RejectionKind::Value, error.to_string()),
@@ -271,17 +337,21 @@ impl Chunk {
     }
 
     fn reject_point(&mut self, series: &MappedSeries, kind: RejectionKind, reason: String) {
-        let example = self.shown(&series.metric, &series.tags);
-        self.reject(series.number, kind, reason, example);
+        self.rejected.push(Rejected {
+            number: series.number,
+            kind,
+            reason,
+            point: RejectedPoint::OfSeries(series.clone()),
+        });
     }
 
     /// Adds a point that is not stored, as it was sent.
-    pub(super) fn reject(&mut self, number: usize, kind: RejectionKind, reason: String, example: String) {
+    pub(super) fn reject(&mut self, number: usize, kind: RejectionKind, reason: String, sent: String) {
         self.rejected.push(Rejected {
             number,
             kind,
             reason,
-            example,
+            point: RejectedPoint::Sent(sent),
         });
     }
 
@@ -297,10 +367,14 @@ impl Chunk {
             .unwrap_or_default()
     }
 
-    /// A series as telnet has it.
-    fn shown(&self, metric: &Place, tags: &Range<u32>) -> String {
-        let mut shown = self.at(metric).to_owned();
-        for (key, value) in self.tags_at(tags) {
+    /// A series as telnet has it, or its part of `body` if it is known by that.
+    fn shown(&self, series: &MappedSeries, body: &[u8]) -> String {
+        if series.known.is_some() {
+            let shown = self.sent_as.map(|sent_as| sent_as.shown);
+            return shown.map_or_else(String::new, |shown| shown(sent(body, &series.sent)));
+        }
+        let mut shown = self.at(&series.metric).to_owned();
+        for (key, value) in self.tags_at(&series.tags) {
             shown.push(' ');
             shown.push_str(self.at(key));
             shown.push('=');
@@ -324,6 +398,13 @@ fn timestamp(timestamp_ms: i64) -> Result<Timestamp, TimestampError> {
 fn place(range: Range<usize>) -> Range<u32> {
     let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     place(range.start)..place(range.end)
+}
+
+/// A part of a body that identifies a series.
+fn sent<'b>(body: &'b [u8], place: &Place) -> &'b str {
+    let part = body.get(place.start as usize..place.end as usize);
+    part.and_then(|part| std::str::from_utf8(part).ok())
+        .unwrap_or_default()
 }
 
 /// The outcome of a body.
@@ -424,14 +505,15 @@ where
             body.charge(held - charged).await?;
             charged = held;
         }
-        let failed = store(parts, &chunk, &mut batches, deadline).await?;
+        let failed = store(parts, &body.bytes, &chunk, &mut batches, deadline).await?;
         written.count(&chunk.histograms, failed);
     }
 }
 
-/// Stores a chunk. Returns the places of the points that were not stored.
+/// Stores a chunk of a body. Returns the places of the points that were not stored.
 async fn store(
     parts: &ApiParts,
+    body: &[u8],
     chunk: &Chunk,
     batches: &mut Batches<'_>,
     deadline: std::time::Instant,
@@ -444,7 +526,10 @@ async fn store(
         let violation = violation(rejected.kind, rejected.reason.clone());
         batches.reject(rejected.number, violation, |reason| Example {
             reason: reason.to_owned(),
-            point: rejected.example.clone(),
+            point: match &rejected.point {
+                RejectedPoint::Sent(sent) => sent.clone(),
+                RejectedPoint::OfSeries(series) => chunk.shown(series, body),
+            },
         });
     }
     let points = &chunk.points;
@@ -456,30 +541,33 @@ async fn store(
         .iter()
         .map(|(key, value)| (chunk.at(key), chunk.at(value)))
         .collect();
-    let tags_of = |point: &ChunkPoint| {
-        tags.get(point.tags.start as usize..point.tags.end as usize)
+    let tags_of = |series: &MappedSeries| {
+        tags.get(series.tags.start as usize..series.tags.end as usize)
             .unwrap_or_default()
     };
-    let point = |index: usize| {
-        let point = &points[index];
-        PointRef {
-            series: SeriesRef::Names {
-                metric: chunk.at(&point.metric),
-                tags: tags_of(point),
-            },
-            timestamp: point.timestamp,
-            value: point.value,
+    let requested = points.iter().map(|ChunkPoint { series, .. }| {
+        if let Some(known) = &series.known {
+            return Requested::Known(known.clone());
         }
-    };
-    let written = parts.writer.write_refs(points.len(), point, Some(deadline)).await;
+        let (metric, tags) = (chunk.at(&series.metric), tags_of(series));
+        Requested::Series(match chunk.sent_as {
+            Some(sent_as) if !series.sent.is_empty() => SeriesRef::Text {
+                text: (sent_as.text)(metric, sent(body, &series.sent)),
+                tags,
+            },
+            _ => SeriesRef::Names { metric, tags },
+        })
+    });
+    let point = |index: usize| (points[index].timestamp, points[index].value);
+    let written = parts.writer.write_points(requested, point, Some(deadline)).await;
     let errors = batches.end(points.len(), written)?;
     for error in &errors {
-        let Some(point) = points.get(error.index) else {
+        let Some(ChunkPoint { series, .. }) = points.get(error.index) else {
             continue;
         };
-        batches.reject_point(point.number, &error.reason, tags_of(point), |reason| Example {
+        batches.reject_point(series.number, &error.reason, tags_of(series), |reason| Example {
             reason: reason.to_owned(),
-            point: chunk.shown(&point.metric, &point.tags),
+            point: chunk.shown(series, body),
         });
     }
     Ok(errors.iter().map(|error| error.index).collect())
@@ -514,9 +602,11 @@ mod tests {
         let map = NameMap::new(&NameRules::default(), "prometheus");
         let mut chunk = Chunk::default();
         let none = chunk.tags(&map, [("a", "")].into_iter());
-        assert_eq!(chunk.shown(&(0..0), &none), " source=prometheus");
+        let none = chunk.series(&map, &["m"], none, 1);
+        assert_eq!(chunk.shown(&none, b""), "m source=prometheus");
         let some = chunk.tags(&map, [("le", "+Inf"), ("b", ""), ("c", "1")].into_iter());
-        assert_eq!(chunk.shown(&(0..0), &some), " le=_Inf c=1");
+        let some = chunk.series(&map, &["m"], some, 1);
+        assert_eq!(chunk.shown(&some, b""), "m le=_Inf c=1");
     }
 
     #[test]

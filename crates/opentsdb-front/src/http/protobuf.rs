@@ -27,6 +27,7 @@ pub(crate) enum FieldValue<'a> {
 /// # Errors
 ///
 /// If the bytes are no field.
+#[inline]
 pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue<'a>)>, Malformed> {
     if message.is_empty() {
         return Ok(None);
@@ -55,7 +56,13 @@ pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue
 /// # Errors
 ///
 /// If it is longer than 10 bytes, or cut off.
+#[inline]
 pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+    // Most keys and lengths have one byte.
+    if let [byte @ 0..0x80, rest @ ..] = *bytes {
+        *bytes = rest;
+        return Ok(u64::from(*byte));
+    }
     decode_varint(bytes).map_err(|_| CUT)
 }
 

@@ -23,8 +23,8 @@ const MOST_LABELS: usize = MOST_TAGS + 1;
 /// A position in the series of a body.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Bytes that were read.
-    at: usize,
+    /// The message of the last series, as a part of the body; bytes up to its end were read.
+    message: Range<usize>,
     /// Series that were read.
     count: usize,
     /// The symbols of 2.0, as parts of the body.
@@ -87,13 +87,29 @@ impl Decoder {
             }
         }
         Ok(Self {
-            at: 0,
+            message: 0..0,
             count: 0,
             symbols,
         })
     }
 
-    /// Replaces `series` by the next one of the body; `None` at the end.
+    /// The part of a body that was not read.
+    pub(super) fn rest<'a>(&self, body: &'a [u8]) -> &'a [u8] {
+        body.get(self.message.end..).unwrap_or_default()
+    }
+
+    /// The message of the last series, as a part of the body.
+    pub(super) fn message(&self) -> Range<usize> {
+        self.message.clone()
+    }
+
+    /// Whether series are of version 2.0, and refer to symbols.
+    pub(super) fn has_symbols(&self) -> bool {
+        !self.symbols.is_empty()
+    }
+
+    /// Replaces `series` by the next one of the body; `None` at the end. Skips the first `skipped` bytes of a series of 1.0:
+    /// the labels of a series that is known by them.
     ///
     /// # Errors
     ///
@@ -102,19 +118,22 @@ impl Decoder {
         &mut self,
         body: &'a [u8],
         series: &mut Series<'a>,
+        skipped: usize,
     ) -> Result<Option<Decoded>, Malformed> {
-        let mut rest = body.get(self.at..).unwrap_or_default();
+        let mut rest = self.rest(body);
         while let Some((number, value)) = next(&mut rest)? {
-            self.at = body.len() - rest.len();
+            let end = body.len() - rest.len();
+            self.message = end..end;
             let FieldValue::Bytes(message) = value else {
                 continue;
             };
+            self.message.start -= message.len();
             series.labels.clear();
             series.samples.clear();
             series.histograms.clear();
             series.left_out = 0;
             match number {
-                1 => series.read(message)?,
+                1 => series.read(message.get(skipped..).unwrap_or_default())?,
                 5 => series.read_2(message, body, &self.symbols)?,
                 _ => continue,
             }
@@ -199,6 +218,17 @@ impl<'a> Series<'a> {
         }
         Ok(())
     }
+}
+
+/// The labels of fields of a `TimeSeries` of 1.0.
+///
+/// # Errors
+///
+/// If they are no fields.
+pub(super) fn labels(fields: &[u8]) -> Result<Vec<(&str, &str)>, Malformed> {
+    let mut series = Series::default();
+    series.read(fields)?;
+    Ok(series.labels)
 }
 
 fn read_label(mut label: &[u8]) -> Result<(&str, &str), Malformed> {

@@ -18,23 +18,27 @@
 
 mod decode;
 mod histogram;
+mod known;
 pub(super) mod read;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderValue, StatusCode};
-use oxtsdb_ingest::RejectionKind;
+use oxtsdb_ingest::{RejectionKind, Writer};
 use oxtsdb_schema::Value;
 
 use self::decode::{Decoded, Decoder, Series};
 use self::histogram::{Buckets, NativeHistogram};
+use self::known::{LookedUp, Upcoming};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
 use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
-use crate::http::mapped::{self, CHUNK_POINTS, Chunk, NameMap, Tag, Written};
+use crate::http::mapped::{self, CHUNK_POINTS, Chunk, MappedSeries, NameMap, SentAs, Tag, Written};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
 
@@ -61,12 +65,13 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     let map = NameMap::new(parts.writer.uids().name_rules(), "prometheus");
     body.charge(Decoder::most_bytes(&body.bytes)).await?;
-    let decode = move |bytes: &Bytes, decoder: &mut Option<Decoder>| {
-        let decoder = match decoder {
-            Some(decoder) => decoder,
-            None => decoder.insert(Decoder::new(bytes).map_err(unreadable)?),
+    let writer = parts.writer.clone();
+    let decode = move |bytes: &Bytes, state: &mut Option<(Decoder, Upcoming)>| {
+        let (decoder, upcoming) = match state {
+            Some(state) => state,
+            None => state.insert((Decoder::new(bytes).map_err(unreadable)?, Upcoming::default())),
         };
-        decode(bytes, decoder, &map).map_err(unreadable)
+        decode(bytes, decoder, upcoming, &map, &writer).map_err(unreadable)
     };
     let written = mapped::write(parts, &caller, body, None, decode).await?;
     let Written {
@@ -89,22 +94,44 @@ fn unreadable(error: Malformed) -> HttpError {
 }
 
 /// The next series of a body.
-fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<Chunk>, Malformed> {
-    let mut chunk = Chunk::default();
+fn decode(
+    bytes: &Bytes,
+    decoder: &mut Decoder,
+    upcoming: &mut Upcoming,
+    map: &NameMap,
+    writer: &Writer,
+) -> Result<Option<Chunk>, Malformed> {
+    let mut chunk = Chunk::with_sent(SENT_AS);
     let mut is_empty = true;
     let mut series = Series::default();
-    while !chunk.is_full()
-        && let Some(decoded) = decoder.next(bytes, &mut series)?
-    {
+    while !chunk.is_full() {
+        let LookedUp {
+            labels_length,
+            series: known,
+        } = match decoder.has_symbols() {
+            true => LookedUp::default(),
+            false => upcoming.next(decoder.rest(bytes), map, writer),
+        };
+        let skipped = if known.is_some() { labels_length } else { 0 };
+        let Some(decoded) = decoder.next(bytes, &mut series, skipped)? else {
+            break;
+        };
         is_empty = false;
-        match decoded {
-            Decoded::Series { number } => add(&mut chunk, map, &series, number)?,
-            Decoded::TooManyLabels { number } => {
+        let start = decoder.message().start;
+        let sent = start..start + labels_length;
+        match (decoded, known) {
+            (Decoded::Series { number }, Some(known)) => {
+                chunk.left_out += series.left_out;
+                let known = MappedSeries::known(known, sent, number);
+                add_samples(&mut chunk, &known, &series);
+            }
+            (Decoded::Series { number }, None) => add(&mut chunk, map, &series, sent, number)?,
+            (Decoded::TooManyLabels { number }, _) => {
                 let reason = format!("more than {} labels", mapped::MOST_TAGS);
                 chunk.reject(number, RejectionKind::Tags, reason, String::new());
             }
-            Decoded::TooManySamples { number } => {
-                let reason = format!("more than {} samples of one series", CHUNK_POINTS);
+            (Decoded::TooManySamples { number }, _) => {
+                let reason = format!("more than {CHUNK_POINTS} samples of one series");
                 chunk.reject(number, RejectionKind::Malformed, reason, String::new());
             }
         }
@@ -112,14 +139,31 @@ fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<
     Ok((!is_empty).then_some(chunk))
 }
 
-/// Adds the samples and the histograms of a series.
-fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) -> Result<(), Malformed> {
+/// Adds the samples of a series.
+fn add_samples(chunk: &mut Chunk, mapped: &MappedSeries, series: &Series<'_>) {
+    for (value, timestamp_ms) in &series.samples {
+        if value.to_bits() == STALE {
+            chunk.left_out += 1;
+            continue;
+        }
+        chunk.point(mapped, *timestamp_ms, Value::double(*value));
+    }
+}
+
+/// Adds the samples and the histograms of a series, which `sent` identifies if it is not empty.
+fn add(
+    chunk: &mut Chunk,
+    map: &NameMap,
+    series: &Series<'_>,
+    sent: Range<usize>,
+    number: usize,
+) -> Result<(), Malformed> {
     chunk.left_out += series.left_out;
     let labels = series.labels.iter().copied();
     let name = labels.clone().find(|(key, _)| *key == NAME);
     let Some((_, name)) = name.filter(|(_, name)| !name.is_empty()) else {
         let reason = format!("the label `{NAME}` is missing");
-        chunk.reject(number, RejectionKind::Name, reason, shown(series));
+        chunk.reject(number, RejectionKind::Name, reason, shown(&series.labels));
         return Ok(());
     };
     let labels = labels.filter(|(key, _)| *key != NAME);
@@ -128,13 +172,7 @@ fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) -> 
     let tag_list = chunk.tag_list(map, tags.iter());
     if !series.samples.is_empty() {
         let mapped = chunk.series(map, &[name], tag_list.clone(), number);
-        for (value, timestamp_ms) in &series.samples {
-            if value.to_bits() == STALE {
-                chunk.left_out += 1;
-                continue;
-            }
-            chunk.point(&mapped, *timestamp_ms, Value::double(*value));
-        }
+        add_samples(chunk, &mapped.sent_as(sent), series);
     }
     let before = chunk.len();
     let mut metric = SuffixedMetric::default();
@@ -146,7 +184,7 @@ fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) -> 
         }
         let reject = |chunk: &mut Chunk, reason: String| {
             let reason = format!("histogram at {}: {reason}", histogram.timestamp_ms);
-            chunk.reject(number, RejectionKind::Histogram, reason, shown(series));
+            chunk.reject(number, RejectionKind::Histogram, reason, shown(&series.labels));
         };
         if chunk.len() - before > CHUNK_POINTS {
             let reason = format!("the histograms of its series have more than {CHUNK_POINTS} points");
@@ -175,7 +213,13 @@ fn add(chunk: &mut Chunk, map: &NameMap, series: &Series<'_>, number: usize) -> 
     Ok(())
 }
 
+/// Series are identified by their labels.
+const SENT_AS: SentAs = SentAs {
+    text: known::series_text,
+    shown: |labels| decode::labels(labels.as_bytes()).map_or_else(|_| String::new(), |labels| shown(&labels)),
+};
+
 /// The labels of a series, for the record of rejected points.
-fn shown(series: &Series<'_>) -> String {
-    format!("{:?}", series.labels)
+fn shown(labels: &[(&str, &str)]) -> String {
+    format!("{labels:?}")
 }

@@ -195,6 +195,50 @@ async fn samples_of_both_versions_are_stored() {
     );
 }
 
+/// A field of `WriteRequest` with a length below 128.
+fn request_field(number: u8, message: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, u8::try_from(message.len()).unwrap()], message].concat()
+}
+
+#[tokio::test]
+async fn series_that_are_known_by_their_labels_get_the_samples_of_later_requests() {
+    let service = Service::start().await;
+    let instant = 1_700_000_000_000;
+    for request in 0..3 {
+        let samples = [(f64::from(request), instant + 1000 * i64::from(request))];
+        let first = series(&[("__name__", "up"), ("job", "a")], &samples);
+        let renamed = series(&[("__name__", "up:all"), ("job", "b")], &samples);
+        // Its labels follow its samples.
+        let turned = [
+            series(&[], &samples).encode_to_vec(),
+            series(&[("__name__", "up"), ("job", "c")], &[]).encode_to_vec(),
+        ]
+        .concat();
+        let rejected = series(&[("__name__", "up"), ("job", "a")], &[(f64::NAN, instant)]);
+        let body = [
+            // A series of 2.0, which has no name.
+            request_field(5, b""),
+            request_field(1, &first.encode_to_vec()),
+            request_field(1, &renamed.encode_to_vec()),
+            request_field(1, &turned),
+            request_field(1, &rejected.encode_to_vec()),
+        ]
+        .concat();
+        let response = send_bytes(&service, &snappy(&body)).await;
+        assert_eq!((response.status, response.header(SAMPLES)), (400, Some("3")));
+        let text = response.text();
+        assert!(text.contains("1: the label `__name__` is missing"), "{text}");
+        assert!(text.contains("5: "), "{text}");
+    }
+    for (metric, job) in [("up", "a"), ("up_all", "b"), ("up", "c")] {
+        let query = format!("/api/query?start=1&m=none:{metric}{{job={job}}}");
+        let results = service.get(&query).await.json();
+        let dps = &results[0]["dps"];
+        let expected = serde_json::json!({"1700000000": 0.0, "1700000001": 1.0, "1700000002": 2.0});
+        assert_eq!(*dps, expected, "{metric} {job}");
+    }
+}
+
 const SAMPLES: &str = "x-prometheus-remote-write-samples-written";
 const HISTOGRAMS: &str = "x-prometheus-remote-write-histograms-written";
 
@@ -477,7 +521,7 @@ async fn bodies_that_are_no_request_are_rejected_for_good() {
 fn decoded(body: &[u8]) -> Option<Vec<TimeSeries>> {
     let mut decoder = Decoder::new(body).ok()?;
     let (mut all, mut one) = (Vec::new(), Series::default());
-    while decoder.next(body, &mut one).ok()?.is_some() {
+    while decoder.next(body, &mut one, 0).ok()?.is_some() {
         all.push(series(&one.labels, &one.samples));
     }
     Some(all)
