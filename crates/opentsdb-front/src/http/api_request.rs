@@ -68,6 +68,8 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) context: RequestContext,
     /// The type of the body, as it was sent.
     pub(crate) content_type: Option<HeaderValue>,
+    /// The header that names attributes of OpenTelemetry's resources, as it was sent.
+    pub(crate) resource: Option<HeaderValue>,
     /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request
     /// is dropped.
     pub(crate) body: RequestBody,

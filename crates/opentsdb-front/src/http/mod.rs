@@ -513,6 +513,7 @@ impl Inner {
         // Shares its text with the request.
         let uri = request.uri().clone();
         let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
+        let resource = request.headers().get(otlp::RESOURCE).cloned();
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -533,6 +534,7 @@ impl Inner {
             parameters,
             context,
             content_type,
+            resource,
             body,
         })
         .await;

@@ -8,15 +8,12 @@ use oxtsdb_proto::error;
 use oxtsdb_proto::serve::{Answer, Call, Methods, Server};
 use tonic::{Code, Request, Response, Status};
 
-use super::export;
 use super::message::ExportMetricsServiceResponse;
+use super::{RESOURCE, export};
 use crate::http::HttpApi;
 use crate::http::error::HttpError;
 use crate::http::error_form::grpc_code;
 use crate::http::request_body::RequestBody;
-
-/// The metadata of a call that names the attributes of resources that are tags.
-const RESOURCE: &str = "oxtsdb-resource";
 
 /// `opentelemetry.proto.collector.metrics.v1.MetricsService`.
 pub type MetricsServiceServer = Server<MetricsService>;

@@ -10,9 +10,9 @@
 //!   ─► http.duration_sum    1700000000 0.4 route=/a service.name=api
 //! ```
 //!
-//! Attributes of a point are its tags, and so are those attributes of its resource that `resource=` names in the URL, or the metadata
-//! of the call (`RESOURCE_ATTRIBUTES` unless given), if the point has none of the same key. Points are independent: the good ones are stored, and
-//! the response counts the others (partial success).
+//! Attributes of a point are its tags, and so are those attributes of its resource that `resource=` names in the URL, or the header or
+//! the metadata of the call (`RESOURCE_ATTRIBUTES` unless given), if the point has none of the same key. Points are independent: the good
+//! ones are stored, and the response counts the others (partial success).
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>, and the files that `decode` names.
 
@@ -56,6 +56,10 @@ const RESOURCE_ATTRIBUTES: [&str; 4] = [
     "host.name",
 ];
 
+/// The header of a request, and the metadata of a call, that names the attributes of resources that are tags. SDKs for Go and
+/// JavaScript send no query of a URL, and the SDK for Java rejects one.
+pub(super) const RESOURCE: &str = "oxtsdb-resource";
+
 /// The tag with the quantile of a summary.
 const QUANTILE: &str = "quantile";
 
@@ -74,6 +78,7 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         caller,
         parameters,
         content_type,
+        resource,
         mut body,
         ..
     } = request;
@@ -83,7 +88,11 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         let convert = |bytes: &Bytes| json::to_protobuf(bytes).map_err(|error| malformed(&error));
         body = body.converted(most, parts.writer.compute(), convert).await?;
     }
-    let response = export(parts, &caller, body, parameters.get("resource")).await?;
+    let resource = resource.as_ref().map(HeaderValue::to_str).transpose();
+    let resource =
+        resource.map_err(|_| HttpError::bad_request(format!("header `{RESOURCE}` is not ASCII")))?;
+    let resource = parameters.get("resource").or(resource);
+    let response = export(parts, &caller, body, resource).await?;
     Ok(match encoding {
         Encoding::Protobuf => Reply::protobuf(response.encode_to_vec()),
         Encoding::Json => Reply::page_json(StatusCode::OK, response.to_json()),

@@ -231,6 +231,36 @@ async fn numbers_have_the_attributes_of_their_point_and_resource() {
 }
 
 #[tokio::test]
+async fn attributes_of_resources_are_named_by_the_url_or_by_a_header() {
+    let point = number(number_data_point::Value::AsInt(1), vec![]);
+    let body = request(vec![gauge("load", vec![point])]).encode_to_vec();
+    let send = async |service: &Service, query: &str, header: &str| {
+        let head = format!(
+            "POST /v1/metrics{query} HTTP/1.1\r\nContent-Type: application/x-protobuf\r\nOxtsdb-Resource: {header}\r\n"
+        );
+        service.request(head, &body).await
+    };
+    for (query, header, series) in [
+        ("", "k8s.pod.name,absent", r#"load{"k8s.pod.name":"api-7"}"#),
+        ("", "", r#"load{"source":"otlp"}"#),
+        (
+            "?resource=service.name",
+            "absent",
+            r#"load{"service.name":"api"}"#,
+        ),
+    ] {
+        let service = Service::start().await;
+        let response = send(&service, query, header).await;
+        assert_eq!((response.status, rejected(&response)), (200, None));
+        let one = expected([(series, r#"{"1700000000000":1}"#)]);
+        assert_eq!(stored(&service, &["load"]).await, one);
+    }
+    let response = send(&Service::start().await, "", "k8s.pod.n\u{e4}me").await;
+    assert_eq!(response.status, 400);
+    assert!(response.text().contains("header `oxtsdb-resource` is not ASCII"));
+}
+
+#[tokio::test]
 async fn points_have_the_metric_and_the_resource_that_they_are_in() {
     let service = Service::start().await;
     let mut all = ExportMetricsServiceRequest::default();
