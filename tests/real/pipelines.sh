@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Real senders of other pipelines: a Prometheus that scrapes itself, InfluxDB's clients, and OpenTelemetry's SDKs for Python
-# (protobuf, gRPC) and JavaScript (JSON). Every sample that Prometheus has, and every point that the others sent, is found
+# Real senders of other pipelines: a Prometheus that scrapes itself, InfluxDB's clients, and OpenTelemetry's SDKs for Go, Java,
+# Python and JavaScript. Every sample that Prometheus has, and every point that the others sent, is found
 # by /api/query, and by PromQL in a second Prometheus, which has no points but reads the server's: Debian's reads samples, and
 # remote_read, the client of Prometheus 3, reads streamed chunks.
 #
@@ -13,7 +13,6 @@ seconds="${1:-20}"
 command -v prometheus >/dev/null || need_packages prometheus
 command -v go >/dev/null || missing go "install Go 1.26 or newer"
 need_python "$PWD/pipelines.txt"
-need_node_modules "$PWD/javascript"
 need_tsdb
 folder=$(mktemp -d)
 running=()
@@ -38,8 +37,7 @@ trap 'exit 130' INT TERM
 go build -C remote_read -o "$folder/remote_read" .
 start_server "$folder/data" --max-tags 20
 "$PYTHON" check_influx.py "http://127.0.0.1:$HTTP_PORT"
-"$PYTHON" check_otlp.py "http://127.0.0.1:$HTTP_PORT" "127.0.0.1:$DATA_PORT"
-node javascript/check_otlp.mjs "http://127.0.0.1:$HTTP_PORT"
+otlp/run.sh "http://127.0.0.1:$HTTP_PORT" "http://127.0.0.1:$DATA_PORT"
 port=$((HTTP_PORT + 7))
 start_prometheus writer "$port" <<CONFIG
 scrape_configs:
