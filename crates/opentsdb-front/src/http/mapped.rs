@@ -150,6 +150,8 @@ pub(super) struct Chunk {
     histograms: Vec<ChunkHistogram>,
     /// Values that the protocol has and OpenTSDB has not, such as texts.
     pub(super) left_out: usize,
+    /// Samples among them that say that there is no value.
+    pub(super) without_value: usize,
     /// How parts of the body identify series, if they do.
     sent_as: Option<SentAs>,
 }
@@ -416,6 +418,8 @@ pub(super) struct Written {
     pub(super) histograms: usize,
     /// Points of histograms.
     pub(super) histogram_points: usize,
+    /// Samples that say that there is no value.
+    pub(super) without_value: usize,
 }
 
 impl Written {
@@ -507,6 +511,7 @@ where
         }
         let failed = store(parts, &body.bytes, &chunk, &mut batches, deadline).await?;
         written.count(&chunk.histograms, failed);
+        written.without_value += chunk.without_value;
     }
 }
 

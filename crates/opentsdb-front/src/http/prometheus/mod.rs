@@ -9,9 +9,9 @@
 //!   ─► h_sum    1700000000 8 job=node
 //! ```
 //!
-//! The metric is the label `__name__`, the other labels are tags. Markers of stale series are no points and are left out;
-//! exemplars are left out too, and counted. Series are independent: the good samples and histograms are stored, and the
-//! response names the others.
+//! The metric is the label `__name__`, the other labels are tags. A sample that is NaN says that there is no value, as the marker of
+//! a stale series and the quantiles of a summary without observations do: it is left out, and counts as written. Exemplars are left
+//! out too. All are counted. Series are independent: the good samples and histograms are stored, and the response names the others.
 //!
 //! Source: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `remote_write_spec_2_0/`; `prompb/remote.proto`,
 //! `prompb/io/prometheus/write/v2/types.proto` of Prometheus 3.
@@ -77,7 +77,8 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let Written {
         outcome, histograms, ..
     } = written;
-    let samples = outcome.success - written.histogram_points;
+    // The sender reports samples that are missing here as failed.
+    let samples = outcome.success - written.histogram_points + written.without_value;
     let reply = match mapped::error(&outcome) {
         None => Reply::empty(),
         Some((status, text)) => Reply::text_in(ErrorForm::Text, status, &text),
@@ -142,8 +143,9 @@ fn decode(
 /// Adds the samples of a series.
 fn add_samples(chunk: &mut Chunk, mapped: &MappedSeries, series: &Series<'_>) {
     for (value, timestamp_ms) in &series.samples {
-        if value.to_bits() == STALE {
+        if value.is_nan() {
             chunk.left_out += 1;
+            chunk.without_value += 1;
             continue;
         }
         chunk.point(mapped, *timestamp_ms, Value::double(*value));
@@ -180,6 +182,8 @@ fn add(
         let histogram = NativeHistogram::decode(message)?;
         if histogram.is_stale() {
             chunk.left_out += 1;
+            // Without points, it is complete.
+            chunk.histogram(|_| {});
             continue;
         }
         let reject = |chunk: &mut Chunk, reason: String| {

@@ -214,7 +214,7 @@ async fn series_that_are_known_by_their_labels_get_the_samples_of_later_requests
             series(&[("__name__", "up"), ("job", "c")], &[]).encode_to_vec(),
         ]
         .concat();
-        let rejected = series(&[("__name__", "up"), ("job", "a")], &[(f64::NAN, instant)]);
+        let rejected = series(&[("__name__", "up"), ("job", "a")], &[(f64::INFINITY, instant)]);
         let body = [
             // A series of 2.0, which has no name.
             request_field(5, b""),
@@ -414,12 +414,12 @@ async fn good_histograms_are_stored_and_the_others_named() {
 }
 
 #[tokio::test]
-async fn stale_markers_are_left_out() {
+async fn samples_without_a_value_are_left_out_and_count_as_written() {
     let service = Service::start().await;
     let stale_value = f64::from_bits(super::STALE);
     let mut stale = series(
         &[("__name__", "up"), ("job", "a")],
-        &[(stale_value, 1_700_000_000_000)],
+        &[(f64::NAN, 1_700_000_000_000), (stale_value, 1_700_000_001_000)],
     );
     stale.histograms = vec![Histogram {
         sum: stale_value,
@@ -436,7 +436,7 @@ async fn stale_markers_are_left_out() {
     assert_eq!((response.status, response.text()), (204, ""));
     assert_eq!(
         (response.header(SAMPLES), response.header(HISTOGRAMS)),
-        (Some("0"), Some("0"))
+        (Some("2"), Some("1"))
     );
     assert_eq!(service.cells().await, Vec::<String>::new());
 }
