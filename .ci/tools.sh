@@ -12,6 +12,9 @@ BUF_VERSION=1.75.0
 PROTOC_GEN_GO_VERSION=v1.36.12
 PROTOC_GEN_GO_GRPC_VERSION=v1.6.2
 VICTORIA_METRICS_VERSION=v1.130.0
+# Module versions: v0.316.0 is Prometheus 3.16.0.
+PROMETHEUS_VERSION=v0.316.0
+TELEGRAF_VERSION=v1.37.2
 KUSTOMIZE_VERSION=v5.7.1
 PROMETHEUS_OPERATOR_VERSION=v0.85.0
 ENVOY_VERSION=1.40.0
@@ -83,6 +86,28 @@ need_victoria_metrics() {
   command -v cc >/dev/null || missing cc "install a C compiler"
   CGO_ENABLED=1 GOBIN="$bin" \
     go install "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@$VICTORIA_METRICS_VERSION"
+}
+
+# Sets PROMETHEUS to the program, without service discovery and without the pages of its module, which the module lacks.
+need_prometheus() {
+  local bin="$OXTSDB_TOOLS/prometheus-$PROMETHEUS_VERSION"
+  PROMETHEUS="$bin/prometheus"
+  [ -x "$PROMETHEUS" ] && return
+  command -v go >/dev/null || missing go "install Go 1.26 or newer"
+  CGO_ENABLED=0 GOBIN="$bin" \
+    go install -tags remove_all_sd "github.com/prometheus/prometheus/cmd/prometheus@$PROMETHEUS_VERSION"
+}
+
+# Sets TELEGRAF to a program that has the plug-ins below only.
+need_telegraf() {
+  local bin="$OXTSDB_TOOLS/telegraf-$TELEGRAF_VERSION"
+  TELEGRAF="$bin/telegraf"
+  [ -x "$TELEGRAF" ] && return
+  command -v go >/dev/null || missing go "install Go 1.26 or newer"
+  local plugins=inputs.cpu,inputs.file,inputs.mem,parsers.influx,serializers.json
+  plugins+=,outputs.file,outputs.influxdb,outputs.influxdb_v2,outputs.opentelemetry,outputs.opentsdb
+  CGO_ENABLED=0 GOBIN="$bin" \
+    go install -tags "custom,$plugins" "github.com/influxdata/telegraf/cmd/telegraf@$TELEGRAF_VERSION"
 }
 
 # Sets ENVOY, which a wheel has.

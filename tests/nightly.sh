@@ -31,7 +31,8 @@ part "alerts and dashboard" 120 deploy/alerts/check.sh
 part "container image" 120 deploy/container/check.sh
 part "Kubernetes manifests" 600 deploy/kubernetes/check.sh
 part "collectd" 600 tests/real/collectd.sh 120
-part "Prometheus, OpenTelemetry and InfluxDB's clients" 900 tests/real/pipelines.sh
+part "OpenTelemetry's SDKs and InfluxDB's clients" 900 tests/real/pipelines.sh
+part "Prometheus and Telegraf" 1800 tests/real/senders.sh
 # Every front end, queries and a crash; the figures of such a run mean nothing.
 # `--tests`, for the features of the other parts.
 part "build of the benchmark" 600 cargo build --locked --workspace --tests --bin oxtsdb-bench

@@ -16,8 +16,12 @@ trap 'exit 130' INT TERM
 
 prepare() {
   case "$1" in
-    go) (cd go && go build -o "$folder/send" .) ;;
+    go)
+      command -v go >/dev/null || missing go "install Go 1.26 or newer"
+      (cd go && go build -o "$folder/send" .)
+      ;;
     java)
+      need_java
       need_jars "$PWD/java/pom.xml"
       javac -cp "$JARS/*" -d "$folder" java/Send.java
       ;;
