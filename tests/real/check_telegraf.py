@@ -82,7 +82,7 @@ def six_digits(value):
 # By output: the metric of a measurement and a field, the name of a tag, the instant, and the value; none for those that are not sent.
 OUTPUTS = {
     "influxdb": ("v1_{}.{}", replaced, milliseconds, number_or_truth),
-    "influxdb_v2": ("v2_{}.{}", replaced, milliseconds, number_or_truth),
+    "influxdb_v2": ("v2_{}_{}", replaced, milliseconds, number_or_truth),
     "opentsdb over HTTP": ("http.{}_{}", sanitized, seconds, number),
     "opentsdb over telnet": ("telnet.{}_{}", sanitized, seconds, six_digits),
     "opentelemetry": ("otlp_{}_{}", replaced, milliseconds, number),
