@@ -144,6 +144,7 @@ pub(super) struct Chunk {
     /// All names, one after the other.
     text: String,
     tags: Vec<Tag>,
+    known: Vec<Series>,
     points: Vec<ChunkPoint>,
     rejected: Vec<Rejected>,
     /// Ascending.
@@ -165,23 +166,13 @@ pub(super) struct MappedSeries {
     tags: Range<u32>,
     /// The part of the body that identifies it; empty if none does.
     sent: Place,
-    known: Option<Series>,
+    /// Of [`Chunk::known`], if it is known by that part.
+    known: Option<u32>,
     /// The line or the series that its points were sent in, from 1.
     number: usize,
 }
 
 impl MappedSeries {
-    /// A series that is known by a part of the body.
-    pub(super) fn known(series: Series, sent: Range<usize>, number: usize) -> Self {
-        Self {
-            metric: 0..0,
-            tags: 0..0,
-            sent: place(sent),
-            known: Some(series),
-            number,
-        }
-    }
-
     /// The same metric with other tags, of another data point.
     pub(super) fn with(&self, tags: Range<u32>, number: usize) -> Self {
         Self {
@@ -237,6 +228,7 @@ impl Chunk {
             .sum();
         self.text.capacity()
             + self.tags.capacity() * size_of::<Tag>()
+            + self.known.capacity() * size_of::<Series>()
             + self.points.capacity() * size_of::<ChunkPoint>()
             + self.rejected.capacity() * size_of::<Rejected>()
             + self.histograms.capacity() * size_of::<ChunkHistogram>()
@@ -315,6 +307,19 @@ impl Chunk {
             tags,
             sent: 0..0,
             known: None,
+            number,
+        }
+    }
+
+    /// Adds a series that is known by a part of the body.
+    pub(super) fn known_series(&mut self, series: Series, sent: Range<usize>, number: usize) -> MappedSeries {
+        let index = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+        self.known.push(series);
+        MappedSeries {
+            metric: 0..0,
+            tags: 0..0,
+            sent: place(sent),
+            known: Some(index),
             number,
         }
     }
@@ -551,7 +556,7 @@ async fn store(
             .unwrap_or_default()
     };
     let requested = points.iter().map(|ChunkPoint { series, .. }| {
-        if let Some(known) = &series.known {
+        if let Some(known) = series.known.and_then(|index| chunk.known.get(index as usize)) {
             return Requested::Known(known.clone());
         }
         let (metric, tags) = (chunk.at(&series.metric), tags_of(series));

@@ -128,7 +128,10 @@ mod tests {
     }
 
     fn label(name: &str, value: &str) -> Vec<u8> {
-        field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat())
+        field(
+            1,
+            &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat(),
+        )
     }
 
     fn sample() -> Vec<u8> {

@@ -123,7 +123,7 @@ fn decode(
         match (decoded, known) {
             (Decoded::Series { number }, Some(known)) => {
                 chunk.left_out += series.left_out;
-                let known = MappedSeries::known(known, sent, number);
+                let known = chunk.known_series(known, sent, number);
                 add_samples(&mut chunk, &known, &series);
             }
             (Decoded::Series { number }, None) => add(&mut chunk, map, &series, sent, number)?,
