@@ -14,6 +14,7 @@ use oxtsdb_query::{Engine, RequestContext};
 use crate::front::counters::Counters;
 use crate::http::config::Config;
 use crate::http::graph::PictureCache;
+use crate::http::otlp::SettingHeaders;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
@@ -68,8 +69,8 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) context: RequestContext,
     /// The type of the body, as it was sent.
     pub(crate) content_type: Option<HeaderValue>,
-    /// The header that names attributes of OpenTelemetry's resources, as it was sent.
-    pub(crate) resource: Option<HeaderValue>,
+    /// Headers with settings of OpenTelemetry's front end.
+    pub(crate) setting_headers: SettingHeaders,
     /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request
     /// is dropped.
     pub(crate) body: RequestBody,

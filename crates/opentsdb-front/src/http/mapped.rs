@@ -11,6 +11,7 @@
 //! - a timestamp of whole seconds is stored as seconds, any other one as milliseconds.
 
 pub(super) mod buckets;
+pub(super) mod histogram_form;
 pub(super) mod suffixed;
 
 use std::ops::Range;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use oxtsdb_ingest::{Caller, Example, RejectionKind};
+use oxtsdb_ingest::{Caller, Example, NewHistogram, RejectionKind};
 use oxtsdb_metadata::uids::series::{Requested, Series, SeriesRef, SeriesText};
 use oxtsdb_schema::timestamp::TimestampError;
 use oxtsdb_schema::value::ValueError;
@@ -41,6 +42,9 @@ const INLINE_BYTES: usize = 64 << 10;
 
 /// Bytes of names above which a chunk is full: a body may repeat a long name in few bytes.
 const CHUNK_TEXT: usize = 4 << 20;
+
+/// Characters of a name, of a tag, and of a series that an example has, about.
+const MOST_EXAMPLE: usize = 200;
 
 /// The key of the tag of a series that has no others.
 const SOURCE: &str = "source";
@@ -112,6 +116,14 @@ struct ChunkPoint {
     value: Value,
 }
 
+/// One of OpenTSDB's histograms of a chunk.
+#[derive(Debug)]
+struct ChunkCell {
+    series: MappedSeries,
+    timestamp: Timestamp,
+    value: Vec<u8>,
+}
+
 /// A point that is not stored.
 #[derive(Debug)]
 struct Rejected {
@@ -129,11 +141,12 @@ enum RejectedPoint {
     OfSeries(MappedSeries),
 }
 
-/// A histogram whose buckets are points.
+/// A histogram that was sent.
 #[derive(Debug)]
 struct ChunkHistogram {
-    /// The places of its points.
+    /// The places of its points and cells.
     points: Range<usize>,
+    cells: Range<usize>,
     /// Whether none of its points is rejected.
     is_complete: bool,
 }
@@ -146,9 +159,12 @@ pub(super) struct Chunk {
     tags: Vec<Tag>,
     known: Vec<Series>,
     points: Vec<ChunkPoint>,
+    cells: Vec<ChunkCell>,
     rejected: Vec<Rejected>,
     /// Ascending.
     histograms: Vec<ChunkHistogram>,
+    /// Of the values of `cells`.
+    cell_bytes: usize,
     /// Values that the protocol has and OpenTSDB has not, such as texts.
     pub(super) left_out: usize,
     /// Samples among them that say that there is no value.
@@ -211,7 +227,7 @@ impl Chunk {
 
     /// Whether it has as many points as a write takes.
     pub(super) fn is_full(&self) -> bool {
-        self.points.len() + self.rejected.len() >= CHUNK_POINTS || self.text.len() > CHUNK_TEXT
+        self.len() + self.rejected.len() >= CHUNK_POINTS || self.text.len() > CHUNK_TEXT
     }
 
     /// The memory that it takes.
@@ -230,22 +246,25 @@ impl Chunk {
             + self.tags.capacity() * size_of::<Tag>()
             + self.known.capacity() * size_of::<Series>()
             + self.points.capacity() * size_of::<ChunkPoint>()
+            + self.cells.capacity() * size_of::<ChunkCell>()
+            + self.cell_bytes
             + self.rejected.capacity() * size_of::<Rejected>()
             + self.histograms.capacity() * size_of::<ChunkHistogram>()
             + rejected
     }
 
-    /// The number of its points.
+    /// The number of its points; cells count as the points that take as much memory.
     pub(super) const fn len(&self) -> usize {
-        self.points.len()
+        self.points.len() + self.cells.len() + self.cell_bytes / size_of::<ChunkPoint>()
     }
 
-    /// Adds the points of a histogram by `add`. The histogram counts as written if all of them are stored.
+    /// Adds the points and cells of a histogram by `add`. The histogram counts as written if all of them are stored.
     pub(super) fn histogram(&mut self, add: impl FnOnce(&mut Self)) {
-        let (points, rejected) = (self.points.len(), self.rejected.len());
+        let (points, cells, rejected) = (self.points.len(), self.cells.len(), self.rejected.len());
         add(self);
         self.histograms.push(ChunkHistogram {
             points: points..self.points.len(),
+            cells: cells..self.cells.len(),
             is_complete: self.rejected.len() == rejected,
         });
     }
@@ -343,6 +362,22 @@ impl Chunk {
         }
     }
 
+    /// Adds one of OpenTSDB's histograms: the value of its cell, or why it has none.
+    pub(super) fn cell(&mut self, series: &MappedSeries, timestamp_ms: i64, value: Result<Vec<u8>, String>) {
+        match (timestamp(timestamp_ms), value) {
+            (Ok(timestamp), Ok(value)) => {
+                self.cell_bytes += value.capacity();
+                self.cells.push(ChunkCell {
+                    series: series.clone(),
+                    timestamp,
+                    value,
+                });
+            }
+            (Err(error), _) => self.reject_point(series, RejectionKind::Timestamp, error.to_string()),
+            (_, Err(reason)) => self.reject_point(series, RejectionKind::Histogram, reason),
+        }
+    }
+
     fn reject_point(&mut self, series: &MappedSeries, kind: RejectionKind, reason: String) {
         self.rejected.push(Rejected {
             number: series.number,
@@ -391,6 +426,24 @@ impl Chunk {
     }
 }
 
+/// The start of a series as it was sent, for the record of rejected points. Many points may have one long name.
+pub(super) fn example<'t>(metric: &str, tags: impl Iterator<Item = (&'t str, &'t str)>) -> String {
+    let mut example: String = metric.chars().take(MOST_EXAMPLE).collect();
+    for (key, value) in tags {
+        if example.len() > MOST_EXAMPLE {
+            break;
+        }
+        example.push(' ');
+        example.extend(
+            key.chars()
+                .chain("=".chars())
+                .chain(value.chars())
+                .take(MOST_EXAMPLE),
+        );
+    }
+    example
+}
+
 /// The instant of a point, in the fewest bytes that have it.
 fn timestamp(timestamp_ms: i64) -> Result<Timestamp, TimestampError> {
     if timestamp_ms <= 0 {
@@ -417,26 +470,42 @@ fn sent<'b>(body: &'b [u8], place: &Place) -> &'b str {
 /// The outcome of a body.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Of all points.
+    /// Of all points and cells.
     pub(super) outcome: Outcome,
-    /// Histograms with all their points.
+    /// Histograms with all their points and cells.
     pub(super) histograms: usize,
-    /// Points of histograms.
+    /// Points and cells of histograms.
     pub(super) histogram_points: usize,
     /// Samples that say that there is no value.
     pub(super) without_value: usize,
 }
 
 impl Written {
-    /// Counts the histograms of a chunk. `failed`: the places of the points that were not stored.
-    fn count(&mut self, histograms: &[ChunkHistogram], mut failed: Vec<usize>) {
-        failed.sort_unstable();
-        for ChunkHistogram { points, is_complete } in histograms {
-            let before = |place: usize| failed.partition_point(|failed| *failed < place);
-            let failed = before(points.end) - before(points.start);
-            self.histogram_points += points.len() - failed;
-            self.histograms += usize::from(*is_complete && failed == 0);
+    /// Counts the histograms of a chunk.
+    fn count(&mut self, histograms: &[ChunkHistogram], failed: &Failed) {
+        for histogram in histograms {
+            let failed_count = failed.count(histogram);
+            self.histogram_points += histogram.points.len() + histogram.cells.len() - failed_count;
+            self.histograms += usize::from(histogram.is_complete && failed_count == 0);
         }
+    }
+}
+
+/// The places of the points and of the cells of a chunk that were not stored, ascending.
+#[derive(Debug, Default)]
+struct Failed {
+    points: Vec<usize>,
+    cells: Vec<usize>,
+}
+
+impl Failed {
+    /// How many are of a histogram.
+    fn count(&self, histogram: &ChunkHistogram) -> usize {
+        let within = |failed: &[usize], places: &Range<usize>| {
+            let before = |place: usize| failed.partition_point(|failed| *failed < place);
+            before(places.end) - before(places.start)
+        };
+        within(&self.points, &histogram.points) + within(&self.cells, &histogram.cells)
     }
 }
 
@@ -515,19 +584,19 @@ where
             charged = held;
         }
         let failed = store(parts, &body.bytes, &chunk, &mut batches, deadline).await?;
-        written.count(&chunk.histograms, failed);
+        written.count(&chunk.histograms, &failed);
         written.without_value += chunk.without_value;
     }
 }
 
-/// Stores a chunk of a body. Returns the places of the points that were not stored.
+/// Stores a chunk of a body. Returns the places of what was not stored.
 async fn store(
     parts: &ApiParts,
     body: &[u8],
     chunk: &Chunk,
     batches: &mut Batches<'_>,
     deadline: std::time::Instant,
-) -> Result<Vec<usize>, HttpError> {
+) -> Result<Failed, HttpError> {
     for rejected in &chunk.rejected {
         let violation = match rejected.kind {
             RejectionKind::Value | RejectionKind::Timestamp => Violation::InvalidValue,
@@ -542,45 +611,71 @@ async fn store(
             },
         });
     }
-    let points = &chunk.points;
-    if points.is_empty() {
-        return Ok(Vec::new());
-    }
-    let tags: Vec<(&str, &str)> = chunk
+    let all_tags: Vec<(&str, &str)> = chunk
         .tags
         .iter()
         .map(|(key, value)| (chunk.at(key), chunk.at(value)))
         .collect();
     let tags_of = |series: &MappedSeries| {
-        tags.get(series.tags.start as usize..series.tags.end as usize)
+        all_tags
+            .get(series.tags.start as usize..series.tags.end as usize)
             .unwrap_or_default()
     };
-    let requested = points.iter().map(|ChunkPoint { series, .. }| {
-        if let Some(known) = series.known.and_then(|index| chunk.known.get(index as usize)) {
-            return Requested::Known(known.clone());
-        }
+    let series_ref = |series: &MappedSeries| {
         let (metric, tags) = (chunk.at(&series.metric), tags_of(series));
-        Requested::Series(match chunk.sent_as {
+        match chunk.sent_as {
             Some(sent_as) if !series.sent.is_empty() => SeriesRef::Text {
                 text: (sent_as.text)(metric, sent(body, &series.sent)),
                 tags,
             },
             _ => SeriesRef::Names { metric, tags },
-        })
-    });
-    let point = |index: usize| (points[index].timestamp, points[index].value);
-    let written = parts.writer.write_points(requested, point, Some(deadline)).await;
-    let errors = batches.end(points.len(), written)?;
-    for error in &errors {
-        let Some(ChunkPoint { series, .. }) = points.get(error.index) else {
-            continue;
-        };
-        batches.reject_point(series.number, &error.reason, tags_of(series), |reason| Example {
-            reason: reason.to_owned(),
-            point: chunk.shown(series, body),
+        }
+    };
+    let mut end = |count: usize, written, series_at: &dyn Fn(usize) -> Option<MappedSeries>| {
+        let errors = batches.end(count, written)?;
+        for error in &errors {
+            let Some(series) = series_at(error.index) else {
+                continue;
+            };
+            batches.reject_point(series.number, &error.reason, tags_of(&series), |reason| Example {
+                reason: reason.to_owned(),
+                point: chunk.shown(&series, body),
+            });
+        }
+        let mut failed: Vec<usize> = errors.iter().map(|error| error.index).collect();
+        failed.sort_unstable();
+        Ok::<_, HttpError>(failed)
+    };
+    let mut failed = Failed::default();
+    let points = &chunk.points;
+    if !points.is_empty() {
+        let requested = points.iter().map(|ChunkPoint { series, .. }| {
+            let known = series.known.and_then(|index| chunk.known.get(index as usize));
+            match known {
+                Some(known) => Requested::Known(known.clone()),
+                None => Requested::Series(series_ref(series)),
+            }
         });
+        let point = |index: usize| (points[index].timestamp, points[index].value);
+        let written = parts.writer.write_points(requested, point, Some(deadline)).await;
+        failed.points = end(points.len(), written, &|index| {
+            Some(points.get(index)?.series.clone())
+        })?;
     }
-    Ok(errors.iter().map(|error| error.index).collect())
+    let cells = &chunk.cells;
+    if !cells.is_empty() {
+        let histograms = cells.iter().map(|cell| NewHistogram {
+            series: series_ref(&cell.series),
+            timestamp: cell.timestamp,
+            value: &cell.value,
+        });
+        let histograms: Vec<_> = histograms.collect();
+        let written = parts.writer.write_histograms(&histograms, Some(deadline)).await;
+        failed.cells = end(cells.len(), written, &|index| {
+            Some(cells.get(index)?.series.clone())
+        })?;
+    }
+    Ok(failed)
 }
 
 #[cfg(test)]

@@ -513,7 +513,7 @@ impl Inner {
         // Shares its text with the request.
         let uri = request.uri().clone();
         let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
-        let resource = request.headers().get(otlp::RESOURCE).cloned();
+        let setting_headers = otlp::SettingHeaders::new(request.headers());
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -534,7 +534,7 @@ impl Inner {
             parameters,
             context,
             content_type,
-            resource,
+            setting_headers,
             body,
         })
         .await;

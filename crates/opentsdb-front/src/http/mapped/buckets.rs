@@ -24,7 +24,7 @@ impl Count {
     pub(in crate::http) const ZERO: Self = Self::Int(0);
 
     /// 0, as a number of the same kind.
-    const fn zero(self) -> Self {
+    pub(in crate::http) const fn zero(self) -> Self {
         match self {
             Self::Int(_) => Self::Int(0),
             Self::Float(_) => Self::Float(0.0),

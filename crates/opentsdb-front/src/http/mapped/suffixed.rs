@@ -5,7 +5,8 @@ use std::ops::Range;
 use oxtsdb_schema::Value;
 use oxtsdb_schema::value::ValueError;
 
-use super::buckets::{Count, bound_text};
+use super::buckets::{Bucket, Count, bound_text, cumulative};
+use super::histogram_form::{HistogramForm, cell};
 use super::{Chunk, MappedSeries, NameMap, Tag};
 
 /// The tag with the upper bound of a bucket.
@@ -61,15 +62,17 @@ impl SuffixedSeries<'_> {
     }
 
     fn add_with(&mut self, suffix: Suffix, tags: Range<u32>, value: Result<Value, ValueError>) {
-        let Some(series) = self.metric.0.get_mut(suffix as usize) else {
-            return;
-        };
+        let series = self.series(suffix, tags);
+        self.chunk.point(&series, self.timestamp_ms, value);
+    }
+
+    fn series(&mut self, suffix: Suffix, tags: Range<u32>) -> MappedSeries {
+        let series = &mut self.metric.0[suffix as usize];
         let series = series.get_or_insert_with(|| {
             let name = [self.name, suffix.text()];
             self.chunk.series(self.map, &name, 0..0, 0)
         });
-        let series = series.with(tags, self.number);
-        self.chunk.point(&series, self.timestamp_ms, value);
+        series.with(tags, self.number)
     }
 
     /// Adds a point with one tag more.
@@ -85,11 +88,25 @@ impl SuffixedSeries<'_> {
         self.add_with(suffix, tags, value);
     }
 
-    /// Adds the buckets of a histogram: bounds, each with the count of all values up to it, and the count of all values.
-    pub(in crate::http) fn add_buckets(&mut self, buckets: &[(f64, Count)], total: Count) {
-        for (bound, count) in buckets.iter().copied().chain([(f64::INFINITY, total)]) {
-            self.add_tagged(Suffix::Bucket, BOUND, &bound_text(bound), value_of(count));
-        }
+    /// Adds the buckets of a histogram; `total` is the count of all values, unless it is the sum of the buckets' counts.
+    pub(in crate::http) fn add_buckets(
+        &mut self,
+        form: HistogramForm,
+        buckets: &[Bucket],
+        total: Option<Count>,
+    ) {
+        let codecs = match form {
+            HistogramForm::Series => {
+                let (bounds, sum) = cumulative(buckets.iter().copied());
+                for (bound, count) in bounds.into_iter().chain([(f64::INFINITY, total.unwrap_or(sum))]) {
+                    self.add_tagged(Suffix::Bucket, BOUND, &bound_text(bound), value_of(count));
+                }
+                return;
+            }
+            HistogramForm::OpenTsdb(codecs) => codecs,
+        };
+        let series = self.series(Suffix::None, self.tag_list.clone());
+        self.chunk.cell(&series, self.timestamp_ms, cell(codecs, buckets));
     }
 
     /// Adds the count of all values of a histogram or a summary.

@@ -9,7 +9,7 @@ use oxtsdb_proto::serve::{Answer, Call, Methods, Server};
 use tonic::{Code, Request, Response, Status};
 
 use super::message::ExportMetricsServiceResponse;
-use super::{RESOURCE, export};
+use super::{HISTOGRAMS, RESOURCE, Settings, export};
 use crate::http::HttpApi;
 use crate::http::error::HttpError;
 use crate::http::error_form::grpc_code;
@@ -46,16 +46,20 @@ async fn export_metrics(
 ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
     let caller = Caller::from_call(request.extensions(), request.remote_addr());
     let parts = api.parts_for(request.extensions().get::<Access>());
-    let resource = request.metadata().get(RESOURCE);
-    let resource = resource
-        .map(|value| value.to_str())
-        .transpose()
-        .map_err(|_| error::invalid_field(RESOURCE, "is metadata that is not ASCII"))?
-        .map(str::to_owned);
+    let text = |name: &'static str| {
+        let value = request.metadata().get(name);
+        let text = value.map(|value| value.to_str().map(str::to_owned)).transpose();
+        text.map_err(|_| error::invalid_field(name, "is metadata that is not ASCII"))
+    };
+    let (resource, histograms) = (text(RESOURCE)?, text(HISTOGRAMS)?);
+    let settings = Settings {
+        resource: resource.as_deref(),
+        histograms: histograms.as_deref(),
+    };
     // The server has charged the message already.
     let memory = parts.writer.memory_of(caller.client);
     let body = RequestBody::charged_before(request.into_inner(), &memory);
-    let response = export(&parts, &caller, body, resource.as_deref()).await;
+    let response = export(&parts, &caller, body, settings).await;
     response.map(Response::new).map_err(|error| status(&error))
 }
 

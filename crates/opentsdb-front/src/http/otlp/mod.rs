@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Attributes of a point are its tags, and so are those attributes of its resource that `resource=` names in the URL, or the header or
-//! the metadata of the call (`RESOURCE_ATTRIBUTES` unless given), if the point has none of the same key. Points are independent: the good
-//! ones are stored, and the response counts the others (partial success).
+//! the metadata of the call (`RESOURCE_ATTRIBUTES` unless given), if the point has none of the same key. With `histograms=opentsdb` the
+//! buckets of a histogram are one of OpenTSDB's histograms, in place of series with `le`. Points are independent: the good ones are
+//! stored, and the response counts the others (partial success).
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>, and the files that `decode` names.
 
@@ -27,7 +28,7 @@ mod tests;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use oxtsdb_ingest::{Caller, RejectionKind};
 use oxtsdb_schema::Value;
 use oxtsdb_schema::name::excerpt;
@@ -35,13 +36,12 @@ use prost::Message as _;
 
 use self::decode::{Decoder, Kind};
 use self::message::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
-use self::point::{Attribute, DataPoint, Number};
+use self::point::{DataPoint, Number};
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
 use crate::http::error_form;
-use crate::http::mapped::buckets::{
-    Bucket, Count, Exponential, MOST_BUCKETS, cumulative, first_not_ascending,
-};
+use crate::http::mapped::buckets::{Bucket, Count, Exponential, MOST_BUCKETS, first_not_ascending};
+use crate::http::mapped::histogram_form::HistogramForm;
 use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
 use crate::http::mapped::{self, Chunk, MOST_TAGS, NameMap, Tag, Written};
 use crate::http::protobuf::Malformed;
@@ -56,15 +56,13 @@ const RESOURCE_ATTRIBUTES: [&str; 4] = [
     "host.name",
 ];
 
-/// The header of a request, and the metadata of a call, that names the attributes of resources that are tags. SDKs for Go and
-/// JavaScript send no query of a URL, and the SDK for Java rejects one.
-pub(super) const RESOURCE: &str = "oxtsdb-resource";
+/// The headers of a request, and the metadata of a call, that name the attributes of resources that are tags, and the form of
+/// histograms. SDKs for Go and JavaScript send no query of a URL, and the SDK for Java rejects one.
+const RESOURCE: &str = "oxtsdb-resource";
+const HISTOGRAMS: &str = "oxtsdb-histograms";
 
 /// The tag with the quantile of a summary.
 const QUANTILE: &str = "quantile";
-
-/// Bytes of a data point that a record repeats.
-const SHOWN: usize = 200;
 
 /// The scales of exponential histograms: SDKs have -10 to 20; beyond, bounds are no numbers or equal.
 const SCALES: RangeInclusive<i32> = -20..=40;
@@ -78,7 +76,7 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         caller,
         parameters,
         content_type,
-        resource,
+        setting_headers: headers,
         mut body,
         ..
     } = request;
@@ -88,11 +86,11 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         let convert = |bytes: &Bytes| json::to_protobuf(bytes).map_err(|error| malformed(&error));
         body = body.converted(most, parts.writer.compute(), convert).await?;
     }
-    let resource = resource.as_ref().map(HeaderValue::to_str).transpose();
-    let resource =
-        resource.map_err(|_| HttpError::bad_request(format!("header `{RESOURCE}` is not ASCII")))?;
-    let resource = parameters.get("resource").or(resource);
-    let response = export(parts, &caller, body, resource).await?;
+    let settings = Settings {
+        resource: parameters.get("resource").or(headers.resource()?),
+        histograms: parameters.get("histograms").or(headers.histograms()?),
+    };
+    let response = export(parts, &caller, body, settings).await?;
     Ok(match encoding {
         Encoding::Protobuf => Reply::protobuf(response.encode_to_vec()),
         Encoding::Json => Reply::page_json(StatusCode::OK, response.to_json()),
@@ -132,7 +130,52 @@ fn malformed(error: &dyn std::fmt::Display) -> HttpError {
     HttpError::new(StatusCode::BAD_REQUEST, message)
 }
 
-/// Stores the points of a body. `resource` has the attributes of resources that are tags, with commas between.
+/// The settings of a request: parameters of the URL, headers, or metadata of the call.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settings<'a> {
+    /// The attributes of resources that are tags, with commas between.
+    resource: Option<&'a str>,
+    /// The form of histograms.
+    histograms: Option<&'a str>,
+}
+
+/// The headers of a request that have settings, as they were sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettingHeaders {
+    resource: Option<HeaderValue>,
+    histograms: Option<HeaderValue>,
+}
+
+impl SettingHeaders {
+    /// Of all headers of a request.
+    pub(super) fn new(headers: &HeaderMap) -> Self {
+        Self {
+            resource: headers.get(RESOURCE).cloned(),
+            histograms: headers.get(HISTOGRAMS).cloned(),
+        }
+    }
+
+    fn resource(&self) -> Result<Option<&str>, HttpError> {
+        header_text(RESOURCE, self.resource.as_ref())
+    }
+
+    fn histograms(&self) -> Result<Option<&str>, HttpError> {
+        header_text(HISTOGRAMS, self.histograms.as_ref())
+    }
+}
+
+fn header_text<'h>(name: &str, header: Option<&'h HeaderValue>) -> Result<Option<&'h str>, HttpError> {
+    let text = header.map(HeaderValue::to_str).transpose();
+    text.map_err(|_| HttpError::bad_request(format!("header `{name}` is not ASCII")))
+}
+
+/// How data points become points.
+struct PointForm {
+    map: NameMap,
+    histograms: HistogramForm,
+}
+
+/// Stores the points of a body.
 ///
 /// # Errors
 ///
@@ -141,16 +184,19 @@ async fn export(
     parts: &ApiParts,
     caller: &Caller,
     body: RequestBody,
-    resource: Option<&str>,
+    settings: Settings<'_>,
 ) -> Result<ExportMetricsServiceResponse, HttpError> {
-    let wanted = match resource {
+    let wanted = match settings.resource {
         None => RESOURCE_ATTRIBUTES.map(str::to_owned).to_vec(),
         Some(keys) => keys.split(',').take(MOST_TAGS).map(str::to_owned).collect(),
     };
-    let map = NameMap::new(parts.writer.uids().name_rules(), "otlp");
+    let form = PointForm {
+        map: NameMap::new(parts.writer.uids().name_rules(), "otlp"),
+        histograms: HistogramForm::parse(settings.histograms, parts.writer.histograms())?,
+    };
     let decoder = Decoder::new(&body.bytes, wanted);
     let decode = move |bytes: &Bytes, decoder: &mut Decoder| {
-        decode(bytes, decoder, &map).map_err(|error| malformed(&error))
+        decode(bytes, decoder, &form).map_err(|error| malformed(&error))
     };
     let Written { outcome, .. } = mapped::write(parts, caller, body, decoder, decode).await?;
     let partial_success = match mapped::error(&outcome) {
@@ -165,7 +211,7 @@ async fn export(
 }
 
 /// The next points of a body.
-fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<Chunk>, Malformed> {
+fn decode(bytes: &Bytes, decoder: &mut Decoder, form: &PointForm) -> Result<Option<Chunk>, Malformed> {
     let mut chunk = Chunk::default();
     let mut shared = Shared::default();
     let mut is_empty = true;
@@ -173,7 +219,7 @@ fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<
         && let Some(message) = decoder.next(bytes)?
     {
         is_empty = false;
-        add(&mut chunk, &mut shared, map, decoder, message)?;
+        add(&mut chunk, &mut shared, form, decoder, message)?;
     }
     Ok((!is_empty).then_some(chunk))
 }
@@ -182,10 +228,11 @@ fn decode(bytes: &Bytes, decoder: &mut Decoder, map: &NameMap) -> Result<Option<
 fn add(
     chunk: &mut Chunk,
     shared: &mut Shared,
-    map: &NameMap,
+    form: &PointForm,
     decoder: &Decoder,
     message: &[u8],
 ) -> Result<(), Malformed> {
+    let map = &form.map;
     let point = DataPoint::decode(decoder.kind(), message)?;
     chunk.left_out += point.exemplars;
     if point.has_no_value {
@@ -193,12 +240,9 @@ fn add(
         return Ok(());
     }
     if let Some((kind, reason)) = refusal(decoder, &point) {
-        chunk.reject(
-            decoder.number(),
-            kind,
-            reason,
-            shown(decoder.name(), &point.attributes),
-        );
+        let attributes = point.attributes.iter().map(|(key, value)| (*key, &**value));
+        let example = mapped::example(decoder.name(), attributes);
+        chunk.reject(decoder.number(), kind, reason, example);
         return Ok(());
     }
     shared.begin(chunk, map, decoder);
@@ -228,8 +272,9 @@ fn add(
             None => series.chunk.left_out += 1,
         },
         Kind::Histogram | Kind::ExponentialHistogram => {
-            if let Some((bounds, total)) = buckets(decoder.kind(), &point) {
-                series.add_buckets(&bounds, total);
+            let buckets = buckets(decoder.kind(), &point);
+            if !buckets.is_empty() {
+                series.add_buckets(form.histograms, &buckets, None);
             }
             add_totals(&mut series, &point);
         }
@@ -244,17 +289,16 @@ fn add(
     Ok(())
 }
 
-/// The bounds of a histogram, each with the count of all values up to it, and the count of all values; `None` without buckets.
-fn buckets(kind: Kind, point: &DataPoint<'_>) -> Option<(Vec<(f64, Count)>, Count)> {
+/// The buckets of a histogram.
+fn buckets(kind: Kind, point: &DataPoint<'_>) -> Vec<Bucket> {
     if kind == Kind::ExponentialHistogram {
         let histogram = Exponential {
             scale: point.scale,
             zero_threshold: point.zero_threshold,
             zero_count: Count::Int(point.zero_count),
         };
-        return Some(cumulative(
-            histogram.buckets(point.negative.by_index(), point.positive.by_index()),
-        ));
+        let buckets = histogram.buckets(point.negative.by_index(), point.positive.by_index());
+        return buckets.collect();
     }
     let bounds = point.bounds.iter().copied().chain([f64::INFINITY]);
     let buckets = bounds.zip(&point.counts).map(|(upper, count)| Bucket {
@@ -262,7 +306,7 @@ fn buckets(kind: Kind, point: &DataPoint<'_>) -> Option<(Vec<(f64, Count)>, Coun
         upper,
         count: Count::Int(*count),
     });
-    (!point.counts.is_empty()).then(|| cumulative(buckets))
+    buckets.collect()
 }
 
 /// Adds the count, the sum, and the extremes if there are any.
@@ -307,19 +351,6 @@ fn refusal(decoder: &Decoder, point: &DataPoint<'_>) -> Option<(RejectionKind, S
         return None;
     };
     Some((RejectionKind::Malformed, reason))
-}
-
-/// The start of a data point, for the record of rejected points. Many points may have one long name.
-fn shown(name: &str, attributes: &[Attribute<'_>]) -> String {
-    let mut shown: String = name.chars().take(SHOWN).collect();
-    for (key, value) in attributes {
-        if shown.len() > SHOWN {
-            break;
-        }
-        shown.push(' ');
-        shown.extend(key.chars().chain("=".chars()).chain(value.chars()).take(SHOWN));
-    }
-    shown
 }
 
 /// Texts that the data points of a metric and of a resource have in common: each is in a chunk once.

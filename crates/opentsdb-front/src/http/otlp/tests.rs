@@ -378,6 +378,69 @@ async fn histograms_are_series_with_bounds() {
 }
 
 #[tokio::test]
+async fn histograms_are_opentsdbs_if_the_request_says_so() {
+    let service = Service::with_histograms().await;
+    let histogram = Histogram {
+        data_points: vec![HistogramDataPoint {
+            time_unix_nano: T,
+            count: 6,
+            sum: Some(1.5),
+            bucket_counts: vec![1, 2, 3],
+            explicit_bounds: vec![0.5, 2.0],
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Delta.into(),
+    };
+    let export = request(vec![metric("h", Data::Histogram(histogram.clone()))]);
+    let target = "/v1/metrics?resource=&histograms=opentsdb";
+    let response = send(&service, target, &export.encode_to_vec()).await;
+    assert_eq!((response.status, rejected(&response)), (200, None));
+    let mut export = Request::new(request(vec![metric("g", Data::Histogram(histogram))]));
+    for (name, value) in [("oxtsdb-histograms", "opentsdb"), ("oxtsdb-resource", "")] {
+        export.metadata_mut().insert(name, value.parse().unwrap());
+    }
+    let mut client = MetricsServiceClient::new(service.metrics_service.clone());
+    let response = client.export(export).await.unwrap().into_inner();
+    assert_eq!(response, ExportMetricsServiceResponse::default());
+    for metric in ["h", "g"] {
+        let query =
+            format!("/api/query?start=1&ms&m=sum:percentiles[25,99]:show-histogram-buckets:{metric}{{}}");
+        let results = service.get(&query).await.json();
+        let shown: BTreeMap<_, _> = results
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| {
+                let name = result["metric"].as_str().unwrap();
+                (
+                    name[1..].to_owned(),
+                    result["dps"]["1700000000000"].as_f64().unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            BTreeMap::from(
+                [
+                    ("_0.0_0.5", 1.0),
+                    ("_0.5_2.0", 2.0),
+                    ("_OVERFLOW", 3.0),
+                    ("_UNDERFLOW", 0.0),
+                    ("_pct_25.0", 0.25),
+                    ("_pct_99.0", 1.25),
+                ]
+                .map(|(name, value)| (name.to_owned(), value))
+            ),
+            "{results}"
+        );
+    }
+    let totals = stored(&service, &["h_count", "h_sum"]).await;
+    assert_eq!(totals.len(), 2, "{totals:?}");
+    let buckets = service.get("/api/suggest?type=metrics&q=h_b").await;
+    assert_eq!(buckets.text(), "[]");
+}
+
+#[tokio::test]
 async fn good_points_are_stored_and_the_others_counted() {
     let service = Service::start().await;
     let value = || number_data_point::Value::AsDouble(1.0);

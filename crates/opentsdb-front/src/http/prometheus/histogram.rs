@@ -28,7 +28,7 @@ use std::ops::RangeInclusive;
 
 use super::STALE;
 use crate::http::mapped::buckets::{
-    Bucket, Count, Exponential, MOST_BUCKETS, READ_BUCKETS, cumulative, first_not_ascending,
+    Bucket, Count, Exponential, MOST_BUCKETS, READ_BUCKETS, first_not_ascending,
 };
 use crate::http::protobuf::{FieldValue, Malformed, fixed64s, next, sint32, sint64, varints};
 
@@ -61,11 +61,11 @@ struct Side {
     counts: Vec<f64>,
 }
 
-/// Cumulative buckets.
+/// The buckets of a histogram.
 #[derive(Debug, PartialEq)]
 pub(super) struct Buckets {
-    /// The finite bounds, ascending, each with the count of all values up to it.
-    pub(super) bounds: Vec<(f64, Count)>,
+    /// Ascending.
+    pub(super) buckets: Vec<Bucket>,
     /// The count of all values.
     pub(super) count: Count,
 }
@@ -186,11 +186,11 @@ impl NativeHistogram {
         }
         let negative = self.negative.buckets(Sign::Negative, is_float)?;
         let positive = self.positive.buckets(Sign::Positive, is_float)?;
-        let (bounds, in_buckets) = if self.schema == CUSTOM {
+        let buckets: Vec<Bucket> = if self.schema == CUSTOM {
             if of_zero.as_f64() > 0.0 || self.zero_threshold > 0.0 || !negative.is_empty() {
                 return Err(HistogramError::UnexpectedBuckets);
             }
-            cumulative(self.custom_buckets(&positive, of_zero)?)
+            self.custom_buckets(&positive, of_zero)?
         } else if EXPONENTIAL.contains(&self.schema) {
             if !self.custom_values.is_empty() {
                 return Err(HistogramError::UnexpectedBounds { schema: self.schema });
@@ -200,25 +200,24 @@ impl NativeHistogram {
                 zero_threshold: self.zero_threshold,
                 zero_count: of_zero,
             };
-            cumulative(histogram.buckets(negative.into_iter(), positive.into_iter()))
+            let buckets = histogram.buckets(negative.into_iter(), positive.into_iter());
+            buckets.collect()
         } else {
             return Err(HistogramError::UnknownSchema(self.schema));
         };
+        let in_buckets = buckets.iter().map(|bucket| bucket.count);
+        let in_buckets = in_buckets.fold(of_zero.zero(), Count::plus);
         // Counts of floating point are rounded. NaN is in no bucket, but is counted, and makes the sum NaN.
         if let (Count::Int(count), Count::Int(in_buckets)) = (count, in_buckets)
             && (in_buckets > count || in_buckets < count && !self.sum.is_nan())
         {
             return Err(HistogramError::CountMismatch { count, in_buckets });
         }
-        Ok(Buckets { bounds, count })
+        Ok(Buckets { buckets, count })
     }
 
     /// The buckets of custom bounds, also those with a count of `zero`, so that the bounds of a series stay the same.
-    fn custom_buckets(
-        &self,
-        counts: &[(i64, Count)],
-        zero: Count,
-    ) -> Result<impl Iterator<Item = Bucket>, HistogramError> {
+    fn custom_buckets(&self, counts: &[(i64, Count)], zero: Count) -> Result<Vec<Bucket>, HistogramError> {
         let bounds = &self.custom_values;
         if let Some(at) = bounds.iter().position(|bound| !bound.is_finite()) {
             let (place, bound) = (at + 1, bounds.get(at).copied().unwrap_or_default());
@@ -247,7 +246,7 @@ impl NativeHistogram {
             };
             bucket.count = *count;
         }
-        Ok(buckets.into_iter())
+        Ok(buckets)
     }
 }
 

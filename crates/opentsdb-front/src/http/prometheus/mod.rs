@@ -12,6 +12,7 @@
 //! The metric is the label `__name__`, the other labels are tags. A sample that is NaN says that there is no value, as the marker of
 //! a stale series and the quantiles of a summary without observations do: it is left out, and counts as written. Exemplars are left
 //! out too. All are counted. Series are independent: the good samples and histograms are stored, and the response names the others.
+//! With `histograms=opentsdb` in the URL the buckets of a histogram are one of OpenTSDB's histograms, `h`, in place of `h_bucket`.
 //!
 //! Source: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `remote_write_spec_2_0/`; `prompb/remote.proto`,
 //! `prompb/io/prometheus/write/v2/types.proto` of Prometheus 3.
@@ -37,6 +38,7 @@ use self::known::{LookedUp, Upcoming};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
+use crate::http::mapped::histogram_form::HistogramForm;
 use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
 use crate::http::mapped::{self, CHUNK_POINTS, Chunk, MappedSeries, NameMap, SentAs, Tag, Written};
 use crate::http::protobuf::Malformed;
@@ -60,10 +62,14 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
         caller,
+        parameters,
         mut body,
         ..
     } = request;
-    let map = NameMap::new(parts.writer.uids().name_rules(), "prometheus");
+    let form = SampleForm {
+        map: NameMap::new(parts.writer.uids().name_rules(), "prometheus"),
+        histograms: HistogramForm::parse(parameters.get("histograms"), parts.writer.histograms())?,
+    };
     body.charge(Decoder::most_bytes(&body.bytes)).await?;
     let writer = parts.writer.clone();
     let decode = move |bytes: &Bytes, state: &mut Option<(Decoder, Upcoming)>| {
@@ -71,7 +77,7 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             Some(state) => state,
             None => state.insert((Decoder::new(bytes).map_err(unreadable)?, Upcoming::default())),
         };
-        decode(bytes, decoder, upcoming, &map, &writer).map_err(unreadable)
+        decode(bytes, decoder, upcoming, &form, &writer).map_err(unreadable)
     };
     let written = mapped::write(parts, &caller, body, None, decode).await?;
     let Written {
@@ -94,12 +100,18 @@ fn unreadable(error: Malformed) -> HttpError {
     HttpError::new(StatusCode::BAD_REQUEST, message)
 }
 
+/// How samples and histograms become points.
+struct SampleForm {
+    map: NameMap,
+    histograms: HistogramForm,
+}
+
 /// The next series of a body.
 fn decode(
     bytes: &Bytes,
     decoder: &mut Decoder,
     upcoming: &mut Upcoming,
-    map: &NameMap,
+    form: &SampleForm,
     writer: &Writer,
 ) -> Result<Option<Chunk>, Malformed> {
     let mut chunk = Chunk::with_sent(SENT_AS);
@@ -111,7 +123,7 @@ fn decode(
             series: known,
         } = match decoder.has_symbols() {
             true => LookedUp::default(),
-            false => upcoming.next(decoder.rest(bytes), map, writer),
+            false => upcoming.next(decoder.rest(bytes), &form.map, writer),
         };
         let skipped = if known.is_some() { labels_length } else { 0 };
         let Some(decoded) = decoder.next(bytes, &mut series, skipped)? else {
@@ -126,7 +138,7 @@ fn decode(
                 let known = chunk.known_series(known, sent, number);
                 add_samples(&mut chunk, &known, &series);
             }
-            (Decoded::Series { number }, None) => add(&mut chunk, map, &series, sent, number)?,
+            (Decoded::Series { number }, None) => add(&mut chunk, form, &series, sent, number)?,
             (Decoded::TooManyLabels { number }, _) => {
                 let reason = format!("more than {} labels", mapped::MOST_TAGS);
                 chunk.reject(number, RejectionKind::Tags, reason, String::new());
@@ -155,21 +167,24 @@ fn add_samples(chunk: &mut Chunk, mapped: &MappedSeries, series: &Series<'_>) {
 /// Adds the samples and the histograms of a series, which `sent` identifies if it is not empty.
 fn add(
     chunk: &mut Chunk,
-    map: &NameMap,
+    form: &SampleForm,
     series: &Series<'_>,
     sent: Range<usize>,
     number: usize,
 ) -> Result<(), Malformed> {
+    let map = &form.map;
     chunk.left_out += series.left_out;
     let labels = series.labels.iter().copied();
     let name = labels.clone().find(|(key, _)| *key == NAME);
     let Some((_, name)) = name.filter(|(_, name)| !name.is_empty()) else {
         let reason = format!("the label `{NAME}` is missing");
-        chunk.reject(number, RejectionKind::Name, reason, shown(&series.labels));
+        chunk.reject(number, RejectionKind::Name, reason, mapped::example("", labels));
         return Ok(());
     };
     let labels = labels.filter(|(key, _)| *key != NAME);
-    let tags = labels.filter_map(|(key, value)| chunk.tag(map, key, value));
+    let tags = labels
+        .clone()
+        .filter_map(|(key, value)| chunk.tag(map, key, value));
     let tags: Vec<Tag> = tags.collect();
     let tag_list = chunk.tag_list(map, tags.iter());
     if !series.samples.is_empty() {
@@ -188,7 +203,8 @@ fn add(
         }
         let reject = |chunk: &mut Chunk, reason: String| {
             let reason = format!("histogram at {}: {reason}", histogram.timestamp_ms);
-            chunk.reject(number, RejectionKind::Histogram, reason, shown(&series.labels));
+            let example = mapped::example(name, labels.clone());
+            chunk.reject(number, RejectionKind::Histogram, reason, example);
         };
         if chunk.len() - before > CHUNK_POINTS {
             let reason = format!("the histograms of its series have more than {CHUNK_POINTS} points");
@@ -197,7 +213,7 @@ fn add(
         }
         match histogram.buckets() {
             Err(error) => reject(chunk, error.to_string()),
-            Ok(Buckets { bounds, count }) => chunk.histogram(|chunk| {
+            Ok(Buckets { buckets, count }) => chunk.histogram(|chunk| {
                 let mut series = SuffixedSeries {
                     chunk,
                     metric: &mut metric,
@@ -208,7 +224,7 @@ fn add(
                     timestamp_ms: histogram.timestamp_ms,
                     number,
                 };
-                series.add_buckets(&bounds, count);
+                series.add_buckets(form.histograms, &buckets, Some(count));
                 series.add_count(count);
                 series.add(Suffix::Sum, Value::double(histogram.sum));
             }),
@@ -220,10 +236,8 @@ fn add(
 /// Series are identified by their labels.
 const SENT_AS: SentAs = SentAs {
     text: known::series_text,
-    shown: |labels| decode::labels(labels.as_bytes()).map_or_else(|_| String::new(), |labels| shown(&labels)),
+    shown: |labels| {
+        let labels = decode::labels(labels.as_bytes()).unwrap_or_default();
+        mapped::example("", labels.into_iter())
+    },
 };
-
-/// The labels of a series, for the record of rejected points.
-fn shown(labels: &[(&str, &str)]) -> String {
-    format!("{labels:?}")
-}

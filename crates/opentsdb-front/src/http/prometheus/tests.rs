@@ -124,13 +124,15 @@ pub(super) fn snappy(bytes: &[u8]) -> Vec<u8> {
 }
 
 async fn send_bytes(service: &Service, body: &[u8]) -> HttpResponse {
-    let head = "POST /api/v1/write HTTP/1.1
-Content-Encoding: snappy
-Content-Type: application/x-protobuf
-\
-                X-Prometheus-Remote-Write-Version: 0.1.0
-";
-    service.request(head.to_owned(), body).await
+    send_to(service, "/api/v1/write", body).await
+}
+
+async fn send_to(service: &Service, target: &str, body: &[u8]) -> HttpResponse {
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nContent-Encoding: snappy\r\nContent-Type: application/x-protobuf\r\n\
+         X-Prometheus-Remote-Write-Version: 0.1.0\r\n"
+    );
+    service.request(head, body).await
 }
 
 #[tokio::test]
@@ -343,6 +345,66 @@ async fn native_histograms_of_both_versions_are_series_with_bounds() {
             "_count{source=prometheus} 2.5",
             "_sum{source=prometheus} -1.0",
         ]
+    );
+}
+
+#[tokio::test]
+async fn histograms_are_opentsdbs_if_the_url_says_so() {
+    let service = Service::with_histograms().await;
+    let instant = 1_700_000_000_000;
+    let mut all = series(&[("__name__", "h"), ("job", "a")], &[]);
+    let float = Histogram {
+        count_float: Some(1.5),
+        positive_counts: vec![0.5, 1.0],
+        ..histogram(instant + 1000)
+    };
+    all.histograms = vec![histogram(instant), float];
+    let body = snappy(
+        &WriteRequest {
+            timeseries: vec![all],
+        }
+        .encode_to_vec(),
+    );
+    let response = send_to(&service, "/api/v1/write?histograms=opentsdb", &body).await;
+    assert_eq!(response.status, 400);
+    assert!(
+        response
+            .text()
+            .contains("the count 0 of a bucket is floating point"),
+        "{}",
+        response.text()
+    );
+    assert_eq!(
+        (response.header(SAMPLES), response.header(HISTOGRAMS)),
+        (Some("0"), Some("1"))
+    );
+    let query = "/api/query?start=1&ms&m=sum:percentiles[50,99]:h{}";
+    let results = service.get(query).await.json();
+    let values: std::collections::BTreeMap<_, _> = results
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| {
+            let metric = result["metric"].as_str().unwrap().to_owned();
+            (metric, result["dps"]["1700000000000"].to_string())
+        })
+        .collect();
+    let expected = [("h_pct_50.0", "1.5"), ("h_pct_99.0", "3.0")];
+    for (metric, value) in expected {
+        assert_eq!(values.get(metric).map(String::as_str), Some(value), "{values:?}");
+    }
+    assert_eq!(
+        stored(&service, "h").await,
+        ["_count{job=a} 3.0 1.5", "_sum{job=a} 8.5 8.5"]
+    );
+    // Without codecs, as /api/histogram.
+    let service = Service::start().await;
+    let response = send_to(&service, "/api/v1/write?histograms=opentsdb", &body).await;
+    assert_eq!(response.status, 503);
+    let response = send_to(&service, "/api/v1/write?histograms=x", &body).await;
+    assert_eq!(
+        (response.status, response.text()),
+        (400, "histograms `x` is not known, expected le or opentsdb")
     );
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::{Buckets, HistogramError, NativeHistogram, Sign};
-use crate::http::mapped::buckets::Count;
+use crate::http::mapped::buckets::{Count, cumulative};
 use crate::http::prometheus::tests::{Histogram, Span};
 
 fn buckets(histogram: &Histogram) -> Result<Buckets, HistogramError> {
@@ -11,9 +11,14 @@ fn buckets(histogram: &Histogram) -> Result<Buckets, HistogramError> {
         .buckets()
 }
 
-/// Bounds and counts, and the count of all values.
+/// The finite bounds, each with the count of all values up to it, and the count of all values.
+fn bounds(histogram: &Histogram) -> (Vec<(f64, Count)>, Count) {
+    let Buckets { buckets, count } = buckets(histogram).unwrap();
+    (cumulative(buckets.into_iter()).0, count)
+}
+
 fn shown(histogram: &Histogram) -> String {
-    let Buckets { bounds, count } = buckets(histogram).unwrap();
+    let (bounds, count) = bounds(histogram);
     let bounds: Vec<_> = bounds
         .iter()
         .map(|(bound, count)| format!("{bound} {}", count.as_f64()))
@@ -80,7 +85,7 @@ fn buckets_are_cumulative() {
         positive_deltas: vec![1, 0, 0],
         ..Histogram::default()
     };
-    let Buckets { bounds, count } = buckets(&largest).unwrap();
+    let (bounds, count) = bounds(&largest);
     assert_eq!((bounds.len(), count), (3, Count::Int(3)));
     assert_eq!(bounds[2], (2_f64.powi(1008), Count::Int(1)));
 }
@@ -350,7 +355,7 @@ proptest! {
                 ..spans
             }
         };
-        let Buckets { bounds, count } = buckets(&histogram).unwrap();
+        let (bounds, count) = bounds(&histogram);
         prop_assert!(bounds.is_sorted_by(|(one, _), (other, _)| one < other), "{:?}", bounds);
         let counted = |number: usize| {
             if is_float { Count::Float(number as f64) } else { Count::Int(number as u64) }
