@@ -1,5 +1,5 @@
 """Waits until Prometheus has samples of some seconds, and compares all of them with what it wrote to the server, with what
-another Prometheus reads there, and with what the program REMOTE_READ (remote_read/main.go) reads in streamed chunks.
+another Prometheus reads there, and with what the program REMOTE_READ (prometheus/remote_read) reads in streamed chunks.
 
     check_prometheus.py VERSION SERVER PORT REMOTE_READ SECONDS
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Real programs that send: Prometheus, which scrapes itself, with remote write 1.0 (Debian's) and 2.0 with native histograms (a current
 # one), and Telegraf. Every sample and every point that they have is found by /api/query; Prometheus' samples also by PromQL in
-# a second Prometheus of the same version, which has no points but reads the server's; remote_read, the client of Prometheus 3, requires
-# that it gets streamed chunks.
+# a second Prometheus of the same version, which has no points but reads the server's. Of Prometheus 3, its client of remote read requires
+# streamed chunks, and its messages have native histograms of its client library (prometheus/).
 #
 #   senders.sh [SECONDS]    how long each runs; 20 unless given
 set -euo pipefail
@@ -48,6 +48,7 @@ check_prometheus() {
     options=(--enable-feature=metadata-wal-records)
   fi
   start_server "$folder/data-$version" --max-tags 20
+  "$folder/native_histograms" "http://127.0.0.1:$HTTP_PORT"
   port=$((HTTP_PORT + 7))
   start_prometheus "$program" "writer-$version" "$port" "${options[@]}" <<CONFIG
 $scraping
@@ -77,7 +78,7 @@ CONFIG
   end_running
   end_server
 }
-go build -C remote_read -o "$folder/remote_read" .
+go build -C prometheus -o "$folder/" ./...
 check_prometheus 1.0 prometheus
 check_prometheus 2.0 "$PROMETHEUS"
 
