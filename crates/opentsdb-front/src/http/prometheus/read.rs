@@ -10,7 +10,7 @@
 //!
 //! A response has the first type that the sender accepts ([`samples`], [`chunks`]). Both are collected before they are sent,
 //! within the memory of the query: chunks are sent in the order of their series' labels, which no query returns its series in.
-//! Chunks take a tenth of the memory of samples, and the sender reads them series by series.
+//! Chunks of regular points take about a tenth of the memory of samples, and the sender reads them series by series.
 //!
 //! Source: <https://prometheus.io/docs/prometheus/latest/querying/remote_read_api/>; `prompb/remote.proto` and
 //! `storage/remote/codec.go` of Prometheus 3.
