@@ -8,6 +8,7 @@
 //! - a character that no name has becomes `_`;
 //! - a tag with an empty value is left out;
 //! - a series without tags gets the tag `source`, with the protocol's name;
+//! - a value that is NaN is left out;
 //! - a timestamp of whole seconds is stored as seconds, any other one as milliseconds.
 
 pub(super) mod buckets;
@@ -358,6 +359,8 @@ impl Chunk {
                 value,
             }),
             (Err(error), _) => self.reject_point(series, RejectionKind::Timestamp, error.to_string()),
+            // A sender has no value, as of the quantiles of a summary without observations.
+            (_, Err(ValueError::NotFinite { value })) if value.is_nan() => self.left_out += 1,
             (_, Err(error)) => self.reject_point(series, RejectionKind::Value, error.to_string()),
         }
     }

@@ -121,7 +121,10 @@ async fn exports_over_grpc_are_those_over_http() {
     let service = Service::start().await;
     let mut client = MetricsServiceClient::new(service.metrics_service.clone());
     let point = |value: f64| number(number_data_point::Value::AsDouble(value), vec![]);
-    let export = request(vec![gauge("load", vec![point(0.5), point(f64::NAN)])]);
+    let export = request(vec![gauge(
+        "load",
+        vec![point(0.5), point(f64::INFINITY), point(f64::NAN)],
+    )]);
     let response = client.export(export.clone()).await.unwrap().into_inner();
     let partial = response.partial_success.unwrap();
     assert_eq!(partial.rejected_data_points, 1);
@@ -485,7 +488,7 @@ async fn good_points_are_stored_and_the_others_counted() {
             vec![
                 number(value(), vec![]),
                 untimed,
-                number(number_data_point::Value::AsDouble(f64::NAN), vec![]),
+                number(number_data_point::Value::AsDouble(f64::NEG_INFINITY), vec![]),
                 number(value(), many),
             ],
         ),
@@ -555,7 +558,7 @@ async fn requests_in_json_are_those_in_protobuf() {
                      "positive": {"offset": 1, "bucketCounts": [3]}, "negative": {"offset": -1, "bucketCounts": []}}]}},
                 {"name": "s", "summary": {"dataPoints": [{"timeUnixNano": "1700000000000000000", "count": "2", "sum": 1,
                     "quantileValues": [{"quantile": 0.5, "value": 0.25}]}]}},
-                {"name": "g", "gauge": {"dataPoints": [{"timeUnixNano": "1700000000000000000", "asDouble": "NaN"}]}}
+                {"name": "g", "gauge": {"dataPoints": [{"timeUnixNano": "1700000000000000000", "asDouble": "Infinity"}]}}
             ]}]}]}"#,
     )
     .await;
