@@ -9,8 +9,7 @@ public interface FailedPointListener {
    * Reports a point that is not stored and would fail again.
    *
    * <p>Called in a thread that is in {@code append}, {@code flush} or {@code close} of the writer, one call at a time. It must not call
-   * the writer. An exception that it throws is thrown by that method; the point counts as reported. A point is reported again if
-   * its frame has to be resent.
+   * the writer. An exception that it throws is thrown by that method; the point counts as reported. Each point is reported once.
    *
    * @param series the series
    * @param timestamp in the unit of the writer's options
