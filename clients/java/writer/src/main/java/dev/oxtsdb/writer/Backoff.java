@@ -1,6 +1,6 @@
 package dev.oxtsdb.writer;
 
-import com.google.protobuf.Duration;
+import java.time.Duration;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
@@ -9,24 +9,23 @@ final class Backoff {
   private static final long FIRST_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
   private static final long LONGEST_NANOS = TimeUnit.SECONDS.toNanos(2);
   /** A server's own delay counts up to here. */
-  private static final long LONGEST_DELAY_SECONDS = 30;
+  private static final Duration LONGEST_DELAY = Duration.ofSeconds(30);
 
   private long nanos = FIRST_NANOS;
 
-  /** Returns the next pause, in nanoseconds; at least {@code delay}. */
-  long next(long delay) {
+  /** Returns the next pause, in nanoseconds; at least the delay that a server asks for. */
+  long next(Duration delay) {
     long pause = ThreadLocalRandom.current().nextLong(nanos / 2, nanos + 1);
     nanos = Math.min(2 * nanos, LONGEST_NANOS);
-    return Math.max(pause, delay);
+    return Math.max(pause, nanos(delay));
   }
 
   void reset() {
     nanos = FIRST_NANOS;
   }
 
-  /** Returns a delay that a server asks for, in nanoseconds. */
+  /** Returns a delay that a server asks for, in nanoseconds and within bounds. */
   static long nanos(Duration delay) {
-    long seconds = Math.max(0, Math.min(delay.getSeconds(), LONGEST_DELAY_SECONDS));
-    return TimeUnit.SECONDS.toNanos(seconds) + Math.max(0, delay.getNanos());
+    return Math.max(0, TimeUnit.NANOSECONDS.convert(delay.compareTo(LONGEST_DELAY) < 0 ? delay : LONGEST_DELAY));
   }
 }

@@ -192,7 +192,7 @@ final class Pipeline {
       if (failure != null && !failure.isTransient()) {
         StreamFailure last = failure;
         failure = null;
-        throw new WriteException(last.toString(), false, last.status());
+        throw new WriteException(last.toString(), last);
       }
       long now = System.nanoTime();
       if (acknowledged + failed > finished) {
@@ -206,9 +206,7 @@ final class Pipeline {
         backoff.reset();
         resumeAt = now;
         String message = "no point was stored for " + settings.patience.toMillis() + " ms";
-        throw failure == null
-            ? new WriteException(message, true, null)
-            : new WriteException(message + ": " + failure, true, failure.status());
+        throw new WriteException(failure == null ? message : message + ": " + failure, failure);
       }
       advance();
       if (!isDone.getAsBoolean()) {
@@ -366,7 +364,7 @@ final class Pipeline {
 
   private void pause(StreamFailure why) {
     failure = why;
-    resumeAt = System.nanoTime() + backoff.next(why.retryDelayNanos());
+    resumeAt = System.nanoTime() + backoff.next(why.details().retryDelay());
   }
 
   private void dropStream() {

@@ -1,6 +1,7 @@
 package dev.oxtsdb.writer;
 
 import dev.oxtsdb.proto.common.v1.ItemError;
+import java.time.Duration;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
@@ -33,7 +34,8 @@ final class Retry {
     instants.add(batch.instant(at));
     if (error != null) {
       cause = "points are rejected for now: " + error.getMessage();
-      delayNanos = Math.max(delayNanos, Backoff.nanos(error.getRetryDelay()));
+      Duration delay = Duration.ofSeconds(error.getRetryDelay().getSeconds(), error.getRetryDelay().getNanos());
+      delayNanos = Math.max(delayNanos, Backoff.nanos(delay));
     }
   }
 

@@ -1,5 +1,6 @@
 package dev.oxtsdb.writer;
 
+import dev.oxtsdb.proto.common.v1.ErrorReason;
 import java.io.IOException;
 
 /**
@@ -9,11 +10,20 @@ import java.io.IOException;
 public class WriteException extends IOException {
   private static final long serialVersionUID = 1;
 
+  /** Whether the failure may pass by itself. */
   private final boolean isTransient;
+  /** Why the server failed the stream. */
+  private final ErrorReason reason;
 
-  WriteException(String message, boolean isTransient, Throwable cause) {
-    super(message, cause);
-    this.isTransient = isTransient;
+  /**
+   * Creates an exception.
+   *
+   * @param failure the last failure; null if none is known
+   */
+  WriteException(String message, StreamFailure failure) {
+    super(message, failure == null ? null : failure.details().error());
+    isTransient = failure == null || failure.isTransient();
+    reason = failure == null ? ErrorReason.ERROR_REASON_UNSPECIFIED : failure.details().reason();
   }
 
   /**
@@ -24,5 +34,14 @@ public class WriteException extends IOException {
    */
   public boolean isTransient() {
     return isTransient;
+  }
+
+  /**
+   * Returns why the server failed the stream.
+   *
+   * @return the reason; {@code ERROR_REASON_UNSPECIFIED} if the server named none, or could not be reached
+   */
+  public ErrorReason reason() {
+    return reason;
   }
 }

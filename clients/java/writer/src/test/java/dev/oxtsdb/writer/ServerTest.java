@@ -5,10 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.oxtsdb.proto.common.v1.ErrorReason;
+import dev.oxtsdb.testing.ReadmeExample;
+import dev.oxtsdb.testing.TsdbServer;
 import java.io.IOException;
-import java.net.URL;
-import java.net.URLClassLoader;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -21,11 +20,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
-import javax.tools.ToolProvider;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -42,15 +38,15 @@ class ServerTest {
   private static final long START = (System.currentTimeMillis() / 3_600_000 - 2) * 3_600_000;
 
   @TempDir Path folder;
-  private final List<Server> servers = new ArrayList<>();
+  private final List<TsdbServer> servers = new ArrayList<>();
 
   @AfterEach
   void endServers() {
-    servers.forEach(Server::close);
+    servers.forEach(TsdbServer::close);
   }
 
-  private Server serve(String... flags) throws IOException {
-    Server server = new Server(folder, flags);
+  private TsdbServer serve(String... flags) throws IOException {
+    TsdbServer server = new TsdbServer(folder, flags);
     servers.add(server);
     return server;
   }
@@ -67,8 +63,8 @@ class ServerTest {
 
   @Test
   void aDrainLosesNothing() throws Exception {
-    Server first = serve();
-    Server second = serve();
+    TsdbServer first = serve();
+    TsdbServer second = serve();
     long count = 2000;
     try (Writer writer = Writer.builder(first.endpoint(), second.endpoint()).batchPoints(100).build()) {
       append(writer, 0, 1000);
@@ -91,7 +87,7 @@ class ServerTest {
 
   @Test
   void aServerDoesNotWaitForAnIdleWriter() throws Exception {
-    Server server = serve("--stream-grace-seconds=600", "--drain-seconds=600");
+    TsdbServer server = serve("--stream-grace-seconds=600", "--drain-seconds=600");
     try (Writer writer = Writer.builder(server.endpoint()).build()) {
       append(writer, 0, 10);
       writer.flush();
@@ -105,7 +101,7 @@ class ServerTest {
 
   @Test
   void aKilledServerThatIsStartedAgainLosesNothing() throws Exception {
-    Server server = serve();
+    TsdbServer server = serve();
     ScheduledExecutorService later = Executors.newSingleThreadScheduledExecutor();
     try (Writer writer = Writer.builder(server.endpoint()).batchPoints(100).build()) {
       append(writer, 0, 1000);
@@ -157,7 +153,7 @@ class ServerTest {
   @Test
   void extremeTimestampsFailAlone() throws Exception {
     List<Number> failed = new ArrayList<>();
-    Server server = serve();
+    TsdbServer server = serve();
     try (Writer writer = Writer.builder(server.endpoint()).onFailed((series, timestamp, value, error) -> failed.add(value)).build()) {
       append(writer, 0, 5);
       writer.append(ONE, Long.MIN_VALUE, 100);
@@ -171,7 +167,7 @@ class ServerTest {
 
   @Test
   void pointsOfAnInstantKeepTheirOrderWhateverTheirTypes() throws Exception {
-    Server server = serve();
+    TsdbServer server = serve();
     Map<String, String> tags = new TreeMap<>(Map.of("host", "a", "cpu", "0"));
     Series two = Series.of("writer.two", tags);
     Series reordered = Series.of("writer.two", ((TreeMap<String, String>) tags).descendingMap());
@@ -190,7 +186,7 @@ class ServerTest {
   void manyThreadsShareAWriter() throws Exception {
     int threads = 8;
     int count = 4000;
-    Server server = serve();
+    TsdbServer server = serve();
     ExecutorService pool = Executors.newFixedThreadPool(threads);
     try (Writer writer = Writer.builder(server.endpoint()).batchPoints(64).build()) {
       List<Future<Void>> done = new ArrayList<>();
@@ -223,21 +219,8 @@ class ServerTest {
 
   @Test
   void theExampleOfTheReadme() throws Exception {
-    Server server = serve();
-    Matcher example = Pattern.compile("```java\\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("README.md")));
-    assertTrue(example.find());
-    Path source = folder.resolve("Example.java");
-    String endpoints = "\"127.0.0.1:4243\", \"127.0.0.1:5243\"";
-    assertTrue(example.group(1).contains(endpoints));
-    Files.writeString(source, example.group(1).replace(endpoints, "\"" + server.endpoint() + "\""));
-    String classPath = System.getProperty("java.class.path");
-    int status =
-        ToolProvider.getSystemJavaCompiler()
-            .run(null, null, null, "-Werror", "-proc:none", "-cp", classPath, "-d", folder.toString(), source.toString());
-    assertEquals(0, status);
-    try (URLClassLoader loader = new URLClassLoader(new URL[] {folder.toUri().toURL()})) {
-      loader.loadClass("Example").getMethod("main", String[].class).invoke(null, (Object) new String[0]);
-    }
+    TsdbServer server = serve();
+    ReadmeExample.run(folder, "\"127.0.0.1:4243\", \"127.0.0.1:5243\"", "\"" + server.endpoint() + "\"");
     long hour = System.currentTimeMillis() / 3_600_000 * 3_600_000 - 3_600_000;
     assertEquals(1000, server.points("sys.cpu.user", hour).size());
   }

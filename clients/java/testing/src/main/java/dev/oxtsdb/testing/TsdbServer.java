@@ -1,4 +1,4 @@
-package dev.oxtsdb.writer;
+package dev.oxtsdb.testing;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -23,8 +23,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** {@code tsdb serve} with a folder of its own; started again, it has the same ports. */
-final class Server implements AutoCloseable {
+/** {@code tsdb serve} of the program that OXTSDB_TSDB names, with a folder of its own; started again, it has the same ports. */
+public final class TsdbServer implements AutoCloseable {
   private static final Pattern PORT = Pattern.compile("(\\w+)=127\\.0\\.0\\.1:(\\d+)");
   private static final Duration HTTP_TIMEOUT = Duration.ofSeconds(30);
 
@@ -33,13 +33,13 @@ final class Server implements AutoCloseable {
   private final Map<String, Integer> ports = new HashMap<>(Map.of("http", 0, "data", 0, "uid", 0));
   private Process process;
 
-  Server(Path folder, String... flags) throws IOException {
+  public TsdbServer(Path folder, String... flags) throws IOException {
     this.folder = Files.createTempDirectory(folder, "server");
     this.flags = flags;
     start();
   }
 
-  void start() throws IOException {
+  public void start() throws IOException {
     String program = System.getenv("OXTSDB_TSDB");
     if (program == null) {
       throw new AssertionError("OXTSDB_TSDB is not set: it names the program `tsdb`");
@@ -60,15 +60,15 @@ final class Server implements AutoCloseable {
     }
   }
 
-  String endpoint() {
+  public String endpoint() {
     return "127.0.0.1:" + ports.get("data");
   }
 
-  void terminate() {
+  public void terminate() {
     process.destroy();
   }
 
-  void await() throws InterruptedException {
+  public void await() throws InterruptedException {
     if (!process.waitFor(60, TimeUnit.SECONDS)) {
       throw new AssertionError("the server does not end");
     }
@@ -81,7 +81,7 @@ final class Server implements AutoCloseable {
   }
 
   /** Returns all points of a metric with one series, by their seconds from {@code start}, which has milliseconds. */
-  Map<Long, Double> points(String metric, long start) throws IOException, InterruptedException {
+  public Map<Long, Double> points(String metric, long start) throws IOException, InterruptedException {
     URI uri =
         URI.create(
             String.format(
