@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the writers, and runs the examples of their READMEs, against live servers.
+# Tests the writers and the reader, and runs the examples of their READMEs, against live servers.
 #
 #   test.sh [LANGUAGE...]    python, go, java; all unless given
 set -euo pipefail
@@ -22,7 +22,7 @@ for language in "$@"; do
       ;;
     java)
       need_java
-      timeout 300 mvn --batch-mode --quiet --file java/pom.xml --projects writer --also-make test
+      timeout 300 mvn --batch-mode --quiet --file java/pom.xml --projects writer,reader --also-make test
       ;;
     *)
       echo "no writer for '$language'" >&2

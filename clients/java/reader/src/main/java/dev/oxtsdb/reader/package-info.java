@@ -1,0 +1,2 @@
+/** Reads points of OxTSDB over gRPC; {@link dev.oxtsdb.reader.Reader} is where to begin. */
+package dev.oxtsdb.reader;
