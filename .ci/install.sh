@@ -18,3 +18,4 @@ tests/stubs/generate.sh python go java typescript
 for module in tests/stubs/go clients/go; do
   (cd "$module" && go mod download)
 done
+mvn --batch-mode --quiet --file clients/java/pom.xml test-compile
