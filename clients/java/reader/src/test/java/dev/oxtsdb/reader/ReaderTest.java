@@ -38,7 +38,11 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 
+/** The reader against {@code tsdb serve}, and against a server that sends what a test says. */
+@Execution(ExecutionMode.CONCURRENT)
 @Timeout(60)
 class ReaderTest {
   private static final int COUNT = 10_000;

@@ -41,7 +41,7 @@ final class Pipeline {
 
   private final Writer.Builder settings;
   private final ReentrantLock lock = new ReentrantLock();
-  /** Signalled after a response was handled, and when a stream or the writer ends. */
+  /** Signalled after a response was handled, and when a stream or the writer has ended. */
   private final Condition changed = lock.newCondition();
 
   private Batch filling = new Batch(0);
@@ -383,6 +383,7 @@ final class Pipeline {
       unsent.addFirst(batch);
     }
     requeueRetry();
+    changed.signalAll();
   }
 
   private void requeueRetry() {
