@@ -96,21 +96,28 @@ final class Pipeline {
 
   void close() throws WriteException, InterruptedException {
     enter();
+    boolean isClosing = false;
     WriteStream last;
     try {
+      while (state == State.CLOSING) {
+        // Another thread closes the writer.
+        changed.await();
+      }
       if (state == State.CLOSED) {
         return;
       }
       state = State.CLOSING;
+      isClosing = true;
       awaitAppended();
       state = State.CLOSED;
       last = stream;
       stream = null;
       changed.signalAll();
     } finally {
-      if (state == State.CLOSING) {
+      if (isClosing && state == State.CLOSING) {
         state = State.OPEN;
         dropStream();
+        changed.signalAll();
       }
       lock.unlock();
     }

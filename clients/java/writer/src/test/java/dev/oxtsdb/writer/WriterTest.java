@@ -548,6 +548,21 @@ class WriterTest {
   }
 
   @Test
+  void severalThreadsMayClose() throws Exception {
+    FakeServer server = closed(new FakeServer());
+    Writer writer = closed(Writer.builder(server.endpoint()));
+    append(writer, 0, 3);
+    FutureTask<Void> first = start(writer::close);
+    server.awaitFrames(1);
+    FutureTask<Void> second = start(writer::close);
+    assertThrows(TimeoutException.class, () -> second.get(100, TimeUnit.MILLISECONDS));
+    assertThrows(IllegalStateException.class, () -> append(writer, 3, 4));
+    server.permit(1);
+    first.get();
+    second.get();
+  }
+
+  @Test
   void anAbortEndsCallsThatWait() throws Exception {
     FakeServer server = closed(new FakeServer());
     Writer writer = closed(Writer.builder(server.endpoint()));
