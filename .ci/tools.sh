@@ -241,31 +241,39 @@ need_tsdb() {
 # DATA_PORT and UID_PORT. The caller stops it: end_server in a trap.
 start_server() {
   local folder="$1" try
-  shift
   for try in 1 2 3 4 5; do
     HTTP_PORT=$((12000 + (RANDOM * 7 + try) % 20000))
     DATA_PORT=$((HTTP_PORT + 1))
     UID_PORT=$((HTTP_PORT + 2))
-    "$TSDB" serve --data-dir "$folder" --http-listen "127.0.0.1:$HTTP_PORT" \
-      --data-listen "127.0.0.1:$DATA_PORT" --uid-listen "127.0.0.1:$UID_PORT" --admin-listen none "$@" \
-      >"$folder.log" 2>&1 &
-    SERVER=$!
-    local wait
-    for wait in $(seq 600); do
-      if ! kill -0 "$SERVER" 2>/dev/null; then
-        break
-      fi
-      if "$TSDB" health --target "http://127.0.0.1:$DATA_PORT" >/dev/null 2>&1; then
-        return
-      fi
-      sleep 0.1
-    done
-    end_server
+    if restart_server "$@"; then
+      return
+    fi
     # A port in use: try others. Anything else is a failure.
     grep -qi 'in use' "$folder.log" || break
   done
   echo "tsdb serve did not start:" >&2
   tail -n 20 "$folder.log" >&2
+  return 1
+}
+
+# Starts `tsdb serve` on the ports of `start_server`, with the same arguments.
+restart_server() {
+  local folder="$1" wait
+  shift
+  "$TSDB" serve --data-dir "$folder" --http-listen "127.0.0.1:$HTTP_PORT" \
+    --data-listen "127.0.0.1:$DATA_PORT" --uid-listen "127.0.0.1:$UID_PORT" --admin-listen none "$@" \
+    >"$folder.log" 2>&1 &
+  SERVER=$!
+  for wait in $(seq 600); do
+    if ! kill -0 "$SERVER" 2>/dev/null; then
+      break
+    fi
+    if "$TSDB" health --target "http://127.0.0.1:$DATA_PORT" >/dev/null 2>&1; then
+      return
+    fi
+    sleep 0.1
+  done
+  end_server
   return 1
 }
 

@@ -22,7 +22,7 @@ for language in "$@"; do
       ;;
     java)
       need_java
-      timeout 300 mvn --batch-mode --quiet --file java/pom.xml --projects writer,reader --also-make test
+      timeout 300 mvn --batch-mode --quiet --file java/pom.xml --projects writer,reader,kafka-connect --also-make test
       ;;
     *)
       echo "no writer for '$language'" >&2
