@@ -34,6 +34,7 @@ part "collectd" 600 tests/real/collectd.sh 120
 part "OpenTelemetry's SDKs and InfluxDB's clients" 900 tests/real/pipelines.sh
 part "Prometheus and Telegraf" 1800 tests/real/senders.sh
 part "Kafka Connect" 1800 tests/real/kafka.sh
+part "Flink" 1800 tests/real/flink.sh
 # Every front end, queries and a crash; the figures of such a run mean nothing.
 # `--tests`, for the features of the other parts.
 part "build of the benchmark" 600 cargo build --locked --workspace --tests --bin oxtsdb-bench

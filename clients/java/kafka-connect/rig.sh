@@ -1,15 +1,20 @@
-# A Kafka broker and Connect workers from Maven's jars, with this connector; sourced by example.sh and tests/real/kafka.sh, after
-# .ci/tools.sh. The caller ends what it starts: end_kafka in a trap.
+# A Kafka broker and Connect workers from Maven's jars, with this connector; sourced by example.sh and tests/real/kafka.sh, and for the
+# broker by ../flink/example.sh and tests/real/flink.sh, after .ci/tools.sh. The caller ends what it starts: end_kafka in a trap.
 
 CONNECTOR_FOLDER=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 KAFKA_RUNNING=()
 
-# Builds the connector; sets PLUGINS to the folder for plugin.path, and KAFKA to the command that runs a class of Kafka.
-need_connector() {
+# Sets KAFKA to the command that runs a class of Kafka.
+need_kafka() {
   need_java
   need_jars "$CONNECTOR_FOLDER/kafka/pom.xml"
   KAFKA=(java -Xmx384m -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=warn
     -Dorg.slf4j.simpleLogger.log.dev.oxtsdb=info -cp "$JARS/*")
+}
+
+# Builds the connector; sets PLUGINS to the folder for plugin.path, and KAFKA.
+need_connector() {
+  need_kafka
   local log
   log=$(mvn --quiet --batch-mode --file "$CONNECTOR_FOLDER/../pom.xml" -pl kafka-connect -am package -DskipTests 2>&1) || {
     echo "$log" >&2

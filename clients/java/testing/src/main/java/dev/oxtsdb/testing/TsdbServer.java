@@ -64,6 +64,19 @@ public final class TsdbServer implements AutoCloseable {
     return "127.0.0.1:" + ports.get("data");
   }
 
+  /** Returns the address of HTTP. */
+  public String http() {
+    return "127.0.0.1:" + ports.get("http");
+  }
+
+  /** Sends a signal, by its name. */
+  public void signal(String name) throws IOException, InterruptedException {
+    int status = new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start().waitFor();
+    if (status != 0) {
+      throw new IOException("kill -" + name + " ended with " + status);
+    }
+  }
+
   public void terminate() {
     process.destroy();
   }
@@ -85,8 +98,8 @@ public final class TsdbServer implements AutoCloseable {
     URI uri =
         URI.create(
             String.format(
-                "http://127.0.0.1:%d/api/query?start=%d&end=%d&m=sum:%s",
-                ports.get("http"), start, start + TimeUnit.HOURS.toMillis(6), metric));
+                "http://%s/api/query?start=%d&end=%d&m=sum:%s",
+                http(), start, start + TimeUnit.HOURS.toMillis(6), metric));
     HttpResponse<String> response =
         HttpClient.newHttpClient()
             .send(
