@@ -97,7 +97,7 @@ use crate::http::error_form::ErrorForm;
 use crate::http::graph::PictureCache;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
-use crate::http::reply::{Coding, Reply, check_jsonp};
+use crate::http::reply::{Coding, Reply, accepts_arrow, check_jsonp};
 use crate::http::request_body::{BodyLimits, RequestBody, WRITE_MEMORY_WAIT};
 pub use crate::http::stats::running_queries;
 use oxtsdb_data_settings::DataSettings;
@@ -514,6 +514,7 @@ impl Inner {
         let uri = request.uri().clone();
         let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
         let setting_headers = otlp::SettingHeaders::new(request.headers());
+        let accepts_arrow = accepts_arrow(request.headers());
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -535,6 +536,7 @@ impl Inner {
             context,
             content_type,
             setting_headers,
+            accepts_arrow,
             body,
         })
         .await;

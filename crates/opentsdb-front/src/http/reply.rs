@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName,
     HeaderValue, LOCATION, RETRY_AFTER, VARY,
 };
 use http::{Response, StatusCode};
@@ -36,6 +36,7 @@ const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
 /// A picture that is opened as a page loads and executes nothing.
 const PICTURE_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
+const ARROW: HeaderValue = HeaderValue::from_static(oxtsdb_arrow_stream::MEDIA_TYPE);
 const PNG: HeaderValue = HeaderValue::from_static("image/png");
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const SVG: HeaderValue = HeaderValue::from_static("image/svg+xml");
@@ -112,6 +113,11 @@ impl Reply {
     /// 200 with a body of another type.
     pub(crate) fn binary(body: impl Into<ReplyBody>, content_type: HeaderValue) -> Reply {
         Reply::new(StatusCode::OK, body, content_type)
+    }
+
+    /// 200 with a stream in Arrow's IPC format.
+    pub(crate) fn arrow(body: impl Into<ReplyBody>) -> Reply {
+        Reply::binary(body, ARROW)
     }
 
     /// 204.
@@ -277,6 +283,23 @@ pub(crate) fn check_jsonp(function: Option<&str>) -> Result<(), HttpError> {
     Err(HttpError::bad_request("`jsonp` is not the name of a function").with_details(details))
 }
 
+/// Whether the client asks for Arrow, where JSON is the default.
+pub(crate) fn accepts_arrow(headers: &HeaderMap) -> bool {
+    accepted(headers, &ACCEPT).any(|name| name == oxtsdb_arrow_stream::MEDIA_TYPE)
+}
+
+/// The names that a header like `Accept` offers, in lower case; without those of weight 0.
+fn accepted(headers: &HeaderMap, header: &HeaderName) -> impl Iterator<Item = String> {
+    let values = headers.get_all(header).iter();
+    let offers = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
+    offers.filter_map(|offer| {
+        let (name, weight) = offer.split_once(';').unwrap_or((offer, ""));
+        let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+        let is_refused = weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0);
+        (!is_refused).then(|| name.trim().to_ascii_lowercase())
+    })
+}
+
 /// The coding of a compressed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
@@ -288,18 +311,11 @@ impl Coding {
     /// The coding that the client accepts, gzip first.
     pub(crate) fn accepted(headers: &HeaderMap) -> Option<Coding> {
         let mut deflate = false;
-        for value in headers.get_all(ACCEPT_ENCODING) {
-            for offer in value.to_str().unwrap_or_default().split(',') {
-                let (name, weight) = offer.split_once(';').unwrap_or((offer, ""));
-                let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
-                if weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0) {
-                    continue;
-                }
-                match name.trim().to_ascii_lowercase().as_str() {
-                    "gzip" | "x-gzip" => return Some(Coding::Gzip),
-                    "deflate" => deflate = true,
-                    _ => {}
-                }
+        for name in accepted(headers, &ACCEPT_ENCODING) {
+            match name.as_str() {
+                "gzip" | "x-gzip" => return Some(Coding::Gzip),
+                "deflate" => deflate = true,
+                _ => {}
             }
         }
         deflate.then_some(Coding::Deflate)
@@ -408,6 +424,25 @@ mod tests {
             assert_eq!(Coding::accepted(&headers), expected, "{offers}");
         }
         assert_eq!(Coding::accepted(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn arrow_has_to_be_named() {
+        for (offers, expected) in [
+            ("application/vnd.apache.arrow.stream", true),
+            (
+                "application/json, Application/Vnd.Apache.Arrow.Stream;q=0.5",
+                true,
+            ),
+            ("application/vnd.apache.arrow.stream; q=0, */*", false),
+            ("application/vnd.apache.arrow.file", false),
+            ("*/*", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, offers.parse().unwrap());
+            assert_eq!(accepts_arrow(&headers), expected, "{offers}");
+        }
+        assert!(!accepts_arrow(&HeaderMap::new()));
     }
 
     #[test]

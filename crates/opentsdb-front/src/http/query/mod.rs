@@ -6,10 +6,13 @@
 //! connection before the end of the body. With `--http-buffer-results` every result is sent as a whole, so an error
 //! always decides the status.
 //!
+//! With `Accept: application/vnd.apache.arrow.stream` the result is a table in Arrow's format, in the same pieces: see `arrow`.
+//!
 //! `showStats` and `showSummary` report this server's own statistics, which are fewer than OpenTSDB's.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `HttpJsonSerializer.formatQueryAsyncV1`.
 
+mod arrow;
 pub(crate) mod bounded;
 mod delete;
 pub(crate) mod exp;
@@ -49,6 +52,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         parts,
         parameters,
         context,
+        accepts_arrow,
         ..
     } = request;
     // As in OpenTSDB, which ignores it where deletes are not allowed.
@@ -58,7 +62,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     // A query string has no time zone.
     let mut query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
     query.delete = overrides && parts.query_rules.allow_delete;
-    run(parts, context, query).await
+    run(parts, context, query, accepts_arrow).await
 }
 
 /// POST.
@@ -67,13 +71,14 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         parts,
         parameters,
         context,
+        accepts_arrow,
         mut body,
         ..
     } = request;
     let (rules, parameters) = (parts.query_rules, parameters.clone());
     let parse = move |content: &[u8]| parse::from_json(content, &parameters, rules, now_ms());
     let query = parsed(&mut body, &parts.engine.resources().compute, parse).await?;
-    run(parts, context, query).await
+    run(parts, context, query, accepts_arrow).await
 }
 
 /// DELETE: runs a query by its query string and deletes its points.
@@ -82,6 +87,7 @@ pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         parts,
         parameters,
         context,
+        accepts_arrow,
         ..
     } = request;
     if !parts.query_rules.allow_delete {
@@ -89,7 +95,7 @@ pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     }
     let mut query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
     query.delete = true;
-    run(parts, context, query).await
+    run(parts, context, query, accepts_arrow).await
 }
 
 /// DELETE of endpoints that compute from queries.
@@ -97,7 +103,12 @@ pub(crate) async fn reject_delete(_request: ApiRequest<'_>) -> Result<Reply, Htt
     Err(failure::delete_not_allowed())
 }
 
-async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) -> Result<Reply, HttpError> {
+async fn run(
+    parts: &ApiParts,
+    request: RequestContext,
+    mut query: ParsedQuery,
+    is_arrow: bool,
+) -> Result<Reply, HttpError> {
     let engine = &parts.engine;
     if query.delete && !parts.query_rules.may_delete {
         let message = "the caller has no right to delete points by `/api/query` (administer)";
@@ -110,11 +121,11 @@ async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) 
         }
     }
     if !query.delete {
-        return reply(parts, request, query, parts.buffers_results).await;
+        return reply(parts, request, query, is_arrow, parts.buffers_results).await;
     }
     let deletions = delete::deletions(&query.spec)?;
     // Complete before anything is deleted: a query that fails deletes nothing.
-    let reply = reply(parts, request, query, true).await?;
+    let reply = reply(parts, request, query, is_arrow, true).await?;
     for deletion in deletions {
         delete::run(engine, request, deletion).await?;
     }
@@ -126,10 +137,15 @@ async fn reply(
     parts: &ApiParts,
     request: RequestContext,
     query: ParsedQuery,
+    is_arrow: bool,
     buffers_results: bool,
 ) -> Result<Reply, HttpError> {
     let engine = &parts.engine;
     let of_query = |error: QueryError| failure::query_error(&error);
+    if is_arrow {
+        let body = arrow::body(parts, request, query, buffers_results).await;
+        return body.map(Reply::arrow).map_err(of_query);
+    }
     let uids = if query.output.query {
         query_echo::tagk_uids(engine, &query.spec)
             .await
@@ -185,10 +201,14 @@ pub(in crate::http) async fn next_of(
             | Frame::Done { .. } => {}
         }
     }
-    // Without the last frame the response is incomplete.
-    Err(QueryError::Internal {
+    Err(incomplete())
+}
+
+/// Error of a result without its last frame.
+fn incomplete() -> QueryError {
+    QueryError::Internal {
         detail: "the query ended without its last frame".to_owned(),
-    })
+    }
 }
 
 #[cfg(test)]

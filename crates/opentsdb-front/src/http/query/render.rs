@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use oxtsdb_query::QueryError;
 use oxtsdb_query::function::downsample::Fill;
-use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, Statistics};
+use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, QuerySpec, Statistics};
 use oxtsdb_resources::yield_to_others;
 use oxtsdb_schema::{Annotation, java};
 
@@ -45,18 +45,6 @@ pub(super) struct GroupRenderer {
 impl GroupRenderer {
     /// `uids` are the UIDs of the filters' tag keys; they are needed if the response shows its sub-queries.
     pub(super) fn new(query: &ParsedQuery, uids: &TagkUids) -> Self {
-        let is_null = |fill: Fill| fill == Fill::Null;
-        let nan_is_null = query
-            .spec
-            .sub_queries
-            .iter()
-            .map(|sub_query| {
-                sub_query
-                    .downsample
-                    .as_ref()
-                    .is_some_and(|downsample| is_null(downsample.fill))
-            })
-            .collect();
         let echoes = query.echoes.iter().filter(|_| query.output.query);
         let sub_queries = query.spec.sub_queries.iter().zip(echoes).enumerate();
         let json = |(index, (sub_query, echo)): (usize, (_, &QueryEcho))| {
@@ -67,7 +55,7 @@ impl GroupRenderer {
         Self {
             output: query.output,
             queries: sub_queries.map(json).collect(),
-            nan_is_null,
+            nan_is_null: nan_is_null(&query.spec),
         }
     }
 
@@ -188,6 +176,13 @@ impl GroupEncoder for GroupRenderer {
         let (parts, held) = body.finish()?.into_parts();
         Ok((parts, held.map_or_else(|| budget.hold(0), Ok)?))
     }
+}
+
+/// Whether NaN is null, for each sub-query.
+pub(super) fn nan_is_null(query: &QuerySpec) -> Vec<bool> {
+    let downsamples = query.sub_queries.iter().map(|sub_query| &sub_query.downsample);
+    let fills = downsamples.map(|downsample| downsample.as_ref().map(|downsample| downsample.fill));
+    fills.map(|fill| fill == Some(Fill::Null)).collect()
 }
 
 /// Assembles a response of rendered groups.
