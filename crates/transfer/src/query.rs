@@ -1,5 +1,6 @@
 //! `tsdb query`: runs a query and prints its result.
 
+mod arrow;
 mod explain;
 mod expression;
 mod output;
@@ -17,16 +18,16 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use futures::future::LocalBoxFuture;
 use jiff::tz::TimeZone;
-use oxtsdb_client::DataClient;
 use oxtsdb_command::stdout::print;
-use oxtsdb_command::target::{DataTarget, Server};
+use oxtsdb_command::target::DataTarget;
 use oxtsdb_command::time_zone::{self, TimeZoneArgs};
 use oxtsdb_plot::Size;
+use oxtsdb_proto::data::v1::QueryExpressionsRequest;
 use oxtsdb_query::expression::function::NamedFunction;
 use oxtsdb_query::{Aggregator, FilterType};
 
 pub(crate) use request::filter;
-use result::{QueryOutput, Series};
+use result::QueryOutput;
 
 /// Query points, in OpenTSDB's query language
 ///
@@ -47,7 +48,8 @@ use result::{QueryOutput, Series};
 ///
 /// Annotations of the series are listed below their tables, and marked in charts; see `tsdb annotate`. CSV has none.
 ///
-/// Prints nothing unless the result is complete. Exit status: 0 also if there are no points; 1 if
+/// Prints nothing unless the result is complete; --format arrow prints it while it arrives, and only a complete one has the end
+/// of its format. Exit status: 0 also if there are no points; 1 if
 /// the query failed, for example because there is no such metric.
 #[derive(Debug, Args)]
 #[command(after_long_help = lists())]
@@ -121,6 +123,8 @@ enum Format {
     Json,
     /// Lines metric,tags,timestamp_ms,time,value
     Csv,
+    /// A table in Arrow's IPC streaming format, for pandas, DuckDB and others; not to a terminal
+    Arrow,
 }
 
 /// Runs the query.
@@ -142,6 +146,10 @@ async fn execute(args: QueryArgs) -> anyhow::Result<ExitCode> {
     {
         bail!("--plot draws in the terminal; for a picture, write `--plot={word}`");
     }
+    let is_arrow = matches!(args.format, Format::Arrow);
+    if is_arrow {
+        arrow::check_output()?;
+    }
     if args.expr.is_empty() && args.words.len() < 2 {
         let message = "missing expression, for example `sum:1m-avg:sys.cpu.nice{host=*}`\n";
         clap::Error::raw(ErrorKind::TooFewValues, message).exit();
@@ -151,7 +159,17 @@ async fn execute(args: QueryArgs) -> anyhow::Result<ExitCode> {
         .client
         .with_timeout(Duration::from_secs(args.timeout.into()));
     if !args.expr.is_empty() {
-        let series = query_expressions(&args, &server, &client, &zone).await?;
+        let request = expressions_request(&args, &zone)?;
+        let outputs = request.outputs.clone();
+        let frames = client.query_expressions(request).await;
+        let frames = frames.map_err(|error| server.error("query", &error))?;
+        if is_arrow {
+            arrow::print(frames, &server, |frame| arrow::of_expression(frame, &outputs)).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let result = frames.into_result().await;
+        let result = result.map_err(|error| server.error("query", &error))?;
+        let series = result::expression_series(result, &outputs);
         return show(
             &args,
             &QueryOutput {
@@ -171,18 +189,19 @@ async fn execute(args: QueryArgs) -> anyhow::Result<ExitCode> {
         print(&explain::text(&plans))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let result = async { client.query(request).await?.into_result().await };
-    let result = result.await.map_err(|error| server.error("query", &error))?;
+    let frames = client.query(request).await;
+    let frames = frames.map_err(|error| server.error("query", &error))?;
+    if is_arrow {
+        arrow::print(frames, &server, arrow::of_query).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let result = frames.into_result().await;
+    let result = result.map_err(|error| server.error("query", &error))?;
     show(&args, &result::query_output(result), &zone)
 }
 
-/// Computes the expressions of `--expr`.
-async fn query_expressions(
-    args: &QueryArgs,
-    server: &Server<DataClient>,
-    client: &DataClient,
-    zone: &TimeZone,
-) -> anyhow::Result<Vec<Series>> {
+/// The request of `--expr`.
+fn expressions_request(args: &QueryArgs, zone: &TimeZone) -> anyhow::Result<QueryExpressionsRequest> {
     let (times, others) = request::times(&args.words, time_zone::now_ms()?, zone)?;
     ensure!(
         others.is_empty(),
@@ -191,10 +210,7 @@ async fn query_expressions(
     );
     let mut request = expression::request(&args.expr, times, zone)?;
     request.opentsdb_quirks = args.opentsdb_quirks;
-    let outputs = request.outputs.clone();
-    let result = async { client.query_expressions(request).await?.into_result().await };
-    let result = result.await.map_err(|error| server.error("query", &error))?;
-    Ok(result::expression_series(result, &outputs))
+    Ok(request)
 }
 
 /// Prints a result.
@@ -208,6 +224,8 @@ fn show(args: &QueryArgs, result: &QueryOutput, zone: &TimeZone) -> anyhow::Resu
         Format::Table => output::table(result, zone),
         Format::Json => output::json(result, args.ms),
         Format::Csv => output::csv(&result.series, zone)?,
+        // Printed as it arrived.
+        Format::Arrow => return Ok(ExitCode::SUCCESS),
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -61,7 +61,7 @@ pub(super) fn expression_series(result: ExpressionResult, outputs: &[String]) ->
 
 /// A series of an expression under its alias or, as in OpenTSDB, under the first of its metrics. A series with
 /// an alias has no tags.
-fn named(series: ExpressionSeries, points: Vec<(i64, Value)>) -> Series {
+pub(super) fn named(series: ExpressionSeries, points: Vec<(i64, Value)>) -> Series {
     match series.alias {
         Some(alias) => Series {
             metric: alias,
