@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the writers and the reader, and runs the examples of their READMEs, against live servers.
+# Tests the writers, readers and connectors, and runs the examples of their READMEs, against live servers.
 #
 #   test.sh [LANGUAGE...]    python, go, java; all unless given
 set -euo pipefail
@@ -14,7 +14,7 @@ for language in "$@"; do
     python)
       ../tests/stubs/generate.sh python
       need_python ../tests/stubs/python/requirements.txt
-      (cd python && PYTHONPATH="$PWD/../../tests/stubs/python/gen" timeout 120 "$PYTHON" -m unittest test_writer)
+      (cd python && PYTHONPATH="$PWD/../../tests/stubs/python/gen" timeout 120 "$PYTHON" -m unittest test_writer test_reader)
       ;;
     go)
       ../tests/stubs/generate.sh go
