@@ -35,6 +35,7 @@ part "OpenTelemetry's SDKs and InfluxDB's clients" 900 tests/real/pipelines.sh
 part "Prometheus and Telegraf" 1800 tests/real/senders.sh
 part "Kafka Connect" 1800 tests/real/kafka.sh
 part "Flink" 1800 tests/real/flink.sh
+part "Arrow in pandas, DuckDB and Polars" 900 tests/real/arrow.sh
 # Every front end, queries and a crash; the figures of such a run mean nothing.
 # `--tests`, for the features of the other parts.
 part "build of the benchmark" 600 cargo build --locked --workspace --tests --bin oxtsdb-bench

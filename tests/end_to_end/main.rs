@@ -1,6 +1,7 @@
 //! The programs on the embedded store, over real sockets.
 
 mod access_log;
+mod arrow;
 mod backups;
 mod bad_input;
 mod big_messages;
