@@ -10,7 +10,8 @@ use oxtsdb_arrow_stream::MEDIA_TYPE;
 use oxtsdb_arrow_stream::testing::{TableRow, read_batches};
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::raw_http::{RawHttp, RawResponse};
-use oxtsdb_tests::{Options, Tsdb, program_path};
+use oxtsdb_tests::terminal::Terminal;
+use oxtsdb_tests::{Options, Tsdb, program_path, until};
 
 /// Timestamp in milliseconds and value of each point, by host.
 type Points = BTreeMap<String, Vec<(i64, f64)>>;
@@ -141,4 +142,17 @@ async fn a_table_that_is_cut_off_has_no_end() -> anyhow::Result<()> {
     let error = refused.json()?["error"]["message"].to_string();
     ensure!(error.contains("Got Infinity"), "{error}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_prints_no_table_to_a_terminal() -> anyhow::Result<()> {
+    let mut command = std::process::Command::new(program_path("tsdb")?);
+    command.args(["query", "--format", "arrow", "1h-ago", "sum:large"]);
+    let terminal = Terminal::run(command, 200)?;
+    until("the command refuses the terminal", || async {
+        let shown = terminal.shown();
+        ensure!(shown.contains("standard output is a terminal"), "{shown}");
+        Ok(())
+    })
+    .await
 }
