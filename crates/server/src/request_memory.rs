@@ -74,10 +74,13 @@ static SINGLE_REQUESTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
 /// methods cannot starve them.
 const INGEST_METHODS: [&str; 2] = ["Write", "GetOrCreate"];
 
+/// OpenTelemetry's method that writes. Methods of other services with this beginning read.
+const EXPORT: &str = "Export";
+
 /// The pool of a call.
 fn pool_of<'a>(account: &'a MemoryAccount, path: &str) -> &'a MemoryPool {
     let method = path.rsplit('/').next().unwrap_or_default();
-    if INGEST_METHODS.iter().any(|start| method.starts_with(start)) {
+    if method == EXPORT || INGEST_METHODS.iter().any(|start| method.starts_with(start)) {
         account.ingest()
     } else {
         account.query()

@@ -247,6 +247,11 @@ fn writes_and_queries_take_from_their_own_pools() {
     assert_eq!(name(WRITE), "ingest");
     assert_eq!(name(WRITE_STREAM), "ingest");
     assert_eq!(name("/oxtsdb.uid.v1.UidService/GetOrCreateUids"), "ingest");
+    assert_eq!(
+        name("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"),
+        "ingest"
+    );
+    assert_eq!(name("/oxtsdb.uid.v1.UidAdminService/ExportUids"), "query");
     assert_eq!(name("/oxtsdb.data.v1.DataService/Query"), "query");
 }
 
