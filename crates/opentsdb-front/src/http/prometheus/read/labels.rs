@@ -20,7 +20,7 @@ impl<'a> Labels<'a> {
         let mut labels = Vec::with_capacity(group.tags.len() + 1);
         labels.push((NAME.into(), legal(&group.metric, |c| c == ':')));
         let tags = group.tags.iter();
-        labels.extend(tags.map(|(key, value)| (legal(key, |_| false), Cow::Borrowed(&**value))));
+        labels.extend(tags.map(|(key, value)| (legal(key, |_| false), sent_value(key, value).into())));
         labels.sort_by(|(one, _), (other, _)| one.cmp(other));
         labels.dedup_by(|(one, _), (other, _)| one == other);
         Self(labels)
@@ -50,6 +50,15 @@ impl<'a> Labels<'a> {
             key.push(0);
         }
         key
+    }
+}
+
+/// The value of a label as it was sent, where PromQL needs that: quantiles of histograms are computed from the bucket `+Inf`, and tags
+/// cannot have a `+`.
+fn sent_value<'v>(key: &str, value: &'v str) -> &'v str {
+    match (key, value) {
+        ("le", "_Inf") => "+Inf",
+        _ => value,
     }
 }
 

@@ -151,6 +151,7 @@ async fn service() -> Service {
         "put up 1700000001 2 job=db instance=b_9100 zone=z1",
         "put down 1700000002 3 job=api",
         "put sys.cpu-user 1700000003 4 host.name=web01 9th=x",
+        "put h_bucket 1700000004 5 le=_Inf",
     ];
     assert_eq!(service.telnet(format!("{}\n", lines.join("\n"))).await, "");
     service
@@ -171,6 +172,10 @@ async fn matchers_select_series_as_in_prometheus() {
         (&["__name__=up", "job=~api|unknown"], &[API]),
         (&["__name__=up", "job=~a.*"], &[API]),
         (&["__name__=up", "job=~a"], &[]),
+        (
+            &["__name__=h_bucket", "le=+Inf"],
+            &["__name__=h_bucket,le=+Inf 5@4000"],
+        ),
         (&["__name__=up", "job!=api"], &[DB]),
         (&["__name__=up", "job!~a.+|x"], &[DB]),
         // An absent label is an empty one.
