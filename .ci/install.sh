@@ -18,4 +18,4 @@ tests/stubs/generate.sh python go java typescript
 for module in tests/stubs/go clients/go; do
   (cd "$module" && go mod download)
 done
-mvn --batch-mode --quiet --file clients/java/pom.xml test-compile
+mvn --batch-mode --quiet --file clients/java/pom.xml --projects writer,reader,kafka-connect --also-make test-compile
