@@ -14,10 +14,10 @@ use oxtsdb_query::{Engine, RequestContext};
 use crate::front::counters::Counters;
 use crate::http::config::Config;
 use crate::http::graph::PictureCache;
-use crate::http::otlp::SettingHeaders;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
+use crate::http::setting_headers::SettingHeaders;
 
 /// The parts of the service that handlers use.
 #[derive(Clone, Debug)]

@@ -63,6 +63,7 @@ mod request_body;
 mod rollup;
 mod search;
 mod serializers;
+mod setting_headers;
 mod stats;
 mod suggest;
 mod tree;
@@ -99,6 +100,7 @@ use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply, accepts_arrow, check_jsonp};
 use crate::http::request_body::{BodyLimits, RequestBody, WRITE_MEMORY_WAIT};
+use crate::http::setting_headers::SettingHeaders;
 pub use crate::http::stats::running_queries;
 use oxtsdb_data_settings::DataSettings;
 use oxtsdb_ingest::rollup::RollupWriter;
@@ -513,7 +515,7 @@ impl Inner {
         // Shares its text with the request.
         let uri = request.uri().clone();
         let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
-        let setting_headers = otlp::SettingHeaders::new(request.headers());
+        let setting_headers = SettingHeaders::new(request.headers());
         let accepts_arrow = accepts_arrow(request.headers());
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)

@@ -9,11 +9,12 @@ use oxtsdb_proto::serve::{Answer, Call, Methods, Server};
 use tonic::{Code, Request, Response, Status};
 
 use super::message::ExportMetricsServiceResponse;
-use super::{HISTOGRAMS, RESOURCE, Settings, export};
+use super::{Settings, export};
 use crate::http::HttpApi;
 use crate::http::error::HttpError;
 use crate::http::error_form::grpc_code;
 use crate::http::request_body::RequestBody;
+use crate::http::setting_headers::{HISTOGRAMS, RESOURCE};
 
 /// `opentelemetry.proto.collector.metrics.v1.MetricsService`.
 pub type MetricsServiceServer = Server<MetricsService>;

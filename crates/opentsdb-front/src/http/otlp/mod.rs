@@ -28,7 +28,7 @@ mod tests;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use oxtsdb_ingest::{Caller, RejectionKind};
 use oxtsdb_schema::Value;
 use oxtsdb_schema::name::excerpt;
@@ -55,11 +55,6 @@ const RESOURCE_ATTRIBUTES: [&str; 4] = [
     "service.instance.id",
     "host.name",
 ];
-
-/// The headers of a request, and the metadata of a call, that name the attributes of resources that are tags, and the form of
-/// histograms. SDKs for Go and JavaScript send no query of a URL, and the SDK for Java rejects one.
-const RESOURCE: &str = "oxtsdb-resource";
-const HISTOGRAMS: &str = "oxtsdb-histograms";
 
 /// The tag with the quantile of a summary.
 const QUANTILE: &str = "quantile";
@@ -137,36 +132,6 @@ struct Settings<'a> {
     resource: Option<&'a str>,
     /// The form of histograms.
     histograms: Option<&'a str>,
-}
-
-/// The headers of a request that have settings, as they were sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SettingHeaders {
-    resource: Option<HeaderValue>,
-    histograms: Option<HeaderValue>,
-}
-
-impl SettingHeaders {
-    /// Of all headers of a request.
-    pub(super) fn new(headers: &HeaderMap) -> Self {
-        Self {
-            resource: headers.get(RESOURCE).cloned(),
-            histograms: headers.get(HISTOGRAMS).cloned(),
-        }
-    }
-
-    fn resource(&self) -> Result<Option<&str>, HttpError> {
-        header_text(RESOURCE, self.resource.as_ref())
-    }
-
-    fn histograms(&self) -> Result<Option<&str>, HttpError> {
-        header_text(HISTOGRAMS, self.histograms.as_ref())
-    }
-}
-
-fn header_text<'h>(name: &str, header: Option<&'h HeaderValue>) -> Result<Option<&'h str>, HttpError> {
-    let text = header.map(HeaderValue::to_str).transpose();
-    text.map_err(|_| HttpError::bad_request(format!("header `{name}` is not ASCII")))
 }
 
 /// How data points become points.
