@@ -244,6 +244,13 @@ fn read_label(mut label: &[u8]) -> Result<(&str, &str), Malformed> {
 }
 
 fn read_sample(mut sample: &[u8]) -> Result<(f64, i64), Malformed> {
+    // The form that senders write: the value, then the timestamp.
+    if let Some(([0x09, bits @ .., 0x10], mut rest)) = sample.split_first_chunk::<10>()
+        && let timestamp_ms = varint(&mut rest)?.cast_signed()
+        && rest.is_empty()
+    {
+        return Ok((f64::from_le_bytes(*bits), timestamp_ms));
+    }
     let (mut of_sample, mut timestamp_ms) = (0.0, 0);
     while let Some((number, value)) = next(&mut sample)? {
         match (number, value) {
