@@ -51,6 +51,20 @@ pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, FieldValue
     Ok(Some((key >> 3, value)))
 }
 
+/// Takes the next field if it has this key, number and type, and fewer than 128 bytes, as most texts and small messages have.
+#[inline]
+pub(crate) fn next_short<'a>(message: &mut &'a [u8], key: u8) -> Option<&'a [u8]> {
+    let [first, length @ 0..0x80, rest @ ..] = *message else {
+        return None;
+    };
+    let (bytes, rest) = rest.split_at_checked(usize::from(*length))?;
+    if *first != key {
+        return None;
+    }
+    *message = rest;
+    Some(bytes)
+}
+
 /// Takes a number.
 ///
 /// # Errors

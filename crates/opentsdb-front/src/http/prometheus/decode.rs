@@ -14,8 +14,10 @@
 
 use std::ops::Range;
 
+use prost::bytes::Buf as _;
+
 use crate::http::mapped::{CHUNK_POINTS, MOST_TAGS};
-use crate::http::protobuf::{FieldValue, Malformed, next, text, varint};
+use crate::http::protobuf::{FieldValue, Malformed, next, next_short, text, varint};
 
 /// Labels with the name of the metric.
 const MOST_LABELS: usize = MOST_TAGS + 1;
@@ -53,6 +55,9 @@ pub(super) enum Decoded {
     /// A series with more samples than a write takes.
     TooManySamples { number: usize },
 }
+
+/// The key of a sample of a `TimeSeries`.
+pub(super) const SAMPLE: u8 = 2 << 3 | 2;
 
 /// The first byte of a body that begins with a symbol.
 const SYMBOL: u8 = 4 << 3 | 2;
@@ -163,9 +168,14 @@ impl<'a> Series<'a> {
 
     /// Reads a series of 1.0, up to one label or sample too many.
     fn read(&mut self, mut message: &'a [u8]) -> Result<(), Malformed> {
-        while !self.is_too_large()
-            && let Some((number, value)) = next(&mut message)?
-        {
+        while !self.is_too_large() {
+            if let Some(sample) = next_short(&mut message, SAMPLE) {
+                self.samples.push(read_sample(sample)?);
+                continue;
+            }
+            let Some((number, value)) = next(&mut message)? else {
+                break;
+            };
             match (number, value) {
                 (1, FieldValue::Bytes(label)) => self.labels.push(read_label(label)?),
                 (2, FieldValue::Bytes(sample)) => self.samples.push(read_sample(sample)?),
@@ -249,7 +259,7 @@ fn read_sample(mut sample: &[u8]) -> Result<(f64, i64), Malformed> {
         && let timestamp_ms = varint(&mut rest)?.cast_signed()
         && rest.is_empty()
     {
-        return Ok((f64::from_le_bytes(*bits), timestamp_ms));
+        return Ok(((&bits[..]).get_f64_le(), timestamp_ms));
     }
     let (mut of_sample, mut timestamp_ms) = (0.0, 0);
     while let Some((number, value)) = next(&mut sample)? {

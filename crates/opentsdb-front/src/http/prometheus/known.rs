@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use oxtsdb_ingest::Writer;
 use oxtsdb_metadata::uids::series::{Series, SeriesText, Syntax};
 
+use super::decode::SAMPLE;
 use crate::http::mapped::NameMap;
-use crate::http::protobuf::{FieldValue, next};
+use crate::http::protobuf::{FieldValue, next, next_short};
 
 /// Messages whose series are looked up together.
 const LOOK_AHEAD: usize = 4096;
@@ -74,17 +75,16 @@ impl<'a> SentLabels<'a> {
     /// another form, or if it has histograms, whose series have other names.
     fn new(message: &'a [u8], map: &NameMap) -> Option<Self> {
         let (mut rest, mut name) = (message, None);
-        while let [LABEL, length @ 0..0x80, after @ ..] = rest {
-            let (label, after) = after.split_at_checked(usize::from(*length))?;
+        while let Some(label) = next_short(&mut rest, LABEL) {
             if name.is_none()
                 && let Some([length, value @ ..]) = label.strip_prefix(NAME)
                 && usize::from(*length) == value.len()
             {
                 name = Some(value);
             }
-            rest = after;
         }
         let labels = &message[..message.len() - rest.len()];
+        while next_short(&mut rest, SAMPLE).is_some() {}
         while let Some((number, _)) = next(&mut rest).ok()? {
             if matches!(number, 1 | 4) {
                 return None;
@@ -109,7 +109,7 @@ pub(super) const fn series_text<'a>(metric: &'a str, labels: &'a str) -> SeriesT
     }
 }
 
-/// The first byte of a label of a `TimeSeries`.
+/// The key of a label of a `TimeSeries`.
 const LABEL: u8 = 1 << 3 | 2;
 
 /// A label with the name of the metric, up to the length of its value.
