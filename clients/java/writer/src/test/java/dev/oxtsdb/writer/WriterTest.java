@@ -411,8 +411,10 @@ class WriterTest {
 
   @Test
   void patienceEndsThoughPointsBehindARetryAreStored() throws Exception {
-    FakeServer server = closed(new FakeServer()).permit(1000);
-    for (int frame = 2; frame < 1000; frame++) {
+    // More than are sent within the patience, with a delay of a millisecond.
+    int frames = 100_000;
+    FakeServer server = closed(new FakeServer()).permit(frames);
+    for (int frame = 2; frame < frames; frame++) {
       server.fail(frame, Failures.newBuilder().setRetryable(run(0, 1)).addErrors(error(0, "busy")));
     }
     Writer writer = closed(Writer.builder(server.endpoint()).patience(Duration.ofSeconds(2)));
