@@ -1,12 +1,12 @@
 package dev.oxtsdb.flink;
 
+import dev.oxtsdb.proto.Endpoints;
 import io.grpc.CallCredentials;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ChannelCredentials;
 import io.grpc.ClientCall;
 import io.grpc.ClientInterceptor;
-import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
@@ -22,7 +22,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Objects;
 import java.util.concurrent.Executor;
-import java.util.concurrent.TimeUnit;
 
 /**
  * TLS and tokens of a sink. Immutable: each method returns a copy with one more setting.
@@ -123,10 +122,7 @@ public final class ChannelSettings implements ChannelFactory {
    */
   @Override
   public ManagedChannel apply(String endpoint) {
-    ManagedChannelBuilder<?> builder =
-        Grpc.newChannelBuilder(endpoint, credentials())
-            .keepAliveTime(30, TimeUnit.SECONDS)
-            .keepAliveTimeout(10, TimeUnit.SECONDS);
+    ManagedChannelBuilder<?> builder = Endpoints.channel(endpoint, credentials());
     if (token != null) {
       builder.intercept(new TokenCredentials(token));
     }

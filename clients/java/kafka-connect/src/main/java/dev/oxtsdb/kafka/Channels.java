@@ -1,7 +1,7 @@
 package dev.oxtsdb.kafka;
 
+import dev.oxtsdb.proto.Endpoints;
 import io.grpc.ChannelCredentials;
-import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
@@ -10,7 +10,6 @@ import io.grpc.TlsChannelCredentials;
 import io.grpc.stub.MetadataUtils;
 import java.io.File;
 import java.io.IOException;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import org.apache.kafka.common.config.ConfigException;
 
@@ -45,8 +44,7 @@ final class Channels implements Function<String, ManagedChannel> {
 
   @Override
   public ManagedChannel apply(String endpoint) {
-    ManagedChannelBuilder<?> channel =
-        Grpc.newChannelBuilder(endpoint, credentials).keepAliveTime(30, TimeUnit.SECONDS).keepAliveTimeout(10, TimeUnit.SECONDS);
+    ManagedChannelBuilder<?> channel = Endpoints.channel(endpoint, credentials);
     if (token != null) {
       Metadata headers = new Metadata();
       headers.put(AUTHORIZATION, "Bearer " + token);

@@ -1,12 +1,11 @@
 package dev.oxtsdb.reader;
 
+import dev.oxtsdb.proto.Endpoints;
 import dev.oxtsdb.proto.ErrorDetails;
 import dev.oxtsdb.proto.data.v1.DataServiceGrpc;
 import dev.oxtsdb.proto.data.v1.DataServiceGrpc.DataServiceBlockingStub;
 import dev.oxtsdb.proto.data.v1.QueryRequest;
 import io.grpc.Context;
-import io.grpc.Grpc;
-import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.StatusRuntimeException;
 import java.time.Duration;
@@ -150,18 +149,10 @@ public final class Reader implements AutoCloseable {
   public static final class Builder {
     private final String[] endpoints;
     private Duration timeout;
-    private Function<String, ManagedChannel> channel =
-        endpoint ->
-            Grpc.newChannelBuilder(endpoint, InsecureChannelCredentials.create())
-                .keepAliveTime(30, TimeUnit.SECONDS)
-                .keepAliveTimeout(10, TimeUnit.SECONDS)
-                .build();
+    private Function<String, ManagedChannel> channel = Endpoints::plain;
 
     private Builder(String... endpoints) {
-      if (endpoints.length == 0) {
-        throw new IllegalArgumentException("no endpoints, at least one is required");
-      }
-      this.endpoints = endpoints.clone();
+      this.endpoints = Endpoints.copyOf(endpoints);
     }
 
     /**

@@ -2,9 +2,8 @@ package dev.oxtsdb.writer;
 
 import static dev.oxtsdb.proto.data.v1.TimeUnit.TIME_UNIT_MILLISECONDS;
 
+import dev.oxtsdb.proto.Endpoints;
 import dev.oxtsdb.proto.data.v1.WriteOptions;
-import io.grpc.Grpc;
-import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import java.time.Duration;
 import java.util.Objects;
@@ -117,18 +116,10 @@ public final class Writer implements AutoCloseable {
     FailedPointListener listener = (series, timestamp, value, error) -> {};
     WriteOptions options =
         WriteOptions.newBuilder().setTimeUnit(TIME_UNIT_MILLISECONDS).setMaxErrors(10_000).build();
-    Function<String, ManagedChannel> channel =
-        endpoint ->
-            Grpc.newChannelBuilder(endpoint, InsecureChannelCredentials.create())
-                .keepAliveTime(30, TimeUnit.SECONDS)
-                .keepAliveTimeout(10, TimeUnit.SECONDS)
-                .build();
+    Function<String, ManagedChannel> channel = Endpoints::plain;
 
     private Builder(String... endpoints) {
-      if (endpoints.length == 0) {
-        throw new IllegalArgumentException("no endpoints, at least one is required");
-      }
-      this.endpoints = endpoints.clone();
+      this.endpoints = Endpoints.copyOf(endpoints);
     }
 
     /**
