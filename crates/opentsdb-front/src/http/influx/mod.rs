@@ -27,7 +27,8 @@ use self::precision::Precision;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
-use crate::http::mapped::{self, Chunk, NameMap, Written};
+use crate::http::mapped::write::{self, Written};
+use crate::http::mapped::{Chunk, NameMap};
 use crate::http::reply::Reply;
 
 /// The field that is stored as a series with the bare name of the measurement.
@@ -110,8 +111,8 @@ async fn store(request: ApiRequest<'_>, error_form: ErrorForm) -> Result<Reply, 
         now_ms,
     };
     let decode = move |bytes: &Bytes, at: &mut (usize, usize)| decode(bytes, at, &form);
-    let Written { outcome, .. } = mapped::write(parts, &caller, body, (0, 0), decode).await?;
-    Ok(match mapped::error(&outcome) {
+    let Written { outcome, .. } = write::write(parts, &caller, body, (0, 0), decode).await?;
+    Ok(match write::error(&outcome) {
         None => Reply::empty(),
         Some((status, text)) => Reply::text_in(error_form, status, &text),
     })

@@ -43,7 +43,8 @@ use crate::http::error_form;
 use crate::http::mapped::buckets::{Bucket, Count, Exponential, MOST_BUCKETS, first_not_ascending};
 use crate::http::mapped::histogram_form::HistogramForm;
 use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
-use crate::http::mapped::{self, Chunk, MOST_TAGS, NameMap, Tag, Written};
+use crate::http::mapped::write::{self, Written};
+use crate::http::mapped::{self, Chunk, MOST_TAGS, NameMap, Tag};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
 use crate::http::request_body::RequestBody;
@@ -163,8 +164,8 @@ async fn export(
     let decode = move |bytes: &Bytes, decoder: &mut Decoder| {
         decode(bytes, decoder, &form).map_err(|error| malformed(&error))
     };
-    let Written { outcome, .. } = mapped::write(parts, caller, body, decoder, decode).await?;
-    let partial_success = match mapped::error(&outcome) {
+    let Written { outcome, .. } = write::write(parts, caller, body, decoder, decode).await?;
+    let partial_success = match write::error(&outcome) {
         None => None,
         Some((status, text)) if outcome.failure.is_some() => return Err(HttpError::new(status, text)),
         Some((_, error_message)) => Some(ExportMetricsPartialSuccess {

@@ -40,7 +40,8 @@ use crate::http::error::HttpError;
 use crate::http::error_form::ErrorForm;
 use crate::http::mapped::histogram_form::HistogramForm;
 use crate::http::mapped::suffixed::{Suffix, SuffixedMetric, SuffixedSeries};
-use crate::http::mapped::{self, CHUNK_POINTS, Chunk, MappedSeries, NameMap, SentAs, Tag, Written};
+use crate::http::mapped::write::{self, Written};
+use crate::http::mapped::{self, CHUNK_POINTS, Chunk, MappedSeries, NameMap, SentAs, Tag};
 use crate::http::protobuf::Malformed;
 use crate::http::reply::Reply;
 
@@ -79,13 +80,13 @@ pub(super) async fn write(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         };
         decode(bytes, decoder, upcoming, &form, &writer).map_err(unreadable)
     };
-    let written = mapped::write(parts, &caller, body, None, decode).await?;
+    let written = write::write(parts, &caller, body, None, decode).await?;
     let Written {
         outcome, histograms, ..
     } = written;
     // The sender reports samples that are missing here as failed.
     let samples = outcome.success - written.histogram_points + written.without_value;
-    let reply = match mapped::error(&outcome) {
+    let reply = match write::error(&outcome) {
         None => Reply::empty(),
         Some((status, text)) => Reply::text_in(ErrorForm::Text, status, &text),
     };
