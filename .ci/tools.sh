@@ -277,15 +277,20 @@ restart_server() {
   return 1
 }
 
-end_server() {
-  [ -n "${SERVER:-}" ] || return 0
-  kill -TERM "$SERVER" 2>/dev/null || true
+# end_process PROCESS SECONDS: terminates a child, and kills it if it has not ended after this time.
+end_process() {
+  kill -TERM "$1" 2>/dev/null || true
   local wait
-  for wait in $(seq 300); do
-    kill -0 "$SERVER" 2>/dev/null || break
+  for wait in $(seq $(($2 * 10))); do
+    kill -0 "$1" 2>/dev/null || break
     sleep 0.1
   done
-  kill -KILL "$SERVER" 2>/dev/null || true
-  wait "$SERVER" 2>/dev/null || true
+  kill -KILL "$1" 2>/dev/null || true
+  wait "$1" 2>/dev/null || true
+}
+
+end_server() {
+  [ -n "${SERVER:-}" ] || return 0
+  end_process "$SERVER" 30
   SERVER=
 }

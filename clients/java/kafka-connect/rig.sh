@@ -127,14 +127,8 @@ kill_now() {
 end_kafka() {
   local at
   for ((at = ${#KAFKA_RUNNING[@]} - 1; at >= 0; at--)); do
-    kill -TERM "${KAFKA_RUNNING[at]}" 2>/dev/null || continue
     # A worker that still commits offsets has no use for them.
-    for _ in $(seq 100); do
-      kill -0 "${KAFKA_RUNNING[at]}" 2>/dev/null || break
-      sleep 0.1
-    done
-    kill -KILL "${KAFKA_RUNNING[at]}" 2>/dev/null || true
-    wait "${KAFKA_RUNNING[at]}" 2>/dev/null || true
+    end_process "${KAFKA_RUNNING[at]}" 10
   done
   KAFKA_RUNNING=()
 }
