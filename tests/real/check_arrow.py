@@ -68,7 +68,7 @@ def check_golden():
             pyarrow.ipc.open_stream(golden[:length]).read_all()
         except (pyarrow.ArrowInvalid, OSError):
             continue
-        # Between two messages only the missing end tells, which pyarrow does not require: over HTTP the body is incomplete.
+        # A cut between two messages leaves out only the end mark, which pyarrow does not require: over HTTP the body is incomplete.
         assert golden[length:].startswith(b"\xff\xff\xff\xff"), length
 
 

@@ -59,7 +59,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Numbers of 8 bytes, some of which are null.
+/// A column of numbers of 8 bytes and nulls.
 #[derive(Debug, Default)]
 pub(crate) struct Nullable {
     /// A bit for each row, from the lowest; 1: not null.

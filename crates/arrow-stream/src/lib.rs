@@ -11,7 +11,7 @@
 //!   series      int32                                  the number of the group in the result, from 0
 //! ```
 //!
-//! The first five columns are those of `tsdb scan --parquet`. One column for each tag key would be handier, but the schema comes first,
+//! `tsdb scan --parquet` writes the same first five columns. One column for each tag key would be handier, but the schema comes first,
 //! and the keys are known only when all series are. A row for each point in place of a column for each series lets points be sent in the
 //! order in which a query computes them: [`BatchWriter`] keeps one record batch, whatever the number of points and series.
 //!

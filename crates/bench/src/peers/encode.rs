@@ -73,7 +73,7 @@ pub(super) struct Encoder {
     metrics: Vec<Vec<u8>>,
     /// The bytes of the tags of a host.
     hosts: Vec<Vec<u8>>,
-    /// A message whose length, or compressed form, comes before it.
+    /// A message that is complete before its length, or its compressed form, is written.
     part: Vec<u8>,
     snappy: snap::raw::Encoder,
 }

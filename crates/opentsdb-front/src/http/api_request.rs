@@ -71,7 +71,7 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) content_type: Option<HeaderValue>,
     /// Headers with settings of OpenTelemetry's front end.
     pub(crate) setting_headers: SettingHeaders,
-    /// Whether the client asks for results in Arrow's format.
+    /// Whether the client requests results in Arrow's format.
     pub(crate) accepts_arrow: bool,
     /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request
     /// is dropped.

@@ -207,7 +207,7 @@ pub(super) struct SentAs {
 }
 
 impl Chunk {
-    /// An empty chunk of a body whose parts identify series.
+    /// An empty chunk of a body; parts of the body identify series.
     pub(super) fn with_sent(sent_as: SentAs) -> Self {
         Self {
             sent_as: Some(sent_as),

@@ -283,12 +283,12 @@ pub(crate) fn check_jsonp(function: Option<&str>) -> Result<(), HttpError> {
     Err(HttpError::bad_request("`jsonp` is not the name of a function").with_details(details))
 }
 
-/// Whether the client asks for Arrow, where JSON is the default.
+/// Whether the client requests Arrow; JSON is the default.
 pub(crate) fn accepts_arrow(headers: &HeaderMap) -> bool {
     accepted(headers, &ACCEPT).any(|name| name == oxtsdb_arrow_stream::MEDIA_TYPE)
 }
 
-/// The names that a header like `Accept` offers, in lower case; without those of weight 0.
+/// The names that a header like `Accept` offers, in lower case; names of weight 0 are left out.
 fn accepted(headers: &HeaderMap, header: &HeaderName) -> impl Iterator<Item = String> {
     let values = headers.get_all(header).iter();
     let offers = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));

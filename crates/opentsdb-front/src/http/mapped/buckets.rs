@@ -98,7 +98,7 @@ impl Exponential {
 
 /// The finite bounds of buckets, ascending, each with the count of all values up to it; and the count of all values.
 ///
-/// Buckets whose bounds are not above the bound before them, as numbers of 64 bits have them, are part of the bucket before them.
+/// A bucket is part of the bucket before it if its bound, as a number of 64 bits, is not above the bound of that bucket.
 pub(in crate::http) fn cumulative(buckets: impl Iterator<Item = Bucket>) -> (Vec<(f64, Count)>, Count) {
     let mut bounds: Vec<(f64, Count)> = Vec::new();
     let mut sum = None;

@@ -14,7 +14,7 @@ use crate::http::error::HttpError;
 pub(in crate::http) enum HistogramForm {
     /// Series with the tag `le`.
     Series,
-    /// One of OpenTSDB's histograms, of which queries have percentiles.
+    /// One of OpenTSDB's histograms; queries return percentiles of them.
     OpenTsdb(HistogramCodecs),
 }
 

@@ -12,7 +12,7 @@ use super::decode::SAMPLE;
 use crate::http::mapped::NameMap;
 use crate::http::protobuf::{FieldValue, next, next_short};
 
-/// Messages whose series are looked up together.
+/// Series that are looked up together, one for each message.
 const LOOK_AHEAD: usize = 4096;
 
 /// The labels of a series as they were sent.
@@ -72,7 +72,7 @@ impl Upcoming {
 
 impl<'a> SentLabels<'a> {
     /// The labels of a `TimeSeries`; `None` if they are not its first fields, if one is longer than 127 bytes, if the name is stored in
-    /// another form, or if it has histograms, whose series have other names.
+    /// another form, or if it has histograms, as the series of a histogram have other names.
     fn new(message: &'a [u8], map: &NameMap) -> Option<Self> {
         let (mut rest, mut name) = (message, None);
         while let Some(label) = next_short(&mut rest, LABEL) {

@@ -387,7 +387,7 @@ async fn chunks_are_streamed_to_senders_that_prefer_them() {
 #[tokio::test]
 async fn streamed_series_ascend_by_their_labels() {
     let service = Service::start().await;
-    // Assigned in another order than that of their names.
+    // UIDs are assigned in another order than the order of the names.
     let hosts = ["web10", "web1", "db", "web1.x", "a-b", "web2", "web1-x"];
     let mut lines: String = hosts
         .iter()

@@ -1,4 +1,4 @@
-//! Chunks of samples in Prometheus' encoding `XOR`, which is that of Gorilla with times of milliseconds.
+//! Chunks of samples in Prometheus' encoding `XOR`: Gorilla's encoding, with times in milliseconds.
 //!
 //! ```text
 //!   header      the number of samples, 16 bits
