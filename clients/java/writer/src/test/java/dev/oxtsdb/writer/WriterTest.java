@@ -267,11 +267,12 @@ class WriterTest {
 
   @Test
   void retriedPointsGoBeforeAllThatAreNotSent() throws Exception {
-    FakeServer server = closed(new FakeServer()).permit(1);
+    FakeServer server = closed(new FakeServer());
     server.fail(1, Failures.newBuilder().setRetryable(run(0, 1)).addErrors(error(0, "busy")));
     Writer writer = closed(Writer.builder(server.endpoint()).batchPoints(2));
     append(writer, 0, 4);
     server.awaitFrames(2);
+    server.permit(1);
     while (writer.statistics().acknowledged() < 1) {
       Thread.onSpinWait();
     }
