@@ -116,14 +116,14 @@ impl Tsuid {
             });
         }
         let tsuid = Tsuid(SmallVec::from_slice(stored));
-        let mut previous = None;
-        for (tagk, _) in tsuid.tags(widths) {
+        let mut previous: Option<&[u8]> = None;
+        // Bytes ascend as UIDs of one width do.
+        for (tagk, _) in tsuid.tag_bytes(widths) {
             if let Some(previous) = previous.filter(|previous| *previous >= tagk) {
-                let tsuid = excerpt(stored);
                 return Err(TsuidError::NotAscending {
-                    tsuid,
-                    previous,
-                    tagk,
+                    tsuid: excerpt(stored),
+                    previous: TagkUid::new(first_uid(previous)),
+                    tagk: TagkUid::new(first_uid(tagk)),
                 });
             }
             previous = Some(tagk);
@@ -157,6 +157,14 @@ impl Tsuid {
     /// The tags, ascending by tagk UID. `widths` as for [`Tsuid::metric`].
     pub fn tags(&self, widths: &UidWidths) -> TagPairs<'_> {
         TagPairs::new(self.0.get(widths.metric.bytes()..).unwrap_or_default(), widths)
+    }
+
+    /// The bytes of the tags, in their order: the UIDs of tagk and tagv. `widths` as for [`Tsuid::metric`].
+    pub fn tag_bytes(&self, widths: &UidWidths) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + use<'_> {
+        let tags = self.0.get(widths.metric.bytes()..).unwrap_or_default();
+        let tagk = widths.tagk.bytes();
+        tags.chunks_exact(widths.tag_bytes())
+            .map(move |pair| pair.split_at(tagk))
     }
 }
 

@@ -123,14 +123,14 @@ fn sort_by_salt(series: &mut [SeriesPoints], salt: SaltLayout) {
 
 impl SeriesGroup {
     fn new(series: Vec<SeriesPoints>, widths: &UidWidths) -> Self {
-        // Ascending by key; `None`: several values.
-        let mut values: Vec<(TagkUid, Option<TagvUid>)> = Vec::new();
+        // The bytes of their UIDs, ascending by key; `None`: several values.
+        let mut values: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
         for one in named(&series) {
-            for (expected, (tagk, tagv)) in one.tsuid.tags(widths).enumerate() {
+            for (expected, (tagk, tagv)) in one.tsuid.tag_bytes(widths).enumerate() {
                 // Series mostly have the same keys.
                 let place = match values.get(expected) {
                     Some((key, _)) if *key == tagk => Ok(expected),
-                    _ => values.binary_search_by(|(key, _)| key.cmp(&tagk)),
+                    _ => values.binary_search_by(|(key, _)| (*key).cmp(tagk)),
                 };
                 match place {
                     Ok(place) if values[place].1.is_some_and(|value| value != tagv) => values[place].1 = None,
@@ -139,11 +139,18 @@ impl SeriesGroup {
                 }
             }
         }
-        let one_value = |(tagk, tagv): &(TagkUid, Option<TagvUid>)| Some((*tagk, (*tagv)?));
+        let one_value = |(tagk, tagv): &(&[u8], Option<&[u8]>)| {
+            Some((
+                TagkUid::from_bytes(tagk).ok()?,
+                TagvUid::from_bytes((*tagv)?).ok()?,
+            ))
+        };
         let several = values.iter().filter(|(_, tagv)| tagv.is_none());
         let mut tags: Vec<_> = values.iter().filter_map(one_value).collect();
         tags.shrink_to_fit();
-        let mut aggregate_tags: Vec<_> = several.map(|(tagk, _)| *tagk).collect();
+        let mut aggregate_tags: Vec<_> = several
+            .filter_map(|(tagk, _)| TagkUid::from_bytes(tagk).ok())
+            .collect();
         aggregate_tags.shrink_to_fit();
         Self {
             series,

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use oxtsdb_point_store::{BlockSummary, Columns, TimeRange};
 use oxtsdb_row_store::Row;
 use oxtsdb_schema::annotation::is_annotation;
@@ -15,9 +14,10 @@ use oxtsdb_schema::{
     Annotation, BaseTime, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid,
     Value,
 };
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use self::column::{Averages, Column};
+use self::table::SeriesTable;
 use crate::annotation::{self, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::context::pending::{PendingUse, Used};
@@ -34,6 +34,7 @@ use crate::plan::rollup::RollupRead;
 use crate::points::Points;
 
 mod column;
+mod table;
 
 /// How rows become series.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ pub(crate) struct SeriesOptions {
     /// Series that begin later are ignored.
     pub begins_until_ms: i64,
     /// One value for each window; `None`: all points.
-    pub downsample: Option<(Windows, Function)>,
+    pub downsample: Option<(Arc<Windows>, Function)>,
     /// First derivative, after downsampling.
     pub rate: Option<Rater>,
     /// Keep annotations.
@@ -74,8 +75,7 @@ pub(crate) struct SeriesBuilder {
     budget: Budget,
     /// Use of columns that is not reported to the budget yet.
     pending: PendingUse,
-    /// In boxes: up to half of the slots of the table are empty.
-    series: HashMap<Tsuid, Box<Series>, FxBuildHasher>,
+    series: SeriesTable,
     /// Series with columns that were ignored because they begin too late.
     late: FxHashSet<Box<[u8]>>,
     /// Rows of other series, and later ones, are ignored.
@@ -88,6 +88,7 @@ pub(crate) struct SeriesBuilder {
 /// A series that may still receive rows.
 #[derive(Debug)]
 struct Series {
+    tsuid: Tsuid,
     column: Column,
     rater: Option<Rater>,
     annotations: Option<Box<SeriesAnnotations>>,
@@ -114,11 +115,18 @@ struct Scratch {
 impl SeriesBuilder {
     /// A builder without rows.
     pub(crate) fn new(options: SeriesOptions, budget: Budget) -> Self {
+        // Each series refers to the windows: builders that shared them would wait for each other's changes of the count.
+        let own =
+            |(windows, function): (Arc<Windows>, Function)| (Arc::new(Windows::clone(&windows)), function);
+        let downsample = options.downsample.map(own);
         Self {
-            options,
+            options: SeriesOptions {
+                downsample,
+                ..options
+            },
             budget,
             pending: PendingUse::default(),
-            series: HashMap::default(),
+            series: SeriesTable::default(),
             late: FxHashSet::default(),
             extents: None,
             statistics: Statistics::default(),
@@ -174,9 +182,9 @@ impl SeriesBuilder {
                     Ok(tsuid) => tsuid,
                     Err(error) => return self.skip_foreign(row, QueryError::row_series(row.key(), &error)),
                 };
-                let mut series = Series::counted(&self.options, &self.budget)?;
+                let mut series = Series::counted(tsuid, &self.options, &self.budget)?;
                 series.is_named |= is_late;
-                self.series.entry(tsuid).or_insert(Box::new(series))
+                self.series.insert(series)
             }
         };
         series.is_named |= points > 0;
@@ -316,10 +324,10 @@ impl SeriesBuilder {
             None => {
                 let tsuid = Tsuid::from_bytes(tsuid, &self.options.layout.widths)
                     .map_err(|error| QueryError::row_series(tsuid, &error))?;
-                let series = Series::new(&self.options);
+                let series = Series::new(tsuid, &self.options);
                 used.new_series = 1;
                 used.points += series.filled_count();
-                self.series.entry(tsuid).or_insert(Box::new(series))
+                self.series.insert(series)
             }
         };
         series.is_named = true;
@@ -429,10 +437,10 @@ impl SeriesBuilder {
         is_ours: impl Fn(&Tsuid) -> bool,
     ) -> Result<(), QueryError> {
         for tsuid in extents.series().filter(|tsuid| is_ours(tsuid)) {
-            if !self.series.contains_key(tsuid) {
-                let mut series = Series::counted(&self.options, &self.budget)?;
+            if self.series.get(tsuid.as_bytes()).is_none() {
+                let mut series = Series::counted(tsuid.clone(), &self.options, &self.budget)?;
                 series.is_named = true;
-                self.series.insert(tsuid.clone(), Box::new(series));
+                self.series.insert(series);
             }
         }
         self.extents = Some(extents);
@@ -448,33 +456,27 @@ impl SeriesBuilder {
     /// [`QueryError::OverBudget`].
     pub(crate) fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
         self.report()?;
-        let mut taken = Vec::with_capacity(self.series.len());
-        let (mut before, mut after) = (0, 0);
-        for (tsuid, series) in &mut self.series {
-            before += series.column.held_bytes();
-            // Charged before the windows are generated.
-            let filled = series.filled_until(final_until_ms) as u64 * POINT_BYTES;
-            if filled > 0 {
-                self.budget.hold_series(filled)?;
-                before += filled;
-            }
-            let points = series.take(final_until_ms);
-            after += points.held_bytes() + series.column.held_bytes();
-            taken.push(SeriesPoints {
-                tsuid: tsuid.clone(),
-                points,
-                from_epoch: series.rater.as_ref().and_then(|rater| rater.from_epoch),
-                annotations: series.annotations.take(),
-                is_named: series.is_named,
-            });
-        }
-        self.budget.recount_series(before, after)?;
+        let is_ascending = self.series.is_ascending();
+        let mut taken = Taken {
+            series: Vec::with_capacity(self.series.len()),
+            before: 0,
+            after: 0,
+        };
         if final_until_ms == i64::MAX {
             // Nothing follows: the series have all.
-            self.series = HashMap::default();
+            for mut series in self.series.drain() {
+                taken.take(&mut series, final_until_ms, &self.budget)?;
+            }
+        } else {
+            for series in self.series.iter_mut() {
+                taken.take(series, final_until_ms, &self.budget)?;
+            }
         }
-        taken.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
-        Ok(taken)
+        self.budget.recount_series(taken.before, taken.after)?;
+        if !is_ascending {
+            taken.series.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
+        }
+        Ok(taken.series)
     }
 
     /// Returns the counts of all reads.
@@ -485,6 +487,37 @@ impl SeriesBuilder {
     /// Returns the counts since the last call.
     pub(crate) fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
+    }
+}
+
+/// The points that are taken of all series.
+struct Taken {
+    series: Vec<SeriesPoints>,
+    /// Memory of the series before, in bytes.
+    before: u64,
+    /// Memory of their rest and of the points that are taken, in bytes.
+    after: u64,
+}
+
+impl Taken {
+    fn take(&mut self, series: &mut Series, final_until_ms: i64, budget: &Budget) -> Result<(), QueryError> {
+        self.before += series.column.held_bytes();
+        // Charged before the windows are generated.
+        let filled = series.filled_until(final_until_ms) as u64 * POINT_BYTES;
+        if filled > 0 {
+            budget.hold_series(filled)?;
+            self.before += filled;
+        }
+        let points = series.take(final_until_ms);
+        self.after += points.held_bytes() + series.column.held_bytes();
+        self.series.push(SeriesPoints {
+            tsuid: series.tsuid.clone(),
+            points,
+            from_epoch: series.rater.as_ref().and_then(|rater| rater.from_epoch),
+            annotations: series.annotations.take(),
+            is_named: series.is_named,
+        });
+        Ok(())
     }
 }
 
@@ -514,29 +547,30 @@ fn rows_of(times_ms: &[i64], row_ms: i64) -> u64 {
     rows
 }
 
-/// Memory of a series of points beside these while it is read and taken: two slots of the table, since half of them may
-/// be empty, the series, and the copy that is taken of it.
+/// Memory of a series of points beside these while it is read and taken: two pointers and two slots of its place, since
+/// half of them may be empty, the series, and the copy that is taken of it.
 #[cfg(test)]
 pub(crate) const LARGEST_BYTES: usize =
-    2 * size_of::<(Tsuid, Box<Series>)>() + size_of::<Series>() + size_of::<SeriesPoints>();
+    2 * size_of::<(Box<Series>, u64)>() + size_of::<Series>() + size_of::<SeriesPoints>();
 
 impl Series {
     /// A series that has not been seen before.
-    fn new(options: &SeriesOptions) -> Self {
+    fn new(tsuid: Tsuid, options: &SeriesOptions) -> Self {
         let column = match &options.downsample {
             None => Column::Raw(Points::default()),
             Some((windows, function)) if options.averages() => {
-                let downsampler = Downsampler::new(windows.clone(), *function);
+                let downsampler = Downsampler::new(Arc::clone(windows), *function);
                 Column::Averaged(Box::new(Averages {
                     sums: downsampler.clone(),
                     counts: downsampler,
                 }))
             }
             Some((windows, function)) => {
-                Column::Downsampled(Box::new(Downsampler::new(windows.clone(), *function)))
+                Column::Downsampled(Box::new(Downsampler::new(Arc::clone(windows), *function)))
             }
         };
         Self {
+            tsuid,
             column,
             rater: options.rate.clone(),
             annotations: None,
@@ -545,8 +579,8 @@ impl Series {
     }
 
     /// As [`Series::new`], counted with the points that a fill policy will add.
-    fn counted(options: &SeriesOptions, budget: &Budget) -> Result<Self, QueryError> {
-        let series = Self::new(options);
+    fn counted(tsuid: Tsuid, options: &SeriesOptions, budget: &Budget) -> Result<Self, QueryError> {
+        let series = Self::new(tsuid, options);
         budget.use_series(1)?;
         budget.use_points(series.filled_count())?;
         Ok(series)

@@ -348,7 +348,11 @@ impl<'a> SubQueryExecution<'a> {
             duplicates: self.query.duplicates,
             skip_damaged_rows: self.query.skip_damaged_rows,
             begins_until_ms: self.plan.begins_until_ms,
-            downsample: self.plan.downsample.clone(),
+            downsample: self
+                .plan
+                .downsample
+                .clone()
+                .map(|(windows, function)| (Arc::new(windows), function)),
             rate: self.sub_query.rate.map(|rate| {
                 let from_epoch = self.query.quirks.rates_begin_at_the_epoch;
                 Rater::new(rate, from_epoch.then(|| self.plan.hours.start.millis()))

@@ -6,6 +6,8 @@
 //!
 //! Source: OpenTSDB 2.4, `Downsampler`, `FillingDownsampler`.
 
+use std::sync::Arc;
+
 use oxtsdb_point_store::BlockSummary;
 
 pub use self::spec::{Downsample, DownsampleError, Fill, Interval};
@@ -19,7 +21,8 @@ mod windows;
 /// Downsamples one series, as its points come, in order of time.
 #[derive(Clone, Debug)]
 pub struct Downsampler {
-    windows: Windows,
+    /// Shared by the series of a read.
+    windows: Arc<Windows>,
     fold: Accumulator,
     /// Start of the window that is being filled, and of the one behind it.
     open: Option<(i64, i64)>,
@@ -31,7 +34,7 @@ pub struct Downsampler {
 
 impl Downsampler {
     /// A downsampler without points.
-    pub fn new(windows: Windows, function: Function) -> Self {
+    pub fn new(windows: Arc<Windows>, function: Function) -> Self {
         let fold = Accumulator::new(function);
         Self {
             windows,
@@ -185,8 +188,6 @@ fn fill(starts_ms: &[i64], filled: f64, times_ms: &[i64], values: &[f64]) -> Poi
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -194,11 +195,11 @@ mod tests {
 
     const MINUTE: i64 = 60_000;
 
-    fn minutes() -> Windows {
-        Windows::new(WindowLayout::Fixed { length_ms: MINUTE })
+    fn minutes() -> Arc<Windows> {
+        Arc::new(Windows::new(WindowLayout::Fixed { length_ms: MINUTE }))
     }
 
-    fn downsample(points: &Points, windows: Windows, function: Function) -> Points {
+    fn downsample(points: &Points, windows: Arc<Windows>, function: Function) -> Points {
         let mut downsampler = Downsampler::new(windows, function);
         let values: Vec<f64> = points.iter().map(|(_, value)| value.as_f64()).collect();
         downsampler.feed(points.times_ms(), &values, &mut WindowRuns::default());
@@ -250,16 +251,16 @@ mod tests {
             } else {
                 WindowLayout::Fixed { length_ms }
             };
-            let windows = Windows::new(layout);
+            let windows = Arc::new(Windows::new(layout));
             let mut runs = WindowRuns::default();
             for (pick, split) in picks {
                 let times_ms: Vec<i64> = columns[pick % columns.len()].iter().copied().collect();
                 let values: Vec<f64> = (0_u32..).map(f64::from).take(times_ms.len()).collect();
-                let mut by_run = Downsampler::new(windows.clone(), Function::Sum);
+                let mut by_run = Downsampler::new(Arc::clone(&windows), Function::Sum);
                 let split = split.min(times_ms.len());
                 by_run.feed(&times_ms[..split], &values[..split], &mut runs);
                 by_run.feed(&times_ms[split..], &values[split..], &mut runs);
-                let mut by_point = Downsampler::new(windows.clone(), Function::Sum);
+                let mut by_point = Downsampler::new(Arc::clone(&windows), Function::Sum);
                 for (time_ms, value) in times_ms.iter().zip(&values) {
                     by_point.feed(&[*time_ms], &[*value], &mut WindowRuns::default());
                 }
@@ -289,7 +290,7 @@ mod tests {
         };
         // The first point is before the first window that begins inside the scan.
         let series = points(&[(3600, 100.0), (63 * 60, 1.0), (90 * 60, 2.0)]);
-        let result = downsample(&series, windows, Function::Sum);
+        let result = downsample(&series, Arc::new(windows), Function::Sum);
         let values: Vec<f64> = pairs(&result).into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, [1.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
     }
@@ -297,15 +298,15 @@ mod tests {
     #[test]
     fn the_whole_range_is_one_window_at_its_start() {
         let series = points(&[(-10, 1000.0), (0, 1.0), (10, 2.0), (20, 4.0)]);
-        let windows = Windows::new(WindowLayout::Whole {
+        let windows = Arc::new(Windows::new(WindowLayout::Whole {
             start_ms: 0,
             stop_ms: 20_000,
-        });
+        }));
         assert_eq!(pairs(&downsample(&series, windows, Function::Sum)), [(0, 3.0)]);
-        let empty = Windows::new(WindowLayout::Whole {
+        let empty = Arc::new(Windows::new(WindowLayout::Whole {
             start_ms: 11_000,
             stop_ms: 20_000,
-        });
+        }));
         assert!(downsample(&series, empty, Function::Sum).is_empty());
     }
 }

@@ -27,18 +27,18 @@ pub(in crate::exec) fn row(series: u8, points: &[(u32, Value)]) -> Row {
     row.finish().expect("a row has points")
 }
 
-fn builder(downsample: Option<&str>) -> SeriesBuilder {
+pub(in crate::exec::series_builder) fn options(downsample: Option<&str>) -> SeriesOptions {
     let downsample = downsample.map(|text| {
         let downsample = Downsample::parse(text, &TimeZone::UTC, false).unwrap();
         let Interval::Fixed { length_ms } = downsample.interval else {
             panic!("{text} is not fixed")
         };
         (
-            Windows::new(WindowLayout::Fixed { length_ms }),
+            Arc::new(Windows::new(WindowLayout::Fixed { length_ms })),
             downsample.function,
         )
     });
-    let shape = SeriesOptions {
+    SeriesOptions {
         rollup: None,
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
@@ -48,8 +48,11 @@ fn builder(downsample: Option<&str>) -> SeriesBuilder {
         rate: None,
         annotations: false,
         names_without_points: true,
-    };
-    SeriesBuilder::new(shape, Budget::from_limits(Limits::NONE))
+    }
+}
+
+fn builder(downsample: Option<&str>) -> SeriesBuilder {
+    SeriesBuilder::new(options(downsample), Budget::from_limits(Limits::NONE))
 }
 
 fn seconds(points: &Points) -> Vec<(i64, Number)> {
