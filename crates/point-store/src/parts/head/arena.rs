@@ -60,7 +60,31 @@ impl Chain {
     pub(super) const fn last(&self) -> u32 {
         self.last
     }
+
+    /// Bits of [`Chain::pack`] beside the last block.
+    pub(super) const STATE_BITS: u32 = 13;
+
+    /// The last block, and everything else in the lowest [`Chain::STATE_BITS`] bits.
+    #[inline]
+    pub(super) fn pack(self) -> (u32, u64) {
+        let is_continued = u64::from(self.first == CONTINUED);
+        let state = u64::from(self.free) << 5 | u64::from(self.blocks) << 1 | is_continued;
+        (self.last, state)
+    }
+
+    /// The chain that [`Chain::pack`] returned.
+    #[inline]
+    pub(super) fn unpack(last: u32, state: u64) -> Self {
+        Self {
+            last,
+            free: u8::try_from(state >> 5 & 0xff).unwrap_or(0),
+            first: if state & 1 == 0 { 0 } else { CONTINUED },
+            blocks: u8::try_from(state >> 1 & 0xf).unwrap_or(0),
+        }
+    }
 }
+
+const _: () = assert!(BLOCKS < 1 << 4, "the number of blocks has 4 bits");
 
 impl Arena {
     /// Bytes of memory.

@@ -16,6 +16,7 @@
 use super::arena::{Arena, Chain};
 use crate::parts::part::Columns;
 use crate::{Point, PointKind, TimeRange, ValueKind};
+use oxtsdb_schema::timestamp::MAX_MILLIS;
 use oxtsdb_storage_file::varint::{unzigzag, zigzag};
 
 /// The most bytes of a point: 10 of flags and time, 1 of the kind, 10 of the value.
@@ -30,7 +31,7 @@ struct Last {
     time_ms: i64,
     step: i32,
     kind: PointKind,
-    /// Whether no point was older than its predecessor. Here, where it takes no memory.
+    /// Whether no point was older than its predecessor.
     ascends: bool,
     /// Whether the last value has 8 bytes.
     is_raw: bool,
@@ -38,12 +39,32 @@ struct Last {
     value: i64,
 }
 
-/// Points of one series.
+/// Points of one series. Each active series has one, so its fields are packed.
+///
+/// ```text
+///   state     time (42 bits) | kind (3) | ascends (1) | raw (1) | all of the chain but its last block (13)
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
-    last: Last,
-    chain: Chain,
+    /// See [`Last::value`].
+    value: i64,
+    state: u64,
+    step: i32,
+    last_block: u32,
 }
+
+const _: () = assert!(size_of::<Chunk>() == 24, "a chunk is packed");
+const _: () = assert!(
+    MAX_MILLIS < 1 << (64 - TIME_SHIFT),
+    "the time of a chunk has 42 bits"
+);
+
+const TIME_SHIFT: u32 = 22;
+const KIND_SHIFT: u32 = 19;
+const KIND_MASK: u64 = 7;
+const ASCENDS: u64 = 1 << 18;
+const IS_RAW: u64 = 1 << 17;
+const CHAIN_MASK: u64 = (1 << Chain::STATE_BITS) - 1;
 
 const KIND_FOLLOWS: u64 = 2;
 const VALUE_HAS_8_BYTES: u64 = 4;
@@ -88,35 +109,65 @@ impl Last {
 
 impl Chunk {
     /// A chunk without points; `base_ms` is an instant close to the first one.
-    pub(super) const fn new(chain: Chain, base_ms: i64) -> Self {
+    pub(super) fn new(chain: Chain, base_ms: i64) -> Self {
+        Self::pack(&Last::start(base_ms), chain)
+    }
+
+    #[inline]
+    fn pack(last: &Last, chain: Chain) -> Self {
+        let (last_block, chain) = chain.pack();
+        let ascends = if last.ascends { ASCENDS } else { 0 };
+        let is_raw = if last.is_raw { IS_RAW } else { 0 };
+        // Times are from 0 to `MAX_MILLIS`.
+        let time = last.time_ms.cast_unsigned() << TIME_SHIFT;
         Self {
-            last: Last::start(base_ms),
-            chain,
+            value: last.value,
+            state: time | u64::from(last.kind.byte()) << KIND_SHIFT | ascends | is_raw | chain,
+            step: last.step,
+            last_block,
         }
     }
 
-    pub(super) const fn chain(&self) -> &Chain {
-        &self.chain
+    /// The state that the next point is encoded relative to.
+    #[inline]
+    fn state(&self) -> Last {
+        let kind = u8::try_from(self.state >> KIND_SHIFT & KIND_MASK).ok();
+        Last {
+            time_ms: (self.state >> TIME_SHIFT).cast_signed(),
+            step: self.step,
+            kind: kind.and_then(PointKind::from_byte).unwrap_or(PointKind::START),
+            ascends: self.state & ASCENDS != 0,
+            is_raw: self.state & IS_RAW != 0,
+            value: self.value,
+        }
+    }
+
+    #[inline]
+    pub(super) fn chain(&self) -> Chain {
+        Chain::unpack(self.last_block, self.state & CHAIN_MASK)
     }
 
     /// Whether the next point needs another chunk.
-    pub(super) const fn is_full(&self) -> bool {
-        Arena::is_full(&self.chain, MAX_POINT_BYTES)
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        Arena::is_full(&self.chain(), MAX_POINT_BYTES)
     }
 
     /// The newest point, if no point was late.
     pub(super) fn last(&self) -> Option<Point> {
-        self.last.ascends.then(|| self.last.point())
+        let last = self.state();
+        last.ascends.then(|| last.point())
     }
 
     /// The least and greatest instants of a chunk with points. `base_ms` is the argument of [`Chunk::new`], `bytes` a
     /// scratch buffer.
     pub(super) fn extent(&self, arena: &Arena, base_ms: i64, bytes: &mut Vec<u8>) -> (i64, i64) {
-        arena.read(&self.chain, bytes);
+        arena.read(&self.chain(), bytes);
         let mut times = Decoder::new(bytes, base_ms).map(|point| point.time_ms);
         let first = times.next().unwrap_or(base_ms);
-        if self.last.ascends {
-            return (first, self.last.time_ms);
+        let last = self.state();
+        if last.ascends {
+            return (first, last.time_ms);
         }
         times.fold((first, first), |(least, greatest), time_ms| {
             (least.min(time_ms), greatest.max(time_ms))
@@ -128,7 +179,7 @@ impl Chunk {
     pub(super) fn append(&mut self, arena: &mut Arena, point: &Point) {
         let mut buffer = [0; MAX_POINT_BYTES];
         let mut length = 0;
-        let last = &mut self.last;
+        let (mut last, mut chain) = (self.state(), self.chain());
         // Times have 42 bits, so this needs 44.
         let second_difference = point.time_ms - last.time_ms - i64::from(last.step);
         let value = match point.kind.value() {
@@ -168,7 +219,8 @@ impl Chunk {
         last.kind = point.kind;
         last.is_raw = value.is_none();
         last.value = value.unwrap_or(point.bits.cast_signed());
-        arena.append(&mut self.chain, &buffer[..length]);
+        arena.append(&mut chain, &buffer[..length]);
+        *self = Self::pack(&last, chain);
     }
 }
 

@@ -128,7 +128,7 @@ impl Shard {
     #[inline]
     pub(super) fn touch(&self, place: Place) -> u8 {
         let chunk = &self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
-        self.arena.touch(chunk.chain())
+        self.arena.touch(&chunk.chain())
     }
 
     /// Appends a point.
@@ -163,7 +163,7 @@ impl Shard {
             // Fewer than units of the arena, which have 32-bit numbers.
             let number = u32::try_from((pages - 1) * PAGE + page.len()).unwrap_or(NONE);
             page.push(FullChunk {
-                chain: *full.chain(),
+                chain: full.chain(),
                 before,
                 first_ms,
                 through_ms,
@@ -192,8 +192,9 @@ impl Shard {
             return 0;
         };
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        let full = self.full_of(place, range).map(|chunk| &chunk.chain);
-        full.chain([newest.chain()]).map(Chain::byte_len).sum()
+        let full = self.full_of(place, range).map(|chunk| chunk.chain);
+        let chains = full.chain([newest.chain()]);
+        chains.map(|chain| chain.byte_len()).sum()
     }
 
     /// The last block of a series' newest chunk; `None`: it has no points.
@@ -233,7 +234,7 @@ impl Shard {
         selected.full.clear();
         selected.full.extend(self.full_of(place, range));
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        self.arena.read(newest.chain(), &mut selected.newest);
+        self.arena.read(&newest.chain(), &mut selected.newest);
         true
     }
 
