@@ -168,11 +168,13 @@ impl SeriesCatalogue {
     /// The index of a metric's series from one index to another.
     fn segment(&self, metric: MetricNumber, start: usize, end: usize) -> Segment {
         let mut builder = SegmentBuilder::new(self.widths);
+        let mut key = Vec::new();
         while start + builder.len() < end {
             let known = self.known.read();
             let from = start + builder.len();
             for series in &known.metrics[metric.0 as usize].series[from..end.min(from + LOCKED_KEYS)] {
-                builder.push(*series, known.keys.key(*series).unwrap_or_default());
+                known.keys.read(*series, &mut key);
+                builder.push(*series, &key);
             }
         }
         builder.finish()
@@ -182,11 +184,12 @@ impl SeriesCatalogue {
     fn insert_by_key(&self, metric: MetricNumber, by_key: &[SeriesNumber], len: usize) -> Vec<SeriesNumber> {
         let mut all = Vec::with_capacity(len);
         let mut rest = by_key;
+        let (mut key, mut other) = (Vec::new(), Vec::new());
         for new in self.segment(metric, by_key.len(), len).key_order() {
             let at = {
                 let known = self.known.read();
-                let key = known.keys.key(new);
-                rest.partition_point(|series| known.keys.key(*series) < key)
+                known.keys.read(new, &mut key);
+                rest.partition_point(|series| known.keys.read(*series, &mut other) && other < key)
             };
             let (before, behind) = rest.split_at(at);
             all.extend_from_slice(before);
