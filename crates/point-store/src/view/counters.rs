@@ -50,11 +50,35 @@ pub(super) struct Counters {
     /// The table that shows them.
     pub(super) shown_in: TableName,
     table: TableName,
-    /// By number.
-    times: RwLock<Vec<u32>>,
+    times: RwLock<Times>,
     stored: Mutex<Stored>,
     /// Held while blocks are written, so that an older one never replaces a newer one.
     writing_blocks: tokio::sync::Mutex<()>,
+}
+
+/// Times of series by number, in blocks: growth copies nothing and reserves no more than a block.
+#[derive(Debug, Default)]
+struct Times(Vec<Box<[u32]>>);
+
+impl Times {
+    /// The time of a series; 0: none.
+    fn get(&self, series: SeriesNumber) -> u32 {
+        let block = self.0.get(block_of(series));
+        block.map_or(0, |block| block[series.index() % BLOCK_SERIES])
+    }
+
+    /// Applies a batch to a series.
+    fn apply(&mut self, series: SeriesNumber, seconds: u32) {
+        let block = block_of(series);
+        if block >= self.0.len() {
+            if seconds == 0 {
+                return;
+            }
+            self.0.resize_with(block + 1, || vec![0; BLOCK_SERIES].into());
+        }
+        let time = &mut self.0[block][series.index() % BLOCK_SERIES];
+        *time = later(*time, seconds);
+    }
 }
 
 /// The batches in the table.
@@ -88,16 +112,12 @@ impl Counters {
         let mut scan = Scan::range([], []);
         scan.skip_damaged = Some(damage.clone());
         let mut batches = rows.scan(&table, scan).await?;
-        let (mut times, mut stored) = (Vec::new(), Stored::default());
+        let (mut times, mut stored) = (Times::default(), Stored::default());
         let mut key = Vec::new();
         let mut apply = |series: SeriesNumber, seconds: u32| {
-            let place = series.0 as usize;
             // A series that the catalogue does not have was never acknowledged.
-            if seconds != 0 && place >= times.len() && points.key(series, &mut key) {
-                times.resize(place + 1, 0);
-            }
-            if let Some(time) = times.get_mut(place) {
-                *time = later(*time, seconds);
+            if seconds == 0 || points.key(series, &mut key) {
+                times.apply(series, seconds);
             }
         };
         let mut undecodable = 0_u64;
@@ -136,9 +156,8 @@ impl Counters {
 
     /// When a series was last written, in milliseconds; `None`: never.
     pub(super) fn time_ms(&self, series: SeriesNumber) -> Option<i64> {
-        let times = self.times.read();
-        let time = times.get(series.0 as usize).filter(|time| **time != 0)?;
-        Some(i64::from(*time) * 1000)
+        let time = self.times.read().get(series);
+        (time != 0).then_some(i64::from(time) * 1000)
     }
 
     /// Stores that series are written now.
@@ -156,8 +175,9 @@ impl Counters {
     async fn apply(&self, mut series: Vec<SeriesNumber>, seconds: u32) -> Result<(), StoreError> {
         series.sort_unstable();
         series.dedup();
-        let Some(last) = series.last() else { return Ok(()) };
-        let length = last.0 as usize + 1;
+        if series.is_empty() {
+            return Ok(());
+        }
         let key = {
             let mut stored = self.stored.lock();
             stored.sequence += 1;
@@ -166,13 +186,8 @@ impl Counters {
         self.write_cell(&key, &encode(seconds, &series)).await?;
         {
             let mut times = self.times.write();
-            if times.len() < length {
-                times.resize(length, 0);
-            }
             for series in &series {
-                if let Some(time) = times.get_mut(series.0 as usize) {
-                    *time = later(*time, seconds);
-                }
+                times.apply(*series, seconds);
             }
         }
         let full = {
@@ -203,10 +218,9 @@ impl Counters {
             let Ok(number) = u16::try_from(*block) else {
                 continue;
             };
-            let first = block * BLOCK_SERIES;
             let value: Vec<u8> = {
                 let times = self.times.read();
-                let of_block = times.iter().skip(first).take(BLOCK_SERIES);
+                let of_block = times.0.get(*block).into_iter().flatten();
                 of_block.flat_map(|time| time.to_be_bytes()).collect()
             };
             let key = [&[BLOCK][..], &number.to_be_bytes()].concat();
@@ -228,7 +242,7 @@ impl Counters {
 }
 
 fn block_of(series: SeriesNumber) -> usize {
-    series.0 as usize / BLOCK_SERIES
+    series.index() / BLOCK_SERIES
 }
 
 /// The time of a series after a batch.
