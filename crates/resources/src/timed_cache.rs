@@ -77,6 +77,13 @@ impl<K: Hash + Eq + Clone, V: Clone> TimedCache<K, V> {
         self.entries.remove(key);
     }
 
+    /// The keys of entries that match, expired ones included. Reads all entries.
+    pub fn keys_of(&self, matches: impl Fn(&K, &V) -> bool) -> Vec<K> {
+        let entries = self.entries.iter();
+        let matching = entries.filter(|(key, (value, _))| matches(key, value));
+        matching.map(|(key, _)| key).collect()
+    }
+
     /// Removes all entries.
     pub fn clear(&self) {
         self.entries.clear();

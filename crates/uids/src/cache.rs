@@ -12,11 +12,12 @@
 //! While this replica does not read the log, it does not know which mappings have changed: after a time limit, which
 //! each read extends, every look-up reads the store (`coherence`).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use oxtsdb_resources::{EntryBytes, TimedCache};
-use oxtsdb_schema::{Name, Uid, UidKind};
+use oxtsdb_schema::{Name, Uid};
 
 use crate::table::{KindName, KindUid};
 
@@ -45,8 +46,8 @@ pub struct CacheLimits {
     pub ttl: Option<Duration>,
 }
 
-/// Memory of an entry without its name. Measured: mappings of names of 20 bytes take 217 to 423 bytes each, both
-/// directions together, depending on the spare capacity of the hash tables.
+/// Memory of an entry without its name. Measured: names of 20 bytes take 217 to 423 bytes each in both directions
+/// together, depending on the spare capacity of the hash tables.
 const ENTRY_BYTES: u64 = 190;
 
 impl UidCache {
@@ -100,17 +101,16 @@ impl UidCache {
         ReadMark(self.invalidations.load(Ordering::SeqCst))
     }
 
-    /// Adds a complete mapping: one that was read from its forward cell after `mark`.
-    pub fn insert(&self, mark: ReadMark, kind: UidKind, name: &Name, uid: Uid) {
-        let key = (kind, name.clone());
-        self.uids.insert(key, uid);
+    /// Adds the UID of a name, read from its forward cell after `mark`. Not the reverse direction: writers look up names
+    /// only, and it would take as much memory again.
+    pub fn insert_uid(&self, mark: ReadMark, name: KindName, uid: Uid) {
+        self.uids.insert(name.clone(), uid);
         if !self.is_current(mark) {
-            self.invalidate_name(&(kind, name.clone()));
+            self.invalidate_name(&name);
         }
-        self.insert_name(mark, (kind, uid), name.clone());
     }
 
-    /// Adds the reverse direction only: a reverse cell alone may be an orphan of an assignment that lost a
+    /// Adds the name of a UID. Not the forward direction: a reverse cell alone may be an orphan of an assignment that lost a
     /// race.
     pub fn insert_name(&self, mark: ReadMark, uid: KindUid, name: Name) {
         self.names.insert(uid, name);
@@ -135,6 +135,16 @@ impl UidCache {
         self.invalidations.fetch_add(1, Ordering::SeqCst);
         names.into_iter().for_each(|name| self.invalidate_name(name));
         self.invalidate_uid(uid);
+    }
+
+    /// As [`UidCache::invalidate`], for UIDs with names that are not known any more. Returns the names that were cached. Reads
+    /// all entries.
+    pub fn invalidate_uids(&self, uids: &HashSet<KindUid>) -> Vec<KindName> {
+        self.invalidations.fetch_add(1, Ordering::SeqCst);
+        let names = self.uids.keys_of(|(kind, _), uid| uids.contains(&(*kind, *uid)));
+        names.iter().for_each(|name| self.invalidate_name(name));
+        uids.iter().for_each(|uid| self.invalidate_uid(uid));
+        names
     }
 
     /// Removes all entries, also those that reads in progress return. Returns their number, about.
@@ -166,6 +176,8 @@ impl UidCache {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_schema::UidKind;
+
     use super::*;
 
     fn entry(number: u64) -> (Name, Uid) {
@@ -184,7 +196,8 @@ mod tests {
     fn entries_expire_despite_hits() {
         let cache = cache(Some(Duration::from_millis(1)));
         let (name, uid) = entry(7);
-        cache.insert(cache.mark(), UidKind::Tagk, &name, uid);
+        cache.insert_uid(cache.mark(), (UidKind::Tagk, name.clone()), uid);
+        cache.insert_name(cache.mark(), (UidKind::Tagk, uid), name.clone());
         while cache.uid(&(UidKind::Tagk, name.clone())).is_some() {
             std::thread::yield_now();
         }
@@ -197,7 +210,8 @@ mod tests {
     fn memory_is_bounded() {
         let cache = cache(None);
         for (name, uid) in (1..10_000).map(entry) {
-            cache.insert(cache.mark(), UidKind::Metric, &name, uid);
+            cache.insert_uid(cache.mark(), (UidKind::Metric, name.clone()), uid);
+            cache.insert_name(cache.mark(), (UidKind::Metric, uid), name);
         }
         for (entries, weight) in [
             (cache.uids.len(), cache.uids.byte_len()),
@@ -209,16 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_separate_and_a_reverse_mapping_adds_no_forward_one() {
+    fn kinds_are_separate_and_so_are_directions() {
         let cache = cache(None);
         let (name, uid) = entry(7);
         cache.insert_name(cache.mark(), (UidKind::Tagk, uid), name.clone());
         assert_eq!(cache.name(&(UidKind::Tagk, uid)), Some(name.clone()));
         assert_eq!(cache.uid(&(UidKind::Tagk, name.clone())), None);
         assert_eq!(cache.name(&(UidKind::Tagv, uid)), None);
-        cache.insert(cache.mark(), UidKind::Tagk, &name, uid);
+        cache.insert_uid(cache.mark(), (UidKind::Tagk, name.clone()), uid);
         assert_eq!(cache.uid(&(UidKind::Tagk, name.clone())), Some(uid));
-        assert_eq!(cache.uid(&(UidKind::Metric, name)), None);
+        assert_eq!(cache.uid(&(UidKind::Metric, name.clone())), None);
+        cache.insert_uid(cache.mark(), (UidKind::Metric, name), uid);
+        assert_eq!(cache.name(&(UidKind::Metric, uid)), None);
     }
 
     #[test]
@@ -228,21 +244,43 @@ mod tests {
         let (key, reverse) = ((UidKind::Tagk, name.clone()), (UidKind::Tagk, uid));
         for is_all in [false, true] {
             let mark = cache.mark();
-            cache.insert(mark, UidKind::Tagk, &name, uid);
+            let insert = |mark| {
+                cache.insert_uid(mark, key.clone(), uid);
+                cache.insert_name(mark, reverse, name.clone());
+            };
+            insert(mark);
             if is_all {
                 cache.clear();
             } else {
                 cache.invalidate([&key], &reverse);
             }
             assert_eq!((cache.uid(&key), cache.name(&reverse)), (None, None));
-            cache.insert(mark, UidKind::Tagk, &name, uid);
+            insert(mark);
             assert_eq!(
                 (cache.uid(&key), cache.name(&reverse)),
                 (None, None),
                 "a late read"
             );
-            cache.insert(cache.mark(), UidKind::Tagk, &name, uid);
+            insert(cache.mark());
             assert_eq!(cache.uid(&key), Some(uid));
         }
+    }
+
+    #[test]
+    fn invalidations_by_uid_remove_all_names_of_the_uid() {
+        let cache = cache(None);
+        let [(name, uid), (other, other_uid)] = [entry(7), entry(8)];
+        let (old, kept) = ((UidKind::Tagv, name.clone()), (UidKind::Tagv, other));
+        let mark = cache.mark();
+        cache.insert_uid(mark, old.clone(), uid);
+        cache.insert_uid(mark, kept.clone(), other_uid);
+        // UIDs of kinds are separate.
+        cache.insert_uid(mark, (UidKind::Tagk, name), uid);
+        let changed = HashSet::from([(UidKind::Tagv, uid)]);
+        assert_eq!(cache.invalidate_uids(&changed), [old.clone()]);
+        assert_eq!((cache.uid(&old), cache.uid(&kept)), (None, Some(other_uid)));
+        cache.insert_uid(mark, old.clone(), uid);
+        assert_eq!(cache.uid(&old), None, "a late read");
+        assert_eq!(cache.entries(), 2);
     }
 }

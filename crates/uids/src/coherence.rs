@@ -136,10 +136,12 @@ impl Coherence {
             if !changes.is_empty() {
                 warn!(%kind, count = changes.len(), "another program has renamed or deleted names");
             }
+            if !changes.is_empty() {
+                let uids = changes.iter().map(|change| change.uid).collect();
+                self.assigner.forget(&self.lookup.invalidate_uids(&uids));
+            }
             for ForeignChange { uid, name } in &changes {
-                let old = self.lookup.cached_name(uid);
-                let names = old.into_iter().chain(name.clone());
-                let names: Vec<KindName> = names.map(|name| (kind, name)).collect();
+                let names: Vec<KindName> = name.iter().map(|name| (kind, name.clone())).collect();
                 self.lookup.invalidate(&names, uid);
                 self.assigner.forget(&names);
             }

@@ -4,6 +4,7 @@
 //! certain miss reads again. Its hits are valid: a rename or a delete makes later requests read again
 //! ([`Lookup::invalidate`]).
 
+use std::collections::HashSet;
 use std::hash::Hash;
 
 use futures::FutureExt as _;
@@ -70,6 +71,14 @@ impl Lookup {
         self.name_reads.forget(uid);
     }
 
+    /// As [`Lookup::invalidate`], for UIDs with names that are not known any more. Returns the names that were cached.
+    pub(crate) fn invalidate_uids(&self, uids: &HashSet<KindUid>) -> Vec<KindName> {
+        let names = self.cache.invalidate_uids(uids);
+        names.iter().for_each(|name| self.uid_reads.forget(name));
+        uids.iter().for_each(|uid| self.name_reads.forget(uid));
+        names
+    }
+
     /// Forgets all mappings. Returns the number of cached entries, about.
     pub(crate) fn clear(&self) -> u64 {
         let entries = self.cache.clear();
@@ -81,11 +90,6 @@ impl Lookup {
     /// The cache.
     pub(crate) fn cache(&self) -> &UidCache {
         &self.cache
-    }
-
-    /// The name of a UID, if it is cached.
-    pub(crate) fn cached_name(&self, uid: &KindUid) -> Option<Name> {
-        self.cache.name(uid)
     }
 
     /// Sets until when the cache is used.
@@ -104,7 +108,7 @@ impl Lookup {
         let results = self.table.uids(names).await;
         for (key, result) in names.iter().zip(&results) {
             match result {
-                Ok(Some(uid)) => self.cache.insert(mark, key.0, &key.1, *uid),
+                Ok(Some(uid)) => self.cache.insert_uid(mark, key.clone(), *uid),
                 Ok(None) => self.cache.invalidate_name(key),
                 Err(_) => {}
             }
