@@ -1,4 +1,4 @@
-//! The background threads: merge parts and drop old days.
+//! The background threads: merge parts, drop old days and indexes that no query uses.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How often figures are logged.
 const REPORT: Duration = Duration::from_secs(600);
 
+/// Indexes of metrics that no query has used for so long, or up to twice as long, are dropped.
+const INDEX_UNUSED: Duration = Duration::from_secs(3600);
+
 /// The largest merges of the thread that does no others: about the work of a few seconds.
 const SMALL_MERGE_BYTES: u64 = 256 << 20;
 
 /// Works until the store stops.
 pub(super) fn run(core: &Core) {
-    let mut reported = Instant::now();
+    let (mut reported, mut indexes_checked) = (Instant::now(), Instant::now());
     repeat(
         core,
         |errors| &mut errors.merge,
@@ -24,6 +27,10 @@ pub(super) fn run(core: &Core) {
             if reported.elapsed() >= REPORT {
                 reported = Instant::now();
                 report(&core.stats().figures);
+            }
+            if indexes_checked.elapsed() >= INDEX_UNUSED {
+                indexes_checked = Instant::now();
+                core.series.drop_unused_indexes();
             }
             drop_old_days(core)?;
             merge(core, |free| free)

@@ -5,6 +5,8 @@
 //! larger than the segments behind it is merged with them, so that each series is merged a few times only, and a query
 //! reads few segments.
 //!
+//! An index that no query uses is dropped after some time: a metric whose series have ended keeps none.
+//!
 //! The order by key is kept, too. A few new series are inserted by searching for their places; for more, one segment
 //! of all series is sorted by its columns.
 
@@ -31,6 +33,8 @@ pub(super) struct MetricIndex {
     segments: Vec<Arc<Segment>>,
     /// The metric's first series, in order of their keys.
     by_key: Arc<Vec<SeriesNumber>>,
+    /// Whether a query has used it since the last call of [`SeriesCatalogue::drop_unused_indexes`].
+    is_used: bool,
 }
 
 impl MetricIndex {
@@ -99,7 +103,8 @@ impl SeriesCatalogue {
             (Arc::clone(&metric.index), metric.series.len())
         };
         let segments = {
-            let index = index.try_lock()?;
+            let mut index = index.try_lock()?;
+            index.is_used = true;
             (index.len() == count).then(|| index.segments.clone())?
         };
         let mut selected = Vec::new();
@@ -132,6 +137,28 @@ impl SeriesCatalogue {
             .collect()
     }
 
+    /// Drops the indexes that no query has used since the last call, and returns their number. The next query of such a metric
+    /// builds its index anew.
+    pub fn drop_unused_indexes(&self) -> usize {
+        let metrics = self.known.read().metrics.len();
+        let mut dropped = 0;
+        for number in 0..metrics {
+            let index = Arc::clone(&self.known.read().metrics[number].index);
+            // An index that is being built is used.
+            let Some(mut index) = index.try_lock() else {
+                continue;
+            };
+            if std::mem::take(&mut index.is_used) || index.segments.is_empty() {
+                continue;
+            }
+            let bytes = index.byte_len();
+            *index = MetricIndex::default();
+            self.index_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            dropped += 1;
+        }
+        dropped
+    }
+
     fn segments(&self, metric: MetricNumber) -> Vec<Arc<Segment>> {
         self.with_index(metric, |index| index.segments.clone())
     }
@@ -147,6 +174,7 @@ impl SeriesCatalogue {
             return read(&mut MetricIndex::default());
         };
         let mut index = index.lock();
+        index.is_used = true;
         let before = index.byte_len();
         let first_new = index.segments.len();
         let mut len = index.len();

@@ -174,3 +174,25 @@ fn uids_of_other_widths_are_returned_as_they_are() {
     let uids = [100, 200].map(|uid| (oxtsdb_schema::MetricUid::from_bytes(&[uid]).unwrap(), 1));
     assert_eq!(catalogue.metrics(), uids);
 }
+
+#[test]
+fn indexes_that_no_query_uses_give_their_memory_back() {
+    let catalogue = catalogue();
+    add(&catalogue, 7, 0..5000);
+    add(&catalogue, 9, 0..5000);
+    let without = catalogue.byte_len();
+    let [metric, other] = [7, 9].map(|uid| catalogue.metric_number(&[0, 0, uid]).unwrap());
+    let by_key = catalogue.metric_series(metric);
+    catalogue.metric_series(other);
+    let with_both = catalogue.byte_len();
+    assert_eq!(catalogue.drop_unused_indexes(), 0, "both were used");
+    let selected = catalogue.select(metric, &[rack(4)]);
+    assert_eq!(catalogue.drop_unused_indexes(), 1, "the other one");
+    let with_one = catalogue.byte_len();
+    assert!(without < with_one && with_one < with_both);
+    assert_eq!(catalogue.drop_unused_indexes(), 1);
+    assert_eq!(catalogue.byte_len(), without);
+    assert_eq!(catalogue.select(metric, &[rack(4)]), selected);
+    assert_eq!(catalogue.metric_series(metric), by_key);
+    assert_eq!(catalogue.byte_len(), with_one);
+}
