@@ -115,6 +115,16 @@ pub static FIGURES: &[Row] = &[
     )
     .statistic("oxtsdb.points.memory_bytes")
     .column("memory_bytes", "memory", Bytes),
+    Row::gauge(
+        "store_head_memory_bytes",
+        "Memory of points that are in no part",
+        |store| Some(store.head_bytes),
+    ),
+    Row::gauge(
+        "store_series_memory_bytes",
+        "Memory of the keys of series and of the indexes of their tags",
+        |store| Some(store.series_bytes),
+    ),
     Row::counter(
         "store_journal_written_bytes",
         "Bytes written to the journal",
