@@ -95,6 +95,10 @@ pub struct Quirks {
     pub histograms_of_whole_range_are_empty: bool,
     /// A result that is an integer literal, as of `a > 1 ? 1 : 0`, or a fraction literal, is an error.
     pub results_are_doubles_or_truths: bool,
+    /// In expressions the sum, difference or product of a boolean and an integer literal, another boolean or null is an
+    /// error, their quotient and remainder are 0: `(a > b) * 100` fails, `(a > b) * 100.0` does not, `(a > b) / 1` is 0.
+    /// The negative of null is an error too. Without the quirk booleans are 1 and 0.
+    pub booleans_are_no_integers: bool,
 }
 
 impl Quirks {
@@ -131,6 +135,7 @@ impl Quirks {
             histograms_in_stored_order: on,
             histograms_of_whole_range_are_empty: on,
             results_are_doubles_or_truths: on,
+            booleans_are_no_integers: on,
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct QuerySpec {
     pub skip_damaged_rows: bool,
     /// Also return points around the range, as far as the scan reads them: see `plan::hours`.
     pub with_surroundings: bool,
+    /// Infinite results are values, not errors: expressions reject those that they evaluate.
+    pub with_infinities: bool,
     /// The annotations to return.
     pub annotations: AnnotationSelection,
 }

@@ -196,6 +196,7 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             quirks: Quirks::OPENTSDB,
             skip_damaged_rows: false,
             with_surroundings: false,
+            with_infinities: false,
             annotations: oxtsdb_query::AnnotationSelection::default(),
         };
         let groups = match engine.collect(query, RequestContext::default()).await {
@@ -277,6 +278,7 @@ fn a_query(source: Source, tags: Vec<TagFilter>) -> QuerySpec {
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: oxtsdb_query::AnnotationSelection::default(),
     }
 }

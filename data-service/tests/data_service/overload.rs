@@ -38,6 +38,7 @@ fn query(text: &str, start_s: i64) -> QuerySpec {
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: oxtsdb_query::AnnotationSelection::default(),
     }
 }

@@ -33,6 +33,7 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
         quirks,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: oxtsdb_query::AnnotationSelection::default(),
     };
     engine

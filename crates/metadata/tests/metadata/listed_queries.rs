@@ -67,6 +67,7 @@ fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: oxtsdb_query::AnnotationSelection::default(),
     }
 }

@@ -34,6 +34,7 @@ pub(crate) struct AggregationContext {
     /// First and last instant of the result.
     start_ms: i64,
     end_ms: i64,
+    with_infinities: bool,
     cancelled: CancellationToken,
     budget: Budget,
     compute: ComputePool,
@@ -59,6 +60,7 @@ impl AggregationContext {
             },
             start_ms,
             end_ms,
+            with_infinities: query.with_infinities,
             cancelled: context.cancellation().clone(),
             budget: context.budget().clone(),
             compute,
@@ -116,7 +118,9 @@ impl AggregationContext {
             // No client receives it; the remaining groups need not be aggregated.
             return Err(QueryError::DeadlineExceeded);
         }
-        check_finite(&points)?;
+        if !self.with_infinities {
+            check_finite(&points)?;
+        }
         task.points.append(points);
         match &mut task.held {
             Some(held) => {

@@ -191,7 +191,7 @@ pub fn by_time(
                 *value = term.fill.or(at.unwrap_or(f64::NAN));
             }
             times_ms.push(time_ms);
-            results.push(work.number(arithmetic.evaluate(&values))?);
+            results.push(work.number(arithmetic.evaluate(&values)?)?);
         }
         let points = Points::new(times_ms, Values::Doubles(results));
         Ok(Series {
@@ -244,7 +244,7 @@ pub fn by_place(
                 .flatten()
                 .map(|cursor| cursor.points.times_ms()[place]);
             times_ms.extend(times.min());
-            results.push(work.number(arithmetic.evaluate(&values))?);
+            results.push(work.number(arithmetic.evaluate(&values)?)?);
         }
         let points = Points::new(times_ms, Values::Doubles(results));
         Ok(Series {

@@ -1,6 +1,6 @@
 //! Errors of expressions.
 
-use super::arithmetic::ArithmeticError;
+use super::arithmetic::{ArithmeticError, OperandError};
 use crate::QueryError;
 
 /// Numbers that one expression may make.
@@ -19,6 +19,9 @@ pub enum ExpressionError {
     /// The arithmetic of an expression is none.
     #[error(transparent)]
     Arithmetic(#[from] ArithmeticError),
+    /// OpenTSDB's arithmetic rejects the operands.
+    #[error(transparent)]
+    Operands(#[from] OperandError),
     /// Series are combined by place, and one has fewer values.
     #[error("series that are combined have {first} and {second} values, OpenTSDB combines by place")]
     Lengths {
@@ -69,8 +72,10 @@ impl ExpressionError {
         match self {
             Self::Lengths { .. }
             | Self::NoMoreValues { .. }
+            | Self::Operands(_)
             | Self::ResultType { .. }
-            | Self::AliasOfCombined => true,
+            | Self::AliasOfCombined
+            | Self::Query(QueryError::Infinite { .. }) => true,
             Self::Query(_)
             | Self::Arithmetic(_)
             | Self::NoIntersection { .. }

@@ -99,6 +99,36 @@ pub fn order(formulas: &[Formula]) -> Result<Vec<usize>, Circle> {
 /// expression, or one that refers to it, is an output.
 pub type Outcome = Result<Vec<Series>, ExpressionError>;
 
+/// The series of an expression. Series whose values fail have no points, so that they can still be joined: OpenTSDB
+/// joins the series of all expressions before it computes a value.
+struct Computed {
+    series: Vec<Series>,
+    /// An error of values; see [`ExpressionError::is_of_values`].
+    error: Option<ExpressionError>,
+}
+
+impl Computed {
+    /// Series whose values are computed, or failed. Errors that are not of values stay errors.
+    fn new(series: Vec<Series>, computed: Result<(), ExpressionError>) -> Result<Self, ExpressionError> {
+        let error = computed.err();
+        match error {
+            Some(error) if !error.is_of_values() => Err(error),
+            error => Ok(Self { series, error }),
+        }
+    }
+
+    fn from_outcome(outcome: Outcome) -> Result<Self, ExpressionError> {
+        match outcome {
+            Ok(series) => Self::new(series, Ok(())),
+            Err(error) => Self::new(Vec::new(), Err(error)),
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        self.error.map_or(Ok(self.series), Err)
+    }
+}
+
 /// Returns the result of each expression, in the order of the expressions. Names refer to inputs or to expressions;
 /// other names have no series.
 ///
@@ -111,49 +141,46 @@ pub fn evaluate(
     formulas: &[Formula],
     work: &mut Work<'_>,
 ) -> Result<Vec<Outcome>, ExpressionError> {
-    let mut results: Vec<Option<Outcome>> = vec![None; formulas.len()];
+    let mut results: Vec<Option<Computed>> = formulas.iter().map(|_| None).collect();
     for place in order(formulas).unwrap_or_default() {
         let context = Context {
             inputs,
             formulas,
             results: &results,
         };
-        let outcome = context.outcome(&formulas[place], work);
-        if let Err(error) = &outcome
-            && !error.is_of_values()
-        {
-            return Err(error.clone());
-        }
-        results[place] = Some(outcome);
+        results[place] = Some(context.computed(&formulas[place], work)?);
     }
-    let known = |outcome: Option<Outcome>| outcome.unwrap_or_else(|| Ok(Vec::new()));
-    Ok(results.into_iter().map(known).collect())
+    let outcome = |computed: Option<Computed>| computed.map_or_else(|| Ok(Vec::new()), Computed::outcome);
+    Ok(results.into_iter().map(outcome).collect())
 }
 
 /// The inputs and expressions that names refer to.
 struct Context<'a> {
     inputs: &'a [Input],
     formulas: &'a [Formula],
-    results: &'a [Option<Outcome>],
+    results: &'a [Option<Computed>],
 }
 
 static NO_TAGS: BTreeSet<Uid> = BTreeSet::new();
 
 impl<'a> Context<'a> {
-    fn outcome(&self, formula: &'a Formula, work: &mut Work<'_>) -> Outcome {
+    fn computed(&self, formula: &'a Formula, work: &mut Work<'_>) -> Result<Computed, ExpressionError> {
         match &formula.body {
             Body::Arithmetic(arithmetic, join) => compute(formula, arithmetic, join, self, work),
             Body::Function(function, names) => {
                 let mut list = Vec::new();
                 for name in names {
-                    list.extend_from_slice(self.series(name)?);
+                    list.extend_from_slice(self.series(name));
                 }
-                function.apply(list, work)
+                if let Some(error) = self.error(names) {
+                    return Computed::new(list, Err(error));
+                }
+                Computed::from_outcome(function.apply(list, work))
             }
         }
     }
 
-    fn term(&self, name: &'a str) -> Result<(Term<'a>, Kind), ExpressionError> {
+    fn term(&self, name: &'a str) -> (Term<'a>, Kind) {
         let input = self.inputs.iter().find(|input| input.name == name);
         let nested = || self.formulas.iter().find(|formula| formula.name == name);
         let (fill, query_tags, kind) = match input {
@@ -164,25 +191,31 @@ impl<'a> Context<'a> {
                 Kind::Nested,
             ),
         };
-        let series = self.series(name)?;
+        let series = self.series(name);
         let operand = Operand {
             name,
             series,
             query_tags,
         };
-        Ok((Term { operand, fill }, kind))
+        (Term { operand, fill }, kind)
     }
 
-    fn series(&self, name: &str) -> Result<&'a [Series], ExpressionError> {
+    fn series(&self, name: &str) -> &'a [Series] {
         if let Some(input) = self.inputs.iter().find(|input| input.name == name) {
-            return Ok(&input.series);
+            return &input.series;
         }
-        let place = self.formulas.iter().position(|formula| formula.name == name);
-        match place.and_then(|place| self.results.get(place)?.as_ref()) {
-            None => Ok(&[]),
-            Some(Ok(series)) => Ok(series),
-            Some(Err(error)) => Err(error.clone()),
-        }
+        self.nested(name).map_or(&[], |nested| &nested.series)
+    }
+
+    /// The result of an expression.
+    fn nested(&self, name: &str) -> Option<&'a Computed> {
+        let place = self.formulas.iter().position(|formula| formula.name == name)?;
+        self.results.get(place)?.as_ref()
+    }
+
+    /// The first error of the values of these expressions.
+    fn error(&self, names: &[String]) -> Option<ExpressionError> {
+        names.iter().find_map(|name| self.nested(name)?.error.clone())
     }
 }
 
@@ -192,20 +225,26 @@ fn compute(
     join: &Join,
     context: &Context<'_>,
     work: &mut Work<'_>,
-) -> Outcome {
+) -> Result<Computed, ExpressionError> {
     let quirks = work.quirks();
     let terms = arithmetic.names().iter().map(|name| context.term(name));
-    let terms: Vec<(Term<'_>, Kind)> = terms.collect::<Result<_, _>>()?;
+    let terms: Vec<(Term<'_>, Kind)> = terms.collect();
     let operands: Vec<Operand<'_>> = terms.iter().map(|(term, _)| term.operand.clone()).collect();
-    let joined = join.join(&operands, quirks);
+    let mut joined = join.join(&operands, quirks);
     let anything = operands.iter().any(|operand| !operand.series.is_empty());
-    if quirks.expressions_in_rows {
-        if join.operator == SetOperator::Intersection && joined.is_empty() && anything {
-            let expression = formula.name.clone();
-            return Err(ExpressionError::NoIntersection { expression });
-        }
-        return lockstep(arithmetic, &terms, joined, join.operator, work);
+    let intersects = quirks.expressions_in_rows && join.operator == SetOperator::Intersection;
+    if intersects && joined.is_empty() && anything {
+        let expression = formula.name.clone();
+        return Err(ExpressionError::NoIntersection { expression });
     }
-    let terms: Vec<Term<'_>> = terms.into_iter().map(|(term, _)| term).collect();
-    by_time(arithmetic, &terms, joined, work)
+    let failed = context.error(arithmetic.names());
+    if failed.is_none() && !quirks.expressions_in_rows {
+        let terms: Vec<Term<'_>> = terms.into_iter().map(|(term, _)| term).collect();
+        return Computed::from_outcome(by_time(arithmetic, &terms, joined, work));
+    }
+    let computed = match failed {
+        Some(error) => Err(error),
+        None => lockstep(arithmetic, &terms, &mut joined, join.operator, work),
+    };
+    Computed::new(joined.into_iter().map(|joined| joined.series).collect(), computed)
 }

@@ -18,8 +18,7 @@ use super::combine::{Cursor, Term, Work};
 use super::error::ExpressionError;
 use super::fill::Fill;
 use super::join::{Joined, SetOperator};
-use super::series::Series;
-use crate::{Points, Values};
+use crate::{Points, QueryError, Values};
 
 /// The kind of operand that a name of an expression refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +29,19 @@ pub enum Kind {
     Nested,
 }
 
-/// Computes all joined series. The terms are in the order of the names of the arithmetic.
+/// Computes the points of all joined series. The terms are in the order of the names of the arithmetic.
 ///
 /// # Errors
 ///
-/// [`ExpressionError::NoMoreValues`] of a nested expression; see [`Work::count`].
+/// [`ExpressionError::NoMoreValues`] of a nested expression, [`ExpressionError::Operands`], [`QueryError::Infinite`] of an
+/// input; see [`Work::count`].
 pub fn lockstep(
     arithmetic: &Arithmetic,
     terms: &[(Term<'_>, Kind)],
-    joined: Vec<Joined>,
+    joined: &mut [Joined],
     operator: SetOperator,
     work: &mut Work<'_>,
-) -> Result<Vec<Series>, ExpressionError> {
+) -> Result<(), ExpressionError> {
     let all: HashSet<(usize, usize)> = joined.iter().flat_map(|joined| &joined.all).copied().collect();
     let mut operands: Vec<Operand<'_>> = Vec::with_capacity(terms.len());
     for (place, (term, kind)) in terms.iter().enumerate() {
@@ -63,15 +63,14 @@ pub fn lockstep(
             for ((value, operand), member) in values.iter_mut().zip(&operands).zip(&joined.members) {
                 *value = operand.value(*member);
             }
-            column.push(work.number(arithmetic.evaluate(&values))?);
+            column.push(work.number(arithmetic.evaluate(&values)?)?);
         }
         times_ms.push(time_ms);
     }
-    let series = joined.into_iter().zip(columns).map(|(joined, column)| Series {
-        points: Points::new(times_ms.clone(), Values::Doubles(column)),
-        ..joined.series
-    });
-    Ok(series.collect())
+    for (joined, column) in joined.iter_mut().zip(columns) {
+        joined.series.points = Points::new(times_ms.clone(), Values::Doubles(column));
+    }
+    Ok(())
 }
 
 /// An operand on its way.
@@ -117,6 +116,13 @@ impl<'a> Operand<'a> {
         };
         for (value, cursor) in self.values.iter_mut().zip(&mut self.cursors) {
             let taken = cursor.as_mut().and_then(|cursor| cursor.take(until_ms));
+            // Results of nested expressions may be infinite, results of queries may not.
+            if let (Kind::Input, Some(value)) = (self.kind, taken)
+                && value.is_infinite()
+            {
+                let time_ms = until_ms;
+                return Err(QueryError::Infinite { time_ms, value }.into());
+            }
             *value = self.fill.or(taken.unwrap_or(f64::NAN));
         }
         Ok(())

@@ -120,6 +120,7 @@ mod tests {
             quirks: Quirks::NONE,
             skip_damaged_rows: false,
             with_surroundings: false,
+            with_infinities: false,
             annotations: AnnotationSelection::default(),
         };
         let windows = window_ms.map(|length_ms| Windows::new(WindowLayout::Fixed { length_ms }));

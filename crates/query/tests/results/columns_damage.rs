@@ -62,6 +62,7 @@ async fn result(engine: &Engine, day: i64, skip_damaged_rows: bool) -> Result<Wh
         quirks: Quirks::NONE,
         skip_damaged_rows,
         with_surroundings: false,
+        with_infinities: false,
         annotations: AnnotationSelection::default(),
     };
     engine.collect(query, RequestContext::default()).await

@@ -194,6 +194,7 @@ proptest! {
                         quirks,
                         skip_damaged_rows: false,
                         with_surroundings: false,
+                        with_infinities: false,
                         annotations: AnnotationSelection { of_series: true, global: false },
                     };
                     // With quirks, the tags of early results depend on where the first slice ends.

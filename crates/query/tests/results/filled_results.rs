@@ -58,6 +58,7 @@ fn query(text: &str) -> QuerySpec {
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: AnnotationSelection::default(),
     }
 }

@@ -92,6 +92,7 @@ fn query(text: &str, quirks: Quirks) -> QuerySpec {
         quirks,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: AnnotationSelection::default(),
     }
 }

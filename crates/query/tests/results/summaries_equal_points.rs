@@ -246,6 +246,7 @@ proptest! {
                     quirks: Quirks::NONE,
                     skip_damaged_rows: false,
                     with_surroundings: false,
+                    with_infinities: false,
                     annotations: AnnotationSelection::default(),
                 };
                 let expected = result(&engines[0], query.clone()).await;

@@ -53,6 +53,7 @@ impl ExpressionsQuery {
             quirks: self.quirks,
             skip_damaged_rows: self.skip_damaged_rows,
             with_surroundings: self.quirks.expressions_see_surroundings,
+            with_infinities: false,
             annotations: oxtsdb_query::AnnotationSelection::default(),
         }
     }

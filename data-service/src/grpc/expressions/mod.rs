@@ -181,6 +181,7 @@ fn expression_status(error: &ExpressionError, table: &str) -> Status {
     match error {
         E::Query(error) => query_status(error, "inputs.query.", table),
         E::Arithmetic(_)
+        | E::Operands(_)
         | E::Lengths { .. }
         | E::NoIntersection { .. }
         | E::NoMoreValues { .. }

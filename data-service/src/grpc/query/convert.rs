@@ -44,6 +44,7 @@ pub(in crate::grpc) fn query(request: &QueryRequest, now_ms: i64) -> Result<Quer
     Ok(QuerySpec {
         skip_damaged_rows: request.skip_damaged_rows,
         with_surroundings: false,
+        with_infinities: false,
         annotations: AnnotationSelection {
             of_series: request.include_annotations,
             global: request.include_global_annotations,

@@ -16,12 +16,16 @@ pub const KNOWN: [KnownDifference; 6] = [
         },
     },
     KnownDifference {
-        reason: "JEXL cannot combine booleans with integer literals; in OxTSDB booleans are 1 and 0",
+        reason: "Both reject a boolean with an integer; JEXL's message begins with a line of OpenTSDB's source",
         example: r#""expr":"(a > b) * 0""#,
         applies: |_, theirs, ours| {
-            let message = message_of(theirs);
-            let is_of_jexl = message.contains("ExpressionIterator.<init>@") && message.ends_with(" error");
-            (theirs.status, ours.status) == (400, 200) && is_of_jexl
+            let (their_message, our_message) = (message_of(theirs), message_of(ours));
+            let their_error = their_message.rsplit_once("' ").map(|(_, error)| error);
+            let our_error = our_message.rsplit_once(": ").map(|(_, error)| error);
+            (theirs.status, ours.status) == (400, 400)
+                && their_message.contains("ExpressionIterator.<init>@")
+                && their_error.is_some_and(|error| error.ends_with(" error"))
+                && their_error == our_error
         },
     },
     KnownDifference {

@@ -126,6 +126,7 @@ impl Graph {
             spec: QuerySpec {
                 // Lines lead to the points around the range.
                 with_surroundings: true,
+                with_infinities: false,
                 ..query.spec
             },
             zone,

@@ -111,6 +111,7 @@ async fn result(
             quirks: Quirks::NONE,
             skip_damaged_rows: false,
             with_surroundings: false,
+            with_infinities: false,
             annotations: AnnotationSelection::default(),
         };
         match run(&parts.engine, context, spec, Arc::clone(&encoder)).await {

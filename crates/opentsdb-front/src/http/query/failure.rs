@@ -120,6 +120,7 @@ pub(super) fn expression_error(error: &ExpressionError) -> HttpError {
     match error {
         E::Query(error) => query_error(error),
         E::Arithmetic(_) => HttpError::bad_request(error.to_string()),
+        E::Operands(error) => repeated(&error.to_string()),
         E::Lengths { .. } => repeated("No more elements"),
         E::NoMoreValues { .. } => repeated("No more data"),
         // The message is the index that OpenTSDB computes for such a series.

@@ -217,6 +217,7 @@ fn parsed_query(
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations,
     };
     ParsedQuery {

@@ -30,6 +30,23 @@ pub enum ArithmeticError {
     Depth,
 }
 
+/// Error of operands that OpenTSDB's arithmetic rejects. The last words are those of its own message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperandError {
+    /// A boolean with an operand that is no double.
+    #[error(
+        "OpenTSDB combines a boolean with series and fractions only (`100.0`), not with integers, booleans or null: \
+         {operator} error"
+    )]
+    Truth {
+        /// The operator, `+/-` or `*`.
+        operator: &'static str,
+    },
+    /// `-null`
+    #[error("OpenTSDB has no negative of null: arithmetic error")]
+    NegatedNull,
+}
+
 impl ArithmeticError {
     pub(super) fn at(text: &str, byte: usize, expected: &'static str) -> Self {
         Self::Syntax {

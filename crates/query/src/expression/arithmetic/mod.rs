@@ -18,8 +18,8 @@
 //! as 0. `##` and `//` begin a comment up to the end of the line, `/* */` is one.
 //!
 //! This is the part of JEXL that OpenTSDB uses, less the types that have no meaning for numbers: texts, lists, maps,
-//! calls, loops and assignments are rejected. Where JEXL fails on truths with whole numbers (`(a>0)+1`) truths are 1 and
-//! 0; a quotient of them is 0, as JEXL makes it (`(a>0)/2`).
+//! calls, loops and assignments are rejected. JEXL fails on truths with whole numbers (`(a>0)+1`) and makes 0 of a quotient
+//! of them (`(a>0)/2`): see [`Quirks::booleans_are_no_integers`].
 //!
 //! Source: OpenTSDB 2.4, `ExpressionIterator`; Apache JEXL 2.1.1, `JexlArithmetic`, `Parser.jjt`.
 
@@ -30,9 +30,10 @@ mod parser;
 mod token;
 mod value;
 
-pub use error::{ArithmeticError, MAX_DEPTH, MAX_LENGTH};
+pub use error::{ArithmeticError, MAX_DEPTH, MAX_LENGTH, OperandError};
 pub use value::{Operator, Value};
 
+use evaluate::Scope;
 use node::Node;
 
 use crate::Quirks;
@@ -42,6 +43,7 @@ use crate::Quirks;
 pub struct Arithmetic {
     root: Node,
     names: Vec<String>,
+    quirks: Quirks,
 }
 
 impl Arithmetic {
@@ -52,7 +54,7 @@ impl Arithmetic {
     /// [`ArithmeticError`] with the place.
     pub fn parse(text: &str, quirks: Quirks) -> Result<Self, ArithmeticError> {
         let (root, names) = parser::parse(text, quirks)?;
-        Ok(Self { root, names })
+        Ok(Self { root, names, quirks })
     }
 
     /// `a + b + c`: values from left to right.
@@ -66,6 +68,7 @@ impl Arithmetic {
         Self {
             root: Node::Chain(Box::new(Node::Name(0)), rest.collect()),
             names,
+            quirks: Quirks::NONE,
         }
     }
 
@@ -76,11 +79,19 @@ impl Arithmetic {
 
     /// The value for values of the names, in their order.
     ///
+    /// # Errors
+    ///
+    /// With quirks operands that OpenTSDB rejects.
+    ///
     /// # Panics
     ///
     /// If there are fewer values than names.
-    pub fn evaluate(&self, values: &[f64]) -> Value {
-        evaluate::evaluate(&self.root, values)
+    pub fn evaluate(&self, values: &[f64]) -> Result<Value, OperandError> {
+        let scope = Scope {
+            values,
+            quirks: self.quirks,
+        };
+        scope.evaluate(&self.root)
     }
 }
 

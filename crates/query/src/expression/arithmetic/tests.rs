@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn value(text: &str, values: &[f64], quirks: Quirks) -> Value {
-    Arithmetic::parse(text, quirks).unwrap().evaluate(values)
+    Arithmetic::parse(text, quirks).unwrap().evaluate(values).unwrap()
 }
 
 /// As OpenTSDB 2.4.1 gave it, for `a` of 0, 1 and 2.
@@ -48,6 +48,40 @@ fn results_are_opentsdbs() {
             let result = value(text, &[a], Quirks::OPENTSDB).as_f64();
             assert!(result == expected, "{text} of {a}: {result} and not {expected}");
         }
+    }
+}
+
+/// JEXL's errors as OpenTSDB 2.4.1 reported them; it fails only on operands that it evaluates.
+#[test]
+fn booleans_combine_with_doubles_only() {
+    let evaluated = |text: &str, quirks| Arithmetic::parse(text, quirks).unwrap().evaluate(&[2.0]);
+    let sum = OperandError::Truth { operator: "+/-" };
+    let product = OperandError::Truth { operator: "*" };
+    for (text, error, without_quirks) in [
+        ("(a && a) * 100", product, 100.0),
+        ("(a > 1) + 1", sum, 2.0),
+        ("1 - (a > 1)", sum, 0.0),
+        ("(a > 1) + (a > 0)", sum, 2.0),
+        ("(a > 1) - null", sum, 1.0),
+        ("true * 2 * a", product, 4.0),
+        ("-null + a", OperandError::NegatedNull, 2.0),
+    ] {
+        assert_eq!(evaluated(text, Quirks::OPENTSDB), Err(error), "{text}");
+        let value = evaluated(text, Quirks::NONE).unwrap().as_f64();
+        assert!(value == without_quirks, "{text}: {value}");
+    }
+    for (text, value, without_quirks) in [
+        ("(a > 1) * 100.0", 100.0, 100.0),
+        ("a + (a > 1)", 3.0, 3.0),
+        ("(a > 1) / 1 + a", 2.0, 3.0),
+        ("(a > 1) % 2 + a", 2.0, 3.0),
+        ("a < 1 && (a > 1) * 1", 0.0, 0.0),
+        ("a > 1 ? a : (a > 1) * 1", 2.0, 2.0),
+        ("(a > 1) >= 1", 1.0, 1.0),
+        ("-(a > 1)", 0.0, 0.0),
+    ] {
+        assert_eq!(evaluated(text, Quirks::OPENTSDB).unwrap().as_f64(), value, "{text}");
+        assert_eq!(evaluated(text, Quirks::NONE).unwrap().as_f64(), without_quirks, "{text}");
     }
 }
 
@@ -124,10 +158,10 @@ fn fractions_have_eight_bytes_unless_as_in_opentsdb() {
 fn doubled_parentheses_hide_names_in_opentsdb_only() {
     let hidden = Arithmetic::parse("((a)) + b", Quirks::OPENTSDB).unwrap();
     assert_eq!(hidden.names(), ["b"]);
-    assert_eq!(hidden.evaluate(&[5.0]), Value::Double(5.0));
+    assert_eq!(hidden.evaluate(&[5.0]).unwrap(), Value::Double(5.0));
     let seen = Arithmetic::parse("((a)) + b + a", Quirks::OPENTSDB).unwrap();
     assert_eq!(seen.names(), ["a", "b"]);
-    assert_eq!(seen.evaluate(&[1.0, 5.0]), Value::Double(7.0));
+    assert_eq!(seen.evaluate(&[1.0, 5.0]).unwrap(), Value::Double(7.0));
     assert_eq!(
         Arithmetic::parse("((a) + b)", Quirks::OPENTSDB).unwrap().names(),
         ["a", "b"]

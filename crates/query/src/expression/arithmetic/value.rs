@@ -1,5 +1,8 @@
 //! Values of arithmetic and the results of operators.
 
+use super::error::OperandError;
+use crate::Quirks;
+
 /// A value while an expression is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
@@ -70,14 +73,18 @@ impl Value {
     }
 
     /// `-x`
-    #[must_use]
-    pub fn negated(self) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// With [`Quirks::booleans_are_no_integers`] null is an error.
+    pub fn negated(self, quirks: Quirks) -> Result<Self, OperandError> {
         match self {
-            Self::Null => Self::Null,
-            Self::Truth(truth) => Self::Truth(!truth),
-            Self::Whole(whole) => Self::Whole(whole.saturating_neg()),
-            Self::Literal(double) => Self::Literal(-double),
-            Self::Double(double) => Self::Double(-double),
+            Self::Null if quirks.booleans_are_no_integers => Err(OperandError::NegatedNull),
+            Self::Null => Ok(Self::Null),
+            Self::Truth(truth) => Ok(Self::Truth(!truth)),
+            Self::Whole(whole) => Ok(Self::Whole(whole.saturating_neg())),
+            Self::Literal(double) => Ok(Self::Literal(-double)),
+            Self::Double(double) => Ok(Self::Double(-double)),
         }
     }
 
@@ -110,8 +117,24 @@ impl Value {
 
 impl Operator {
     /// The value of `left OPERATOR right`.
-    #[must_use]
-    pub fn apply(self, left: Value, right: Value) -> Value {
+    ///
+    /// # Errors
+    ///
+    /// See [`Quirks::booleans_are_no_integers`].
+    pub fn apply(self, left: Value, right: Value, quirks: Quirks) -> Result<Value, OperandError> {
+        if quirks.booleans_are_no_integers && is_truth_without_double(left, right) {
+            match self {
+                Self::Add | Self::Subtract => return Err(OperandError::Truth { operator: "+/-" }),
+                Self::Multiply => return Err(OperandError::Truth { operator: "*" }),
+                // JEXL makes 0 of a quotient that fails.
+                Self::Divide | Self::Remainder => return Ok(Value::Double(0.0)),
+                _ => {}
+            }
+        }
+        Ok(self.combine(left, right))
+    }
+
+    fn combine(self, left: Value, right: Value) -> Value {
         match self {
             Self::Add => arithmetic(left, right, i128::checked_add, |l, r| l + r),
             Self::Subtract => arithmetic(left, right, i128::checked_sub, |l, r| l - r),
@@ -160,14 +183,17 @@ fn quotient(
     whole: fn(i128, i128) -> Option<i128>,
     double: fn(f64, f64) -> f64,
 ) -> Value {
-    // JEXL fails on truths with values that are no doubles, and makes 0 of a quotient that fails.
-    let is_double = |value| matches!(value, Value::Literal(_) | Value::Double(_));
-    let has_truth = [left, right].iter().any(|value| matches!(value, Value::Truth(_)));
-    let fails = has_truth && !is_double(left) && !is_double(right);
-    if fails || right.as_f64() == 0.0 {
+    if right.as_f64() == 0.0 {
         return Value::Double(0.0);
     }
     arithmetic(left, right, whole, double)
+}
+
+/// Whether a value is a truth and none is a double.
+fn is_truth_without_double(left: Value, right: Value) -> bool {
+    let values = [left, right];
+    let is_double = |value: &Value| matches!(value, Value::Literal(_) | Value::Double(_));
+    values.iter().any(|value| matches!(value, Value::Truth(_))) && !values.iter().any(is_double)
 }
 
 fn equal(left: Value, right: Value) -> bool {

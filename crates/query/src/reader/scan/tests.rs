@@ -53,6 +53,7 @@ async fn plan(layout: RowKeyLayout, query_text: &str) -> Plan {
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        with_infinities: false,
         annotations: crate::spec::AnnotationSelection::default(),
     };
     let storage = Storage {

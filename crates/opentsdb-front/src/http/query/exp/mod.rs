@@ -146,6 +146,7 @@ fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
         with_surroundings: Quirks::OPENTSDB.expressions_see_surroundings,
+        with_infinities: true,
         annotations: oxtsdb_query::AnnotationSelection::default(),
     })
 }

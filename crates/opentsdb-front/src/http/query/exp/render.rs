@@ -111,7 +111,7 @@ fn in_rows(input: &Input, work: &mut Work<'_>) -> Result<Vec<Series>, Expression
             ..series.clone()
         },
     };
-    let joined = input.series.iter().enumerate().map(alone).collect();
+    let mut joined: Vec<Joined> = input.series.iter().enumerate().map(alone).collect();
     let operand = Operand {
         name: &input.name,
         series: &input.series,
@@ -120,7 +120,8 @@ fn in_rows(input: &Input, work: &mut Work<'_>) -> Result<Vec<Series>, Expression
     let fill = Fill::Zero;
     let terms = [(Term { operand, fill }, Kind::Input)];
     let itself = Arithmetic::fold(Operator::Add, vec![input.name.clone()]);
-    lockstep(&itself, &terms, joined, SetOperator::Union, work)
+    lockstep(&itself, &terms, &mut joined, SetOperator::Union, work)?;
+    Ok(joined.into_iter().map(|joined| joined.series).collect())
 }
 
 fn write(
