@@ -80,8 +80,16 @@ fn booleans_combine_with_doubles_only() {
         ("(a > 1) >= 1", 1.0, 1.0),
         ("-(a > 1)", 0.0, 0.0),
     ] {
-        assert_eq!(evaluated(text, Quirks::OPENTSDB).unwrap().as_f64(), value, "{text}");
-        assert_eq!(evaluated(text, Quirks::NONE).unwrap().as_f64(), without_quirks, "{text}");
+        assert_eq!(
+            evaluated(text, Quirks::OPENTSDB).unwrap().as_f64(),
+            value,
+            "{text}"
+        );
+        assert_eq!(
+            evaluated(text, Quirks::NONE).unwrap().as_f64(),
+            without_quirks,
+            "{text}"
+        );
     }
 }
 

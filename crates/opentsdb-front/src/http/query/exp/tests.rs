@@ -41,15 +41,14 @@ async fn responses_match_opentsdb() {
                 shown.chars().take(40).collect()
             };
             // JEXL's messages begin with a line of OpenTSDB's source and the expression.
-            let of_jexl = message.rsplit_once("' ").filter(|(start, _)| start.contains(".<init>@"));
+            let of_jexl = message
+                .rsplit_once("' ")
+                .filter(|(start, _)| start.contains(".<init>@"));
             let is_same = match (of_jexl, actual.rsplit_once(": ")) {
                 (Some((_, theirs)), Some((_, ours))) => theirs == ours,
                 _ => message == actual || opening(message) == opening(actual),
             };
-            assert!(
-                is_same,
-                "{actual} and not {message}: {body}"
-            );
+            assert!(is_same, "{actual} and not {message}: {body}");
         }
         compared += 1;
     }
