@@ -67,6 +67,13 @@ impl Times {
         block.map_or(0, |block| block[series.index() % BLOCK_SERIES])
     }
 
+    /// The times of a block up to the last series that has one.
+    fn of_block(&self, block: usize) -> &[u32] {
+        let block = self.0.get(block).map_or(&[][..], |block| block);
+        let last = block.iter().rposition(|time| *time != 0);
+        last.map_or(&[], |last| &block[..=last])
+    }
+
     /// Applies a batch to a series.
     fn apply(&mut self, series: SeriesNumber, seconds: u32) {
         let block = block_of(series);
@@ -114,11 +121,17 @@ impl Counters {
         let mut batches = rows.scan(&table, scan).await?;
         let (mut times, mut stored) = (Times::default(), Stored::default());
         let mut key = Vec::new();
+        // Numbers are dense: the catalogue has all series before this one.
+        let mut known = 0;
         let mut apply = |series: SeriesNumber, seconds: u32| {
-            // A series that the catalogue does not have was never acknowledged.
-            if seconds == 0 || points.key(series, &mut key) {
-                times.apply(series, seconds);
+            if series.index() >= known {
+                // A series that the catalogue does not have was never acknowledged.
+                if seconds == 0 || !points.key(series, &mut key) {
+                    return;
+                }
+                known = series.index() + 1;
             }
+            times.apply(series, seconds);
         };
         let mut undecodable = 0_u64;
         while let Some(rows) = batches.try_next().await? {
@@ -220,8 +233,11 @@ impl Counters {
             };
             let value: Vec<u8> = {
                 let times = self.times.read();
-                let of_block = times.0.get(*block).into_iter().flatten();
-                of_block.flat_map(|time| time.to_be_bytes()).collect()
+                times
+                    .of_block(*block)
+                    .iter()
+                    .flat_map(|time| time.to_be_bytes())
+                    .collect()
             };
             let key = [&[BLOCK][..], &number.to_be_bytes()].concat();
             self.write_cell(&key, &value).await?;
