@@ -25,6 +25,8 @@ pub(crate) struct Server {
     pub(crate) data: SocketAddr,
     /// gRPC of the UID service.
     pub(crate) uid: SocketAddr,
+    /// Metrics, if the flags have `--admin-listen`.
+    pub(crate) admin: Option<SocketAddr>,
     /// From the start of the process until it reported ready.
     pub(crate) start_time: Duration,
     program: PathBuf,
@@ -143,6 +145,7 @@ impl Server {
             http: address("http")?,
             data: address("data")?,
             uid: address("uid")?,
+            admin: address("admin").ok(),
             start_time,
             process,
             _output: output,

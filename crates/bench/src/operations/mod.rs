@@ -1,10 +1,13 @@
-//! Operations on the embedded store at size: snapshots while points are written, the drop of a day, the start after a crash.
+//! Operations on the embedded store at size: snapshots while points are written, the drop of a day, memory after all series were
+//! replaced, the start after a crash.
 
+mod churn;
 mod retention;
 mod snapshot;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -19,7 +22,8 @@ use crate::process::Server;
 use crate::report::{ms, thousands};
 use crate::workload::{START_SECONDS, STEP_SECONDS};
 
-/// Operations at size: snapshots while points are written and their restore, the drop of a day, the start after kill -9.
+/// Operations at size: snapshots while points are written and their restore, the drop of a day, memory after all series were
+/// replaced, the start after kill -9.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Folder of the servers' data during the run; default: a temporary one.
@@ -54,6 +58,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         snapshot::measure(&program, folder, &arguments).await?;
     }
     retention::measure(&program, folder, &arguments).await?;
+    churn::measure(&program, folder, &arguments).await?;
     measure_crash(&program, folder, &arguments).await
 }
 
@@ -71,6 +76,7 @@ impl Arguments {
 
     fn load(&self, start_seconds: u32) -> Load {
         Load {
+            first_host: 0,
             hosts: self.hosts,
             steps: (self.points / (self.hosts * METRICS).max(1)).max(1),
             start_seconds,
@@ -79,6 +85,13 @@ impl Arguments {
             connections: CONNECTIONS,
         }
     }
+}
+
+/// Seconds since the epoch.
+fn now_seconds() -> anyhow::Result<u32> {
+    Ok(u32::try_from(
+        SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+    )?)
 }
 
 /// Writes points of all series, kills the server, and times its next start.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
@@ -13,7 +13,7 @@ use crate::process::folder_bytes;
 use crate::report::{ms, thousands};
 use crate::workload::{Order, STEP_SECONDS, Shape, Workload};
 
-const DAY_SECONDS: u32 = 86_400;
+pub(super) const DAY_SECONDS: u32 = 86_400;
 
 /// Time for the drop.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub(super) async fn measure(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     let folder = folder.join("retention");
     let flags = ["--retention", "2d"];
-    let now = u32::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
+    let now = super::now_seconds()?;
     let load = arguments.load(now / DAY_SECONDS * DAY_SECONDS - 3 * DAY_SECONDS);
     let server = arguments.start(program, &folder, &flags)?;
     load::send(Target::telnet(server.http), load.shares()).await?;
@@ -69,7 +69,7 @@ pub(super) async fn measure(program: &Path, folder: &Path, arguments: &Arguments
 }
 
 /// The folders of days.
-fn days(points: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn days(points: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut days = Vec::new();
     for entry in fs::read_dir(points).with_context(|| points.display().to_string())? {
         let entry = entry?;
@@ -80,7 +80,10 @@ fn days(points: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(days)
 }
 
-async fn until(started: Instant, condition: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+pub(super) async fn until(
+    started: Instant,
+    condition: impl Fn() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
     while !condition()? {
         ensure!(started.elapsed() < LIMIT, "the day was not dropped");
         tokio::time::sleep(Duration::from_millis(1)).await;

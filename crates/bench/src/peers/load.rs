@@ -27,6 +27,8 @@ pub(crate) enum End {
 /// The points to send, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
+    /// The number of the first host.
+    pub(crate) first_host: u32,
     pub(crate) hosts: u32,
     /// Points of each series.
     pub(crate) steps: u32,
@@ -61,11 +63,12 @@ impl Load {
     /// A share for each connection.
     pub(crate) fn shares(self) -> Vec<Share> {
         let hosts = (self.hosts as usize).div_ceil(self.connections).max(1);
-        (0..self.hosts)
+        let end = self.first_host + self.hosts;
+        (self.first_host..end)
             .step_by(hosts)
             .map(|first| {
-                let end = first.saturating_add(u32::try_from(hosts).unwrap_or(u32::MAX));
-                Share::new(self, first..end.min(self.hosts))
+                let share_end = first.saturating_add(u32::try_from(hosts).unwrap_or(u32::MAX));
+                Share::new(self, first..share_end.min(end))
             })
             .collect()
     }
@@ -183,6 +186,7 @@ mod tests {
     #[test]
     fn shares_have_all_points_as_lines() {
         let load = Load {
+            first_host: 3,
             hosts: 7,
             steps: 30,
             start_seconds: 1_767_225_600,

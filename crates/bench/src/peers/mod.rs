@@ -143,6 +143,7 @@ fn loads(arguments: &Arguments) -> Vec<Load> {
             let steps = u32::try_from(arguments.points / series.max(1)).unwrap_or(u32::MAX);
             for front_end in &arguments.front_ends {
                 loads.extend(arguments.orders.iter().map(|order| Load {
+                    first_host: 0,
                     hosts: *hosts,
                     steps: steps.max(1),
                     start_seconds: START_SECONDS,
