@@ -193,6 +193,12 @@ need_jars() {
   touch "$JARS/complete"
 }
 
+# MIT's KDC, krb5kdc, with kdb5_util and kadmin.local, and faketime.
+need_kdc() {
+  { command -v krb5kdc && command -v kadmin.local && command -v faketime; } >/dev/null ||
+    need_packages krb5-kdc krb5-admin-server faketime
+}
+
 need_collectd() {
   command -v collectd >/dev/null || need_packages collectd-core
 }

@@ -44,6 +44,7 @@ part "import of 1,000,000 lines" 600 tests/real/import.sh
 join_parts
 part_beside "the same through Thrift" 3600 3 env OXTSDB_TEST_HBASE_WAY=thrift tests/hbase/interop.sh --quick
 part_beside "HBase with TLS" 1800 3 tests/hbase/tls.sh
+part_beside "HBase with Kerberos" 1800 3 tests/hbase/kerberos.sh
 part "faults of region servers" 1800 tests/hbase/cluster.sh
 join_parts
 # Last, as the programs have other features then.

@@ -44,16 +44,21 @@ has_part() {
 
 # launch PART CLASS_PATH JAVA_ARGUMENT...
 launch() {
-  local part="$1" class_path="$2" opens=() package
+  local part="$1" class_path="$2" flags=() package
   shift 2
   if runs "$part"; then
     echo "rig: $part runs already" >&2
     return 1
   fi
   for package in java.lang java.lang.reflect java.net java.nio java.util java.util.concurrent sun.nio.ch; do
-    opens+=(--add-opens "java.base/$package=ALL-UNNAMED")
+    flags+=(--add-opens "java.base/$package=ALL-UNNAMED")
   done
-  java "-Doxtsdb.rig=$FOLDER/$part" -Djava.net.preferIPv4Stack=true "${opens[@]}" \
+  if [ -e "$FOLDER/kdc" ]; then
+    flags+=(--add-opens java.security.jgss/sun.security.krb5=ALL-UNNAMED)
+    flags+=("-Djava.security.krb5.conf=$FOLDER/kdc/krb5.conf")
+    class_path="$FOLDER/kdc:$class_path"
+  fi
+  java "-Doxtsdb.rig=$FOLDER/$part" -Djava.net.preferIPv4Stack=true "${flags[@]}" \
     -cp "$class_path" "$@" </dev/null >>"$FOLDER/$part/log" 2>&1 &
   LAUNCHED+=("$!")
   # Otherwise bash prints how it ended.

@@ -11,6 +11,8 @@
 #                     their own; without it one process (`hbase`) is all of them
 #   --folder FOLDER   of `run`: kept; without it data and logs are temporary
 #   --tls server|mutual   HBase's RPC over TLS only; mutual: clients need a certificate. Not for OpenTSDB, which has no TLS
+#   --kerberos authentication|integrity|privacy   a KDC (`kdc`), and HBase with Kerberos and this hbase.rpc.protection;
+#                     ZooKeeper stays without SASL. Not for OpenTSDB, whose client would need a JAAS file
 #
 # For what runs beside it; PART is a folder in FOLDER (hbase, thrift-1, thrift-2, opentsdb, …):
 #   rig.sh kill|pause|resume FOLDER PART             SIGKILL, SIGSTOP, SIGCONT
@@ -28,10 +30,12 @@
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
 # OXTSDB_TEST_HBASE_QUORUM=HOST:PORT (ZooKeeper), OXTSDB_TEST_HBASE_MASTERS=HOST:PORT,
 # OXTSDB_TEST_OPENTSDB=HOST:PORT, OXTSDB_TEST_HBASE_FOLDER=FOLDER and, with --tls, OXTSDB_TEST_HBASE_TLS=FOLDER with ca.pem
-# and, if clients need a certificate, client.pem and client.key. All of it listens on 127.0.0.1, on
+# and, if clients need a certificate, client.pem and client.key; with --kerberos, OXTSDB_TEST_HBASE_KERBEROS=FOLDER with
+# krb5.conf, and keytabs of principals of realm RIG.TEST: oxtsdb, sha2 (an AES-SHA2 key only), brief (tickets of 10 seconds),
+# other (an old key), gone (deleted). All of it listens on 127.0.0.1, on
 # ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=opentsdb says that each
 # OpenTSDB ends within seconds, all: the other servers within minutes.
-# Needed: Linux, a JDK of 11 or newer, and Maven for the first run; openssl for --tls.
+# Needed: Linux, a JDK of 11 or newer, and Maven for the first run; openssl for --tls; MIT's KDC for --kerberos.
 set -euo pipefail
 RIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 source "$RIG/../../.ci/tools.sh"
@@ -45,7 +49,7 @@ usage() {
 
 # Sets what `run` and `start` have in common; REST has the remaining arguments.
 options() {
-  GATEWAYS=1 REGION_SERVERS=0 WITH_OPENTSDB=yes TLS='' REST=()
+  GATEWAYS=1 REGION_SERVERS=0 WITH_OPENTSDB=yes TLS='' KERBEROS='' REST=()
   while [ "$#" != 0 ]; do
     case "$1" in
       --gateways) GATEWAYS="${2:?--gateways needs a number}" && shift ;;
@@ -56,14 +60,19 @@ options() {
         TLS="$2"
         shift
         ;;
+      --kerberos)
+        [[ "${2:-}" =~ ^(authentication|integrity|privacy)$ ]] || usage
+        KERBEROS="$2"
+        shift
+        ;;
       --folder) FOLDER="${2:?--folder needs a folder}" && shift ;;
       -*) usage ;;
       *) break ;;
     esac
     shift
   done
-  if [ -n "$TLS" ] && [ "$WITH_OPENTSDB" = yes ]; then
-    echo "rig: --tls needs --no-opentsdb: OpenTSDB has no TLS towards HBase" >&2
+  if [ -n "$TLS$KERBEROS" ] && [ "$WITH_OPENTSDB" = yes ]; then
+    echo "rig: --tls and --kerberos need --no-opentsdb: this OpenTSDB has neither towards HBase" >&2
     return 1
   fi
   REST=("$@")
@@ -72,6 +81,7 @@ options() {
 start_all() {
   local number
   [ -z "$TLS" ] || make_certificates
+  [ -z "$KERBEROS" ] || start_kdc
   start_hbase "$REGION_SERVERS"
   for number in $(seq "$GATEWAYS"); do
     start_gateway "thrift-$number"
@@ -91,9 +101,11 @@ environment() {
   gateways=$(cat "$FOLDER"/thrift-*/address | paste -sd,)
   echo "OXTSDB_TEST_HBASE=$gateways"
   echo "OXTSDB_TEST_HBASE_QUORUM=$(address_of hbase)"
-  echo "OXTSDB_TEST_HBASE_MASTERS=127.0.0.1:$(setting_of_hbase hbase.master.port)"
+  # Kerberos knows servers by the name of the host.
+  echo "OXTSDB_TEST_HBASE_MASTERS=$([ -e "$FOLDER/kdc" ] && echo localhost || echo 127.0.0.1):$(setting_of_hbase hbase.master.port)"
   [ ! -e "$FOLDER/opentsdb/address" ] || echo "OXTSDB_TEST_OPENTSDB=$(address_of opentsdb)"
   [ ! -e "$FOLDER/tls" ] || echo "OXTSDB_TEST_HBASE_TLS=$FOLDER/tls"
+  [ ! -e "$FOLDER/kdc" ] || echo "OXTSDB_TEST_HBASE_KERBEROS=$FOLDER/kdc"
   echo "OXTSDB_TEST_HBASE_FOLDER=$FOLDER"
 }
 
@@ -134,6 +146,7 @@ need_programs() {
   need_jars "$RIG/opentsdb/pom.xml"
   OPENTSDB_JARS="$JARS"
   need_classes
+  [ -z "$KERBEROS" ] || need_kdc
 }
 
 # Sets CLASSES to the rig's own Java programs: compiled once, which takes longer than any of them runs.
@@ -147,7 +160,7 @@ need_classes() {
   touch "$CLASSES/complete"
 }
 
-VERB="${1:-}" FOLDER='' TLS='' PART='' COMMAND='' STAYS='' TEMPORARY=''
+VERB="${1:-}" FOLDER='' TLS='' KERBEROS='' PART='' COMMAND='' STAYS='' TEMPORARY=''
 [ "$#" = 0 ] || shift
 case "$VERB" in
   run) options "$@" ;;

@@ -72,6 +72,7 @@ hbase.regionserver.port $(free_port)
 hbase.regionserver.info.port -1
 SETTINGS
     tls_site
+    kerberos_site
     # A cluster has to notice a region server's death within seconds, one process must not end for a long pause.
     if [ "$count" = 0 ]; then
       cat <<SETTINGS
@@ -107,6 +108,110 @@ hbase.rpc.tls.keystore.password $STORE_PASSWORD
 hbase.rpc.tls.truststore.location $FOLDER/tls/trusted.p12
 hbase.rpc.tls.truststore.password $STORE_PASSWORD
 SETTINGS
+}
+
+# The settings of Kerberos. The Thrift server logs in by the keytab of the servers.
+kerberos_site() {
+  [ -n "$KERBEROS" ] || return 0
+  local server
+  cat <<SETTINGS
+hbase.security.authentication kerberos
+hbase.rpc.protection $KERBEROS
+SETTINGS
+  for server in master regionserver thrift; do
+    echo "hbase.$server.kerberos.principal hbase/localhost@$REALM"
+    echo "hbase.$server.keytab.file $FOLDER/kdc/hbase.keytab"
+  done
+}
+
+# --- KDC
+
+REALM=RIG.TEST
+
+# A realm with the principals of the servers and of clients, and their keytabs in FOLDER/kdc. Each protection has another
+# encryption type for the tickets of servers and the keys of their sessions.
+start_kdc() {
+  local folder="$FOLDER/kdc" name encryption
+  case "$KERBEROS" in
+    integrity) encryption=aes128-cts-hmac-sha256-128 ;;
+    privacy) encryption=aes256-cts-hmac-sha384-192 ;;
+    *) encryption=aes256-cts-hmac-sha1-96 ;;
+  esac
+  # As programs of Kerberos, which kadmin.local and krb5kdc are.
+  export KRB5_CONFIG="$folder/krb5.conf" KRB5_KDC_PROFILE="$folder/kdc.conf"
+  if [ ! -e "$folder/address" ]; then
+    mkdir -p "$folder"
+    echo "127.0.0.1:$(free_port)" >"$folder/address"
+    cat >"$folder/krb5.conf" <<SETTINGS
+[libdefaults]
+  default_realm = $REALM
+  dns_lookup_kdc = false
+  dns_lookup_realm = false
+  # Java asks by UDP otherwise.
+  udp_preference_limit = 1
+
+[realms]
+  $REALM = {
+    kdc = $(cat "$folder/address")
+  }
+
+[logging]
+  kdc = STDERR
+SETTINGS
+    cat >"$folder/kdc.conf" <<SETTINGS
+[kdcdefaults]
+  kdc_listen = $(cat "$folder/address")
+  kdc_tcp_listen = $(cat "$folder/address")
+
+[realms]
+  $REALM = {
+    database_name = $folder/principal
+    key_stash_file = $folder/stash
+    acl_file = $folder/acl
+    supported_enctypes = aes256-cts-hmac-sha1-96:normal aes256-cts-hmac-sha384-192:normal aes128-cts-hmac-sha256-128:normal
+  }
+SETTINGS
+    # Hadoop reads this by itself, in each program that has the folder in its class path.
+    cat >"$folder/core-site.xml" <<SETTINGS
+<configuration>
+  <property><name>hadoop.security.authentication</name><value>kerberos</value></property>
+</configuration>
+SETTINGS
+    {
+      kdb5_util create -r "$REALM" -s -P "$STORE_PASSWORD"
+      for name in oxtsdb other gone; do
+        kadmin.local addprinc -randkey +requires_preauth "$name"
+        kadmin.local ktadd -k "$folder/$name.keytab" "$name"
+      done
+      kadmin.local addprinc -randkey +requires_preauth sha2
+      kadmin.local ktadd -k "$folder/sha2.keytab" -e aes256-cts-hmac-sha384-192:normal sha2
+      # The keys of their keytabs are wrong then.
+      kadmin.local cpw -randkey other
+      kadmin.local delprinc -force gone
+      kadmin.local addprinc -randkey +requires_preauth -maxlife 10seconds brief
+      kadmin.local ktadd -k "$folder/brief.keytab" brief
+      kadmin.local addprinc -randkey hbase/localhost
+      kadmin.local ktadd -k "$folder/hbase.keytab" -e "$encryption:normal" hbase/localhost
+      for name in hbase/localhost "krbtgt/$REALM"; do
+        kadmin.local setstr "$name" session_enctypes "$encryption"
+      done
+    } >"$folder/make.log" 2>&1 || {
+      echo "rig: the realm could not be made:" >&2
+      tail -n 20 "$folder/make.log" >&2
+      return 1
+    }
+  fi
+  (exec -a "-Doxtsdb.rig=$folder" krb5kdc -n) </dev/null >>"$folder/log" 2>&1 &
+  LAUNCHED+=("$!")
+  disown
+  until_ready kdc listens kdc
+}
+
+# Whether a part accepts connections.
+listens() {
+  local address
+  address=$(address_of "$1")
+  (exec 3<>"/dev/tcp/${address/://}") 2>/dev/null
 }
 
 STORE_PASSWORD=certificates
@@ -183,7 +288,7 @@ gateway_is_ready() {
   local address reply
   address=$(address_of "$1")
   if grep -q . "$FOLDER/$1/flags"; then
-    (exec 3<>"/dev/tcp/${address/://}") 2>/dev/null
+    listens "$1"
     return
   fi
   reply=$(
@@ -269,6 +374,7 @@ dump_tables() {
 
 start_again() {
   case "$1" in
+    kdc) start_kdc ;;
     zookeeper) start_zookeeper ;;
     server-*) start_region_server "$1" ;;
     hbase)
