@@ -13,6 +13,8 @@ mod fetched;
 pub mod native;
 pub mod thrift;
 
+use std::fmt;
+
 use async_trait::async_trait;
 
 pub use self::compression::Compression;
@@ -48,6 +50,56 @@ pub trait Hbase: RowStore {
     /// The servers of open connections with TLS, in order of their addresses; none in plain text and over Thrift.
     fn tls_peers(&self) -> Vec<TlsPeer> {
         Vec::new()
+    }
+
+    /// The servers of open connections with Kerberos, in order of their addresses; none without Kerberos and over Thrift.
+    fn kerberos_peers(&self) -> Vec<KerberosPeer> {
+        Vec::new()
+    }
+}
+
+/// A server of a connection with Kerberos.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KerberosPeer {
+    /// `host:port`, as its location names it.
+    pub address: String,
+    /// The principal whose key it has.
+    pub principal: String,
+    /// What protects the connection.
+    pub protection: Protection,
+    /// When the ticket ends, in seconds since the epoch; the connection remains open.
+    pub ticket_ends: u64,
+}
+
+/// What SASL does for a connection behind its handshake (`hbase.rpc.protection`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Nothing.
+    Authentication,
+    /// Each message has a checksum.
+    Integrity,
+    /// Each message is encrypted, with a checksum.
+    Privacy,
+}
+
+impl Protection {
+    /// The bit of SASL.
+    pub(crate) const fn layer(self) -> u8 {
+        match self {
+            Self::Authentication => 1,
+            Self::Integrity => 2,
+            Self::Privacy => 4,
+        }
+    }
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Authentication => "authentication",
+            Self::Integrity => "integrity",
+            Self::Privacy => "privacy",
+        })
     }
 }
 

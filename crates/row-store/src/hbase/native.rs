@@ -24,7 +24,7 @@
 //!
 //! # Limits
 //!
-//! Kerberos: not yet; use the Thrift gateway. ZooKeeper is read in plain text, also with TLS. Server timestamps, as OpenTSDB has them: a batch that is sent
+//! Kerberos (`kerberos`, `sasl`): one realm, keys of a keytab; no delegation tokens. ZooKeeper is read in plain text, also with TLS. Server timestamps, as OpenTSDB has them: a batch that is sent
 //! again gets a new timestamp.
 
 mod cell_block;
@@ -34,12 +34,14 @@ mod connection;
 mod cursor;
 mod error;
 mod filter;
+mod kerberos;
 mod messages;
 mod multi;
 mod read;
 mod regions;
 mod registry;
 mod rows;
+mod sasl;
 mod scan;
 mod server;
 mod tables;
@@ -57,12 +59,13 @@ use self::cell_block::CellReader;
 use self::cluster::Cluster;
 pub use self::config::{NativeConfig, Registry};
 use self::error::CallError;
+pub use self::kerberos::{KerberosConfig, Principal};
 use self::messages::{
     ColumnValue, ConditionMessage, EQUAL, MutateRequest, MutateResponse, MutationProto, QualifierValue,
     mutate_type,
 };
 use self::regions::Region;
-use super::{Compression, Hbase, TlsPeer, checks};
+use super::{Compression, Hbase, KerberosPeer, TlsPeer, checks};
 use crate::{
     CellAddress, ColumnSelection, Condition, DamageLog, GatewayFigures, Row, RowStore, RowStream, Scan,
     StoreControl, StoreError, TableDef, TableName, WriteBatch, rules,
@@ -79,7 +82,8 @@ impl NativeStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] if a setting or a file of TLS is invalid; otherwise the answer of each server.
+    /// [`StoreError::Invalid`] if a setting or a file of TLS is invalid; [`StoreError::Unavailable`] without a ticket of
+    /// Kerberos; otherwise the answer of each server.
     pub fn connect(config: NativeConfig) -> BoxFuture<'static, Result<Self, StoreError>> {
         // Behind a pointer, so that it is compiled in this crate and not again in each program.
         Box::pin(async move {
@@ -90,6 +94,9 @@ impl NativeStore {
             let store = Self {
                 cluster: Arc::new(cluster),
             };
+            // Rejected credentials end a start at once.
+            let logged_in = store.cluster.log_in().await;
+            logged_in.map_err(|detail| StoreError::Unavailable { detail })?;
             let check = async {
                 tables::check_master(&store.cluster).await?;
                 store.cluster.wait_for_meta().await
@@ -190,6 +197,10 @@ impl Hbase for NativeStore {
 
     fn tls_peers(&self) -> Vec<TlsPeer> {
         self.cluster.tls_peers()
+    }
+
+    fn kerberos_peers(&self) -> Vec<KerberosPeer> {
+        self.cluster.kerberos_peers()
     }
 }
 

@@ -1,14 +1,14 @@
 //! The store over HBase's own RPC against a real HBase: the conformance suite, and scans of several regions.
 //!
 //! `OXTSDB_TEST_HBASE_QUORUM` and `OXTSDB_TEST_HBASE_MASTERS` name its ZooKeeper and its master, `OXTSDB_TEST_HBASE_TLS` a
-//! folder with certificates if it has TLS;
+//! folder with certificates if it has TLS, `OXTSDB_TEST_HBASE_KERBEROS` one with keytabs if it has Kerberos;
 //! `tests/hbase/rig.sh run --no-opentsdb cargo test ... -- --ignored hbase_native::` sets them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
-use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
+use oxtsdb_row_store::hbase::native::{KerberosConfig, NativeConfig, NativeStore, Principal, Registry};
 use oxtsdb_row_store::hbase::{Compression, Hbase as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
@@ -22,7 +22,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-fn quorum() -> Registry {
+pub(crate) fn quorum() -> Registry {
     Registry::Quorum {
         servers: vec![variable("OXTSDB_TEST_HBASE_QUORUM")],
         parent: "/hbase".to_owned(),
@@ -43,8 +43,26 @@ fn credentials() -> Option<Credentials> {
     })
 }
 
-fn config(registry: Registry) -> NativeConfig {
+/// The client `name` for an HBase with Kerberos, with the keytab of its name.
+pub(crate) fn kerberos(name: &str) -> Option<KerberosConfig> {
+    let folder = PathBuf::from(std::env::var_os("OXTSDB_TEST_HBASE_KERBEROS")?);
+    let principal: Principal = format!("{name}@RIG.TEST").parse().unwrap();
+    Some(KerberosConfig {
+        server_principal: Principal::of_hbase(&principal),
+        principal,
+        keytab: folder.join(format!("{name}.keytab")),
+        kdcs: vec![
+            std::fs::read_to_string(folder.join("address"))
+                .unwrap()
+                .trim()
+                .to_owned(),
+        ],
+    })
+}
+
+pub(crate) fn config(registry: Registry) -> NativeConfig {
     NativeConfig {
+        kerberos: kerberos("oxtsdb"),
         tls: credentials(),
         ..NativeConfig::new(registry)
     }
@@ -54,7 +72,7 @@ async fn connect(registry: Registry) -> NativeStore {
     NativeStore::connect(config(registry)).await.unwrap()
 }
 
-fn new_name(of: &str) -> TableName {
+pub(crate) fn new_name(of: &str) -> TableName {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     format!("native_{nanos:x}_{of}").parse().unwrap()
 }
@@ -308,7 +326,7 @@ async fn errors_name_the_server_and_the_cause() {
 }
 
 /// Connections of the other kind fail, and the error names the flag: plain text to an HBase with TLS, without a certificate
-/// if it requires one, with a foreign authority; TLS to an HBase without it.
+/// if it requires one, with a foreign authority; TLS to an HBase without it; without a ticket to one with Kerberos.
 #[tokio::test]
 #[ignore = "needs an HBase: tests/hbase/interop.sh"]
 async fn other_security_than_the_servers_is_named() {
@@ -340,7 +358,30 @@ async fn other_security_than_the_servers_is_named() {
         let error = NativeStore::connect(config).await.unwrap_err();
         assert!(error.to_string().contains(text), "`{text}`: {error}");
     }
+    if kerberos("oxtsdb").is_some() {
+        let config = NativeConfig {
+            kerberos: None,
+            request_timeout: Duration::from_secs(2),
+            ..config(quorum())
+        };
+        let error = NativeStore::connect(config).await.unwrap_err();
+        assert!(
+            error.to_string().contains("(--hbase-kerberos-principal)"),
+            "{error}"
+        );
+    }
     let store = connect(quorum()).await;
     let peers = store.tls_peers();
     assert_eq!(peers.is_empty(), credentials().is_none(), "{peers:?}");
+    let servers: Vec<_> = store
+        .kerberos_peers()
+        .into_iter()
+        .map(|peer| peer.principal)
+        .collect();
+    match kerberos("oxtsdb") {
+        Some(_) => {
+            assert!(servers.iter().all(|server| server == "hbase/localhost@RIG.TEST") && !servers.is_empty())
+        }
+        None => assert_eq!(servers, [] as [String; 0]),
+    }
 }

@@ -10,6 +10,7 @@ mod folder;
 mod hbase;
 mod hbase_gateways;
 mod hbase_hostile;
+mod hbase_kerberos;
 mod hbase_native;
 mod hbase_scan;
 mod hbase_tls;

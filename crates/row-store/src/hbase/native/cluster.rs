@@ -23,12 +23,13 @@ use super::cell_block::CellReader;
 use super::config::NativeConfig;
 use super::connection::{ConnectOptions, Request, Service};
 use super::error::{CallError, Remedy};
+use super::kerberos::Kerberos;
 use super::messages::{
     BY_REGION_NAME, Column, RegionInfo, RegionSpecifier, ScanMessage, ScanRequest, ScanResponse,
 };
 use super::regions::{Place, Region, Regions};
 use super::server::Server;
-use crate::hbase::TlsPeer;
+use crate::hbase::{KerberosPeer, TlsPeer};
 use crate::{GatewayFigures, TableName};
 
 /// The region of `hbase:meta`.
@@ -123,6 +124,7 @@ impl Cluster {
             options: ConnectOptions {
                 user: config.user.clone(),
                 tls: tls.transpose()?.map(Arc::new),
+                kerberos: config.kerberos.clone().map(Kerberos::new).map(Arc::new),
                 time: config.connect_timeout,
                 max_reply_bytes: config.max_reply_bytes,
             },
@@ -175,6 +177,27 @@ impl Cluster {
         peers.sort_by(|a, b| a.address.cmp(&b.address));
         peers.dedup_by(|a, b| a.address == b.address);
         peers
+    }
+
+    /// The servers of open connections with Kerberos, in order of their addresses, each once.
+    pub(super) fn kerberos_peers(&self) -> Vec<KerberosPeer> {
+        let servers = self.servers.lock();
+        let mut peers: Vec<_> = servers.values().filter_map(|server| server.kerberos()).collect();
+        peers.sort_by(|a, b| a.address.cmp(&b.address));
+        peers.dedup_by(|a, b| a.address == b.address);
+        peers
+    }
+
+    /// Gets a ticket, if HBase has Kerberos.
+    ///
+    /// # Errors
+    ///
+    /// The cause, and the setting that it depends on.
+    pub(super) async fn log_in(&self) -> Result<(), String> {
+        match &self.options.kerberos {
+            Some(kerberos) => kerberos.log_in().await,
+            None => Ok(()),
+        }
     }
 
     /// Closes all connections; later calls fail.

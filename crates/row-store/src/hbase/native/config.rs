@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use oxtsdb_tls::Credentials;
 
+use super::kerberos::KerberosConfig;
 pub use super::registry::Registry;
 use crate::StoreError;
 
@@ -12,8 +13,10 @@ use crate::StoreError;
 pub struct NativeConfig {
     /// The servers that know where the cluster is.
     pub registry: Registry,
-    /// The name that HBase's access control sees.
+    /// The name that HBase's access control sees, without Kerberos.
     pub user: String,
+    /// Kerberos of connections with masters and region servers, in place of `user`; `None`: they believe its name.
+    pub kerberos: Option<KerberosConfig>,
     /// TLS of connections with masters and region servers, not with ZooKeeper; `None`: plain text.
     pub tls: Option<Credentials>,
     /// How long connecting to a server may take.
@@ -30,6 +33,7 @@ impl NativeConfig {
         Self {
             registry,
             user: "oxtsdb".to_owned(),
+            kerberos: None,
             tls: None,
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(30),

@@ -32,8 +32,9 @@ use tokio::task::JoinHandle;
 use self::frame::Response;
 pub(super) use self::frame::{Request, Service};
 use super::error::CallError;
-use super::tls;
-use crate::hbase::TlsPeer;
+use super::kerberos::{Kerberos, Ticket};
+use super::{sasl, tls};
+use crate::hbase::{KerberosPeer, Protection, TlsPeer};
 
 /// Bytes of requests that a connection holds until they have a response.
 const MAX_BYTES_IN_FLIGHT: u32 = 64 << 20;
@@ -51,6 +52,8 @@ pub(super) struct ConnectOptions {
     pub(super) user: String,
     /// Performs the handshake of TLS; `None`: plain text.
     pub(super) tls: Option<Arc<Connector>>,
+    /// Gets tickets for servers; `None`: they believe the name of the user.
+    pub(super) kerberos: Option<Arc<Kerberos>>,
     /// How long connecting may take.
     pub(super) time: Duration,
     /// The longest response, in bytes.
@@ -66,6 +69,7 @@ pub(super) struct Connection {
     next_id: AtomicU32,
     bytes: Arc<Semaphore>,
     tls: Option<TlsPeer>,
+    kerberos: Option<KerberosPeer>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -139,20 +143,24 @@ impl Connection {
             server: server.to_owned(),
             detail,
         };
-        let connecting = async {
-            let ((read, mut write), tls) = connect(server, options).await?;
-            let sending = async {
-                write.write_all(&frame::hello(service, &options.user)).await?;
-                write.flush().await
-            };
-            sending.await.map_err(|error| error.to_string())?;
-            Ok::<_, String>((read, write, tls))
+        let within = options.time;
+        let out_of_time = |_| not_sent(format!("cannot connect within {within:?}"));
+        let failed = |cause| not_sent(format!("cannot connect: {cause}"));
+        let connecting = tokio::time::timeout(within, connect(server, options));
+        let (halves, tls) = connecting.await.map_err(out_of_time)?.map_err(failed)?;
+        // A KDC has a time of its own.
+        let ticket = match &options.kerberos {
+            Some(kerberos) => Some(kerberos.ticket(tls::host(server)).await.map_err(failed)?),
+            None => None,
         };
-        let (read, mut write, tls) = match tokio::time::timeout(options.time, connecting).await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(cause)) => return Err(not_sent(format!("cannot connect: {cause}"))),
-            Err(_) => return Err(not_sent(format!("cannot connect within {:?}", options.time))),
-        };
+        let greeting = tokio::time::timeout(within, greet(halves, service, options, ticket.as_deref()));
+        let ((read, mut write), protection) = greeting.await.map_err(out_of_time)?.map_err(failed)?;
+        let kerberos = ticket.zip(protection).map(|(ticket, protection)| KerberosPeer {
+            address: server.to_owned(),
+            principal: ticket.server().to_owned(),
+            protection,
+            ticket_ends: ticket.ends(),
+        });
         let (frames, mut waiting) = mpsc::channel::<Bytes>(MAX_WAITING_FRAMES);
         let calls = Arc::new(Calls::default());
         let name: Arc<str> = server.into();
@@ -193,6 +201,7 @@ impl Connection {
             next_id: AtomicU32::new(1),
             bytes: Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT as usize)),
             tls,
+            kerberos,
             tasks: [writer, reader],
         })
     }
@@ -205,6 +214,11 @@ impl Connection {
     /// The server's side of TLS; `None` in plain text.
     pub(super) const fn tls(&self) -> Option<&TlsPeer> {
         self.tls.as_ref()
+    }
+
+    /// The server as Kerberos proves it; `None` without Kerberos.
+    pub(super) const fn kerberos(&self) -> Option<&KerberosPeer> {
+        self.kerberos.as_ref()
     }
 
     /// Calls a method and returns its response, with the cells behind it.
@@ -330,6 +344,36 @@ async fn connect(server: &str, options: &ConnectOptions) -> Result<(Halves, Opti
     let peer = tls::peer(server, &stream);
     let (read, write) = tokio::io::split(stream);
     Ok(((Box::new(read), Box::new(write)), Some(peer)))
+}
+
+/// Sends the first bytes, with the handshake of SASL if there is a ticket; returns the streams of what follows.
+///
+/// # Errors
+///
+/// The cause, without the server's name.
+async fn greet(
+    mut halves: Halves,
+    service: Service,
+    options: &ConnectOptions,
+    ticket: Option<&Ticket>,
+) -> Result<(Halves, Option<Protection>), String> {
+    let mut protection = None;
+    let hello = match (&options.kerberos, ticket) {
+        (Some(client), Some(ticket)) => {
+            let layer = sasl::handshake(&mut halves.0, &mut halves.1, ticket).await?;
+            protection = Some(layer.protection);
+            halves = layer.over(halves, options.max_reply_bytes);
+            // Another name would be one that the client acts for.
+            frame::header(service, &client.principal().to_string())
+        }
+        _ => frame::hello(service, &options.user),
+    };
+    let sending = async {
+        halves.1.write_all(&hello).await?;
+        halves.1.flush().await
+    };
+    sending.await.map_err(|error| error.to_string())?;
+    Ok((halves, protection))
 }
 
 /// The other side of a connection, for errors.

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::connection::{ConnectOptions, Connection, Request, Service};
 use super::error::CallError;
 use crate::GatewayFigures;
-use crate::hbase::TlsPeer;
+use crate::hbase::{KerberosPeer, TlsPeer};
 
 /// A service of a server.
 #[derive(Debug)]
@@ -124,6 +124,11 @@ impl Server {
     /// The server's side of TLS, if a connection with TLS is open.
     pub(super) fn tls(&self) -> Option<TlsPeer> {
         self.open_connection()?.tls().cloned()
+    }
+
+    /// The server as Kerberos proves it, if a connection with Kerberos is open.
+    pub(super) fn kerberos(&self) -> Option<KerberosPeer> {
+        self.open_connection()?.kerberos().cloned()
     }
 
     pub(super) fn figures(&self) -> GatewayFigures {

@@ -23,8 +23,7 @@ pub(super) async fn handshake(
     server: &str,
     stream: TcpStream,
 ) -> Result<TlsStream<TcpStream>, String> {
-    let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
-    let handshake = Arc::clone(connector).connect(server_name(host)?, stream);
+    let handshake = Arc::clone(connector).connect(server_name(host(server))?, stream);
     handshake.await.map_err(|error| {
         explain(&error, connector.credentials()).unwrap_or_else(|| {
             format!(
@@ -32,6 +31,11 @@ pub(super) async fn handshake(
             )
         })
     })
+}
+
+/// The host of `host:port`.
+pub(super) fn host(server: &str) -> &str {
+    server.rsplit_once(':').map_or(server, |(host, _)| host)
 }
 
 /// The version and the certificate of a session.

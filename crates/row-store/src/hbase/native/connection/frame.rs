@@ -1,7 +1,7 @@
 //! The frames of a connection: how requests and responses are encoded.
 //!
 //! ```text
-//!   preamble    "HBas" | 0 | 0x50 (simple authentication)
+//!   preamble    "HBas" | 0 | 0x50 (simple authentication; with Kerberos: `sasl`)
 //!   header      u32 length | ConnectionHeader
 //!   request     u32 length | varint n, RequestHeader  | varint n, message | cell block
 //!   response    u32 length | varint n, ResponseHeader | varint n, message | cell block
@@ -22,6 +22,9 @@ use super::super::messages::{
 pub(super) const PREAMBLE: [u8; 6] = *b"HBas\x00\x50";
 
 const CODEC: &str = "org.apache.hadoop.hbase.codec.KeyValueCodec";
+
+/// What a server with Kerberos says to a client without it.
+const NEEDS_KERBEROS: &str = "Authentication is required";
 
 /// A service of a server; each has its own connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,8 +76,13 @@ pub(super) struct Response {
     pub(super) cells: Bytes,
 }
 
-/// The first bytes of a connection: nothing answers a good header.
+/// The first bytes of a connection without SASL: nothing answers a good header.
 pub(super) fn hello(service: Service, user: &str) -> Vec<u8> {
+    [&PREAMBLE[..], &header(service, user)].concat()
+}
+
+/// The header of a connection, behind a preamble or SASL.
+pub(super) fn header(service: Service, user: &str) -> Vec<u8> {
     let header = ConnectionHeader {
         user_info: Some(UserInformation {
             effective_user: user.to_owned(),
@@ -92,10 +100,10 @@ pub(super) fn hello(service: Service, user: &str) -> Vec<u8> {
             version_minor: Some(6),
         }),
     };
-    let mut hello = PREAMBLE.to_vec();
-    hello.put_u32(u32::try_from(header.encoded_len()).unwrap_or(u32::MAX));
-    hello.extend_from_slice(&header.encode_to_vec());
-    hello
+    let mut framed = Vec::new();
+    framed.put_u32(u32::try_from(header.encoded_len()).unwrap_or(u32::MAX));
+    framed.extend_from_slice(&header.encode_to_vec());
+    framed
 }
 
 /// The frame of a request.
@@ -147,7 +155,14 @@ pub(super) fn decode(
     let Some(id) = header.call_id.filter(|id| *id != u32::MAX) else {
         // The server rejects the connection itself.
         return Err(match exception {
-            Some(exception) => CallError::Exception(exception),
+            Some(mut exception) => {
+                if exception.line.contains(NEEDS_KERBEROS) {
+                    exception
+                        .line
+                        .push_str(": HBase has Kerberos (--hbase-kerberos-principal)");
+                }
+                CallError::Exception(exception)
+            }
             None => malformed("a response without the number of a call"),
         });
     };

@@ -32,6 +32,7 @@ async fn answered(answer: impl Fn(u32) -> Vec<u8> + Send + 'static) -> Result<Se
     let options = ConnectOptions {
         user: "tester".to_owned(),
         tls: None,
+        kerberos: None,
         time: Duration::from_secs(5),
         max_reply_bytes: 1000,
     };
@@ -122,6 +123,7 @@ async fn tls_carries_requests_and_responses_of_any_size() {
     let options = ConnectOptions {
         user: "tester".to_owned(),
         tls: Some(Arc::new(Connector::new(credentials, &[]).unwrap())),
+        kerberos: None,
         time: Duration::from_secs(30),
         max_reply_bytes: 2 * CELLS,
     };
