@@ -6,6 +6,7 @@
 
 mod generation;
 mod hbase;
+mod hbase_kerberos;
 mod hbase_tls;
 mod open;
 mod tables;
@@ -23,6 +24,7 @@ use tracing::info;
 
 pub use generation::Generation;
 pub use hbase::{Gateways, HbaseSettings, Hosts};
+pub use hbase_kerberos::HbaseKerberos;
 pub use hbase_tls::HbaseTls;
 pub use open::open_folder;
 pub use tables::{StoreTable, TablesError};

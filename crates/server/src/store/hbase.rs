@@ -12,6 +12,7 @@ use oxtsdb_row_store::hbase::Hbase;
 use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
 use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
 
+use super::hbase_kerberos::HbaseKerberos;
 use super::hbase_tls::HbaseTls;
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};
@@ -46,7 +47,7 @@ pub struct HbaseSettings {
     )]
     pub hbase_masters: Option<Hosts>,
 
-    /// Name that HBase's access control sees, with --hbase-quorum or --hbase-masters
+    /// Name that HBase's access control sees without Kerberos, with --hbase-quorum or --hbase-masters
     #[arg(
         long,
         env = "OXTSDB_HBASE_USER",
@@ -54,6 +55,10 @@ pub struct HbaseSettings {
         default_value = "oxtsdb"
     )]
     pub hbase_user: String,
+
+    /// Kerberos of these connections.
+    #[command(flatten)]
+    pub kerberos: HbaseKerberos,
 
     /// TLS of these connections.
     #[command(flatten)]
@@ -174,6 +179,13 @@ impl FromStr for Hosts {
     }
 }
 
+impl Hosts {
+    /// The hosts, each with or without a port.
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(","))
@@ -244,6 +256,7 @@ impl HbaseSettings {
             let rule = format!("excludes {}: each is a way to HBase", one.flag());
             return Err(SettingError::new(other.flag(), other, rule));
         }
+        self.kerberos.check(self.is_native())?;
         self.tls.check(self.is_native())?;
         in_range("--hbase-connections", self.hbase_connections, 1, 1024)?;
         in_range("--hbase-queue", self.hbase_queue, 1, 1 << 20)?;
@@ -280,6 +293,7 @@ impl HbaseSettings {
         };
         let config = NativeConfig {
             user: self.hbase_user.clone(),
+            kerberos: self.kerberos.config(),
             tls: self.tls.credentials(),
             connect_timeout: Duration::from_millis(self.hbase_connect_timeout_ms),
             request_timeout: Duration::from_millis(self.hbase_request_timeout_ms),
@@ -333,7 +347,7 @@ impl HbaseSettings {
             Way::Thrift(_) if self.hbase_framed => " --hbase-framed".to_owned(),
             Way::Quorum(_) | Way::Masters(_) | Way::Thrift(_) => String::new(),
         };
-        format!("{} {way}{further}{}", way.flag(), self.tls)
+        format!("{} {way}{further}{}{}", way.flag(), self.kerberos, self.tls)
     }
 }
 

@@ -6,12 +6,12 @@
 //!   hbase:HOST:PORT,HOST:PORT                        --hbase-thrift HOST:PORT,HOST:PORT
 //! ```
 //!
-//! TLS has the same flags for all places; Thrift has none. The parent of the znodes is a part of the place, since `tsdb compare` has two places and one set of flags.
+//! Kerberos and TLS have the same flags for all places; Thrift has neither. The parent of the znodes is a part of the place, since `tsdb compare` has two places and one set of flags.
 
 use std::fmt;
 
 use oxtsdb_row_store::hbase::native::Registry;
-use oxtsdb_server::store::{Gateways, HbaseSettings, HbaseTls, Hosts};
+use oxtsdb_server::store::{Gateways, HbaseKerberos, HbaseSettings, HbaseTls, Hosts};
 
 /// The way to an HBase.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,9 +61,9 @@ impl HbasePlace {
         })
     }
 
-    /// Makes it the only way of the settings. TLS stays, if the way has it.
+    /// Makes it the only way of the settings. Kerberos and TLS stay, if the way has them.
     pub(super) fn set(&self, settings: &mut HbaseSettings) {
-        let tls = settings.tls.clone();
+        let security = (settings.kerberos.clone(), settings.tls.clone());
         clear(settings);
         match self {
             Self::Quorum {
@@ -71,25 +71,26 @@ impl HbasePlace {
                 znode_parent,
             } => {
                 settings.hbase_quorum = Some(servers.clone());
-                settings.tls = tls;
+                (settings.kerberos, settings.tls) = security;
                 if let Some(parent) = znode_parent {
                     settings.hbase_znode_parent.clone_from(parent);
                 }
             }
             Self::Masters(masters) => {
                 settings.hbase_masters = Some(masters.clone());
-                settings.tls = tls;
+                (settings.kerberos, settings.tls) = security;
             }
             Self::Thrift(gateways) => settings.hbase_thrift = Some(gateways.clone()),
         }
     }
 }
 
-/// Removes the ways to HBase, and its TLS: variables such as `OXTSDB_HBASE_QUORUM` may have set one.
+/// Removes the ways to HBase, its Kerberos and its TLS: variables such as `OXTSDB_HBASE_QUORUM` may have set one.
 pub(super) fn clear(settings: &mut HbaseSettings) {
     settings.hbase_quorum = None;
     settings.hbase_masters = None;
     settings.hbase_thrift = None;
+    settings.kerberos = HbaseKerberos::default();
     settings.tls = HbaseTls::default();
 }
 
@@ -164,16 +165,23 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_for_region_servers_only() {
-        let flags = ["--hbase-tls", "--hbase-tls-ca=ca.pem"];
-        for (place, has_tls) in [
+    fn security_is_for_region_servers_only() {
+        let flags = [
+            "--hbase-tls",
+            "--hbase-tls-ca=ca.pem",
+            "--hbase-kerberos-principal=a@R",
+            "--hbase-kerberos-keytab=a.keytab",
+        ];
+        for (place, has_both) in [
             ("hbase-quorum:zk1", true),
             ("hbase-masters:m1", true),
             ("hbase:h:9090", false),
         ] {
             let settings = settings(&flags, place);
             settings.check().unwrap();
-            assert_eq!(settings.tls.hbase_tls, has_tls, "{place}");
+            assert_eq!(settings.tls.hbase_tls, has_both, "{place}");
+            let principal = settings.kerberos.hbase_kerberos_principal;
+            assert_eq!(principal.is_some(), has_both, "{place}");
         }
     }
 

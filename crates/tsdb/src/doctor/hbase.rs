@@ -73,7 +73,11 @@ async fn check_all(
     }
     let store = settings.connect().await?;
     if settings.is_native() {
-        findings.extend(security::check(settings, &store.tls_peers()));
+        findings.extend(security::check(
+            settings,
+            &store.tls_peers(),
+            &store.kerberos_peers(),
+        ));
     }
     let mut of_tables = Vec::new();
     for table in &tables {

@@ -1,10 +1,10 @@
-//! Security of connections with HBase's servers: TLS, certificates, the user.
+//! Security of connections with HBase's servers: the user or the principal, TLS, certificates.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_access::CertificateSummary;
-use oxtsdb_row_store::hbase::TlsPeer;
+use oxtsdb_row_store::hbase::{KerberosPeer, Protection, TlsPeer};
 use oxtsdb_server::store::HbaseSettings;
 
 use super::super::capacity::validity;
@@ -12,18 +12,59 @@ use super::super::finding::{Finding, Level};
 
 const CHECK: &str = "security";
 
-/// Findings about the servers of open connections, `peers`, and about the client's own certificate.
-pub(super) fn check(settings: &HbaseSettings, peers: &[TlsPeer]) -> Vec<Finding> {
+/// Findings about the servers of open connections, and about the client's own certificate.
+pub(super) fn check(
+    settings: &HbaseSettings,
+    tls_peers: &[TlsPeer],
+    kerberos_peers: &[KerberosPeer],
+) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = kerberos_peers.iter().map(server_by_kerberos).collect();
+    findings.extend(transport(settings, tls_peers, kerberos_peers));
+    findings
+}
+
+/// Who a server is by Kerberos, and what protects the connection.
+fn server_by_kerberos(peer: &KerberosPeer) -> Finding {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = peer.ticket_ends.saturating_sub(now.as_secs());
+    let message = format!(
+        "Kerberos: the server is `{}`; protection: {}; the ticket is valid for {} h {} min, and renewed by the keytab",
+        peer.principal,
+        peer.protection,
+        left / 3600,
+        left % 3600 / 60
+    );
+    Finding::ok(CHECK, &peer.address, message)
+}
+
+/// What is known of the user, and what the way of rows to HBase is protected by.
+fn transport(settings: &HbaseSettings, peers: &[TlsPeer], kerberos_peers: &[KerberosPeer]) -> Vec<Finding> {
     let place = settings.to_string();
-    let user = &settings.hbase_user;
+    let user = match &settings.kerberos.hbase_kerberos_principal {
+        Some(principal) => format!("HBase knows the client as `{principal}`"),
+        None => format!("HBase believes the user name `{}`", settings.hbase_user),
+    };
     if !settings.tls.hbase_tls {
-        return vec![Finding::new(
-            Level::Note,
-            CHECK,
-            &place,
-            format!("no TLS: rows can be read and changed on the way; HBase believes the user name `{user}`"),
-            "set --hbase-tls if HBase has TLS, or let only its servers and clients reach its network",
-        )];
+        // The weakest of all servers.
+        let layers = kerberos_peers
+            .iter()
+            .map(|peer| peer.protection)
+            .collect::<Vec<_>>();
+        let exposed = match &layers[..] {
+            [] => "read and changed",
+            layers if layers.contains(&Protection::Authentication) => "read and changed",
+            layers if layers.contains(&Protection::Integrity) => "read",
+            _ => {
+                let message = format!("no TLS, but all requests are encrypted by Kerberos; {user}");
+                return vec![Finding::ok(CHECK, &place, message)];
+            }
+        };
+        let advice = match layers.is_empty() {
+            true => "set --hbase-tls if HBase has TLS, or let only its servers and clients reach its network",
+            false => "set hbase.rpc.protection=privacy in HBase, or --hbase-tls if HBase has TLS",
+        };
+        let message = format!("no TLS: rows can be {exposed} on the way; {user}");
+        return vec![Finding::new(Level::Note, CHECK, &place, message, advice)];
     }
     let client = settings.tls.hbase_tls_certificate.as_deref();
     let presented = match client {
@@ -33,7 +74,7 @@ pub(super) fn check(settings: &HbaseSettings, peers: &[TlsPeer]) -> Vec<Finding>
     let mut findings = vec![Finding::ok(
         CHECK,
         &place,
-        format!("TLS; the client {presented}; HBase believes the user name `{user}`"),
+        format!("TLS; the client {presented}; {user}"),
     )];
     findings.extend(peers.iter().map(|peer| {
         let summary = oxtsdb_access::summary(&peer.certificate);
@@ -95,7 +136,7 @@ mod tests {
             .iter()
             .chain(flags);
         let settings = Settings::try_parse_from(flags).unwrap().hbase;
-        let findings = check(&settings, peers).into_iter();
+        let findings = check(&settings, peers, &[]).into_iter();
         findings.map(|finding| (finding.level, finding.message)).collect()
     }
 
@@ -109,6 +150,41 @@ mod tests {
             message.contains("no TLS") && message.contains("`tsd`"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn what_kerberos_protects_is_named_with_the_principals() {
+        let flags = [
+            "settings",
+            "--hbase-masters=m",
+            "--hbase-kerberos-principal=tsd@R",
+            "--hbase-kerberos-keytab=k",
+        ];
+        let settings = Settings::try_parse_from(flags).unwrap().hbase;
+        for (protection, level, text) in [
+            (
+                Protection::Authentication,
+                Level::Note,
+                "rows can be read and changed",
+            ),
+            (Protection::Integrity, Level::Note, "rows can be read on the way"),
+            (Protection::Privacy, Level::Ok, "all requests are encrypted"),
+        ] {
+            let peer = KerberosPeer {
+                address: "rs1:16020".to_owned(),
+                principal: "hbase/rs1@R".to_owned(),
+                protection,
+                ticket_ends: 0,
+            };
+            let [server, transport] = &check(&settings, &[], &[peer])[..] else {
+                panic!("two findings")
+            };
+            let named = format!("`hbase/rs1@R`; protection: {protection}");
+            assert!(server.message.contains(&named), "{}", server.message);
+            assert_eq!(transport.level, level);
+            assert!(transport.message.contains(text), "{}", transport.message);
+            assert!(transport.message.ends_with("as `tsd@R`"), "{}", transport.message);
+        }
     }
 
     #[test]
