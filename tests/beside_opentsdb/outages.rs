@@ -74,13 +74,11 @@ async fn outage(
     until_health(&tsdb, ServingStatus::Serving).await?;
     until_writes_succeed(&traffic).await?;
     let failures = traffic.failures();
-    let (acknowledged, _) = traffic.end().await?;
-    println!(
-        "{} points acknowledged, {failures} calls failed",
-        acknowledged.len(),
-    );
+    let lists = traffic.end().await?;
     tsdb.process().check_running()?;
-    traffic::check_stored(&mut tsdb.data(), METRIC, &acknowledged).await
+    let stored = traffic::check_stored(&mut tsdb.data(), METRIC, &lists).await?;
+    println!("{stored} points acknowledged and stored, {failures} calls failed");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,8 +3,8 @@
 #
 #   cluster.sh [ARGUMENT...]    arguments are for the test program
 #
-# OXTSDB_CLUSTER_FAULTS (20) is the number of faults. OxTSDB reaches HBase over its own RPC, or, with
-# OXTSDB_TEST_HBASE_WAY=thrift, through the Thrift server.
+# OXTSDB_CLUSTER_FAULTS (24) is the number of faults, OXTSDB_CLUSTER_POINTS (5,000 for each fault) the least number of points. OxTSDB
+# reaches HBase over its own RPC, or, with OXTSDB_TEST_HBASE_WAY=thrift, through the Thrift server.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/tools.sh

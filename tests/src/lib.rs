@@ -88,6 +88,7 @@ pub mod format;
 pub mod health;
 pub mod http;
 pub mod ledger;
+pub mod linked_lists;
 pub mod load;
 pub mod memory;
 pub mod metrics;

@@ -2,11 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 
 use crate::{program, wait};
 
@@ -163,9 +165,41 @@ impl Process {
     ///
     /// If it has exited.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let number = i32::try_from(self.child.id())?;
-        let pid = Pid::from_raw(number).context("a process has a number")?;
-        kill_process(pid, signal).with_context(|| format!("{signal:?}"))
+        kill_process(self.pid()?, signal).with_context(|| format!("{signal:?}"))
+    }
+
+    fn pid(&self) -> anyhow::Result<Pid> {
+        Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
+    }
+
+    /// Cuts the TCP connections that it has and `is_cut` selects, in both directions: by a copy of the socket, so that neither side
+    /// notices before. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run, or may not be traced.
+    pub fn cut_connections(&self, is_cut: impl Fn(&TcpStream) -> bool) -> anyhow::Result<usize> {
+        let process = pidfd_open(self.pid()?, PidfdFlags::empty())?;
+        let mut cut = 0;
+        for entry in fs::read_dir(format!("/proc/{}/fd", self.id()))? {
+            let entry = entry?;
+            // Another descriptor of the directory may be closed by now.
+            let is_socket =
+                fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"));
+            if !is_socket {
+                continue;
+            }
+            let number = entry.file_name().to_string_lossy().parse()?;
+            let copy = match pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) {
+                Err(Errno::BADF) => continue,
+                copy => TcpStream::from(copy?),
+            };
+            // Not a TCP socket with a peer: no address.
+            if copy.peer_addr().is_ok() && is_cut(&copy) && copy.shutdown(Shutdown::Both).is_ok() {
+                cut += 1;
+            }
+        }
+        Ok(cut)
     }
 
     /// Returns the number of its open descriptors.

@@ -69,8 +69,21 @@ pub async fn series_of(
     client: &mut DataServiceClient<Channel>,
     metric: &str,
 ) -> anyhow::Result<BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>> {
+    series_in(client, metric, always()).await
+}
+
+/// Returns each series of a metric with its points in a range of time.
+///
+/// # Errors
+///
+/// The server's.
+pub async fn series_in(
+    client: &mut DataServiceClient<Channel>,
+    metric: &str,
+    range: TimeRange,
+) -> anyhow::Result<BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>> {
     let request = QueryRequest {
-        range: Some(always()),
+        range: Some(range),
         queries: vec![sub_query(metric, AggregateFunction::None)],
         ..QueryRequest::default()
     };

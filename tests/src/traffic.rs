@@ -1,9 +1,10 @@
-//! Clients that write all the time, while a test breaks what is below the server.
+//! Clients that write all the time, while a test breaks what is below the server. Their points form
+//! [linked lists](crate::linked_lists).
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
@@ -14,8 +15,9 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt as _;
 
+use crate::linked_lists::{BATCH, LinkedLists};
 use crate::raw_grpc::RawChannel;
-use crate::read_back::series_of;
+use crate::read_back::{LAST_MS, series_of};
 use crate::sample::Sample;
 use crate::write_requests::write_request;
 
@@ -23,12 +25,8 @@ use crate::write_requests::write_request;
 const DEADLINE: &str = "3S";
 /// A call that is not answered by then hangs, however slow the machine is.
 const HANGS: Duration = Duration::from_secs(30);
-/// Points of a call.
-const BATCH: usize = 20;
 /// How long a client waits after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time of the first point, and of the next ones a second each.
-const BEGIN_MS: i64 = 1_500_000_000_000;
 
 /// Writers of points that no two of them have in common.
 #[derive(Debug)]
@@ -37,31 +35,46 @@ pub struct Traffic {
     writers: JoinSet<anyhow::Result<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    acknowledged: Mutex<Vec<Sample>>,
+    lists: Mutex<LinkedLists>,
+    /// Number of points acknowledged.
+    acknowledged: AtomicUsize,
+    /// Times of calls until their response since these were taken last.
+    times: Mutex<Vec<Duration>>,
     failures: Mutex<Vec<Status>>,
     /// Number of calls that wrote no point; each may be retried.
     unwritten: AtomicUsize,
     /// Why a writer gave up.
     broken: Mutex<Option<String>>,
-    next: AtomicU64,
     ends: AtomicBool,
 }
 
 impl Traffic {
     /// `writers` of one metric, until [`Traffic::end`].
     pub fn start(address: SocketAddr, metric: &str, writers: usize) -> Self {
-        let shared = Arc::new(Shared::default());
+        Self::start_paced(address, metric, writers, Duration::ZERO)
+    }
+
+    /// As [`Traffic::start`]; each writer waits for `pace` after each response.
+    pub fn start_paced(address: SocketAddr, metric: &str, writers: usize, pace: Duration) -> Self {
+        let shared = Arc::new(Shared {
+            lists: Mutex::new(LinkedLists::new(metric, writers)),
+            acknowledged: AtomicUsize::new(0),
+            times: Mutex::default(),
+            failures: Mutex::default(),
+            unwritten: AtomicUsize::new(0),
+            broken: Mutex::default(),
+            ends: AtomicBool::new(false),
+        });
         let mut traffic = Self {
             shared: Arc::clone(&shared),
             writers: JoinSet::new(),
         };
-        for number in 0..writers {
-            let (metric, host) = (metric.to_owned(), format!("host{number}"));
+        for writer in 0..writers {
             let shared = Arc::clone(&shared);
             traffic.writers.spawn(async move {
-                let ended = write(address, metric, host, &shared).await;
+                let ended = write(address, writer, pace, &shared).await;
                 if let Err(error) = &ended {
                     *lock(&shared.broken) = Some(format!("{error:#}"));
                 }
@@ -73,7 +86,17 @@ impl Traffic {
 
     /// Number of points acknowledged so far.
     pub fn acknowledged(&self) -> usize {
-        lock(&self.shared.acknowledged).len()
+        self.shared.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// The lists as they are now.
+    pub fn lists(&self) -> MutexGuard<'_, LinkedLists> {
+        lock(&self.shared.lists)
+    }
+
+    /// Returns the times of all calls until their response, since this was called last.
+    pub fn take_times(&self) -> Vec<Duration> {
+        std::mem::take(&mut *lock(&self.shared.times))
     }
 
     /// Number of calls that failed so far.
@@ -97,21 +120,21 @@ impl Traffic {
         Ok(())
     }
 
-    /// Ends the writers. Gives what was acknowledged, and each failure.
+    /// Ends the writers. Returns their lists.
     ///
     /// # Errors
     ///
     /// If a call hung, or failed in a way in which an outage must not make it fail.
-    pub async fn end(mut self) -> anyhow::Result<(Vec<Sample>, Vec<Status>)> {
+    pub async fn end(mut self) -> anyhow::Result<LinkedLists> {
         self.shared.ends.store(true, Ordering::Relaxed);
         while let Some(writer) = self.writers.join_next().await {
             writer??;
         }
-        let failures = std::mem::take(&mut *lock(&self.shared.failures));
-        for status in &failures {
+        for status in &*lock(&self.shared.failures) {
             check_failure(status)?;
         }
-        Ok((std::mem::take(&mut *lock(&self.shared.acknowledged)), failures))
+        let nothing = LinkedLists::new("", 0);
+        Ok(std::mem::replace(&mut *lock(&self.shared.lists), nothing))
     }
 }
 
@@ -150,7 +173,8 @@ fn check_unwritten(response: &WriteResponse) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails unless all points of a metric that were acknowledged are stored.
+/// Fails unless all points of lists that were acknowledged are stored, and none that was not sent; returns the number of points that
+/// their links lead to.
 ///
 /// # Errors
 ///
@@ -158,19 +182,18 @@ fn check_unwritten(response: &WriteResponse) -> anyhow::Result<()> {
 pub async fn check_stored(
     client: &mut DataServiceClient<Channel>,
     metric: &str,
-    acknowledged: &[Sample],
-) -> anyhow::Result<()> {
+    lists: &LinkedLists,
+) -> anyhow::Result<usize> {
     let stored = series_of(client, metric).await?;
-    for sample in acknowledged {
-        let tags = sample.tags.iter().cloned().collect();
-        let points = stored.get(&tags).map(Vec::as_slice).unwrap_or_default();
-        let place = points.binary_search_by_key(&sample.timestamp_ms, |(instant, _)| *instant);
-        ensure!(
-            place.is_ok_and(|place| points[place].1 == sample.value),
-            "{sample:?} is lost"
-        );
-    }
-    Ok(())
+    let findings = lists.compare(&stored, &(0..LAST_MS), &lists.completed());
+    findings.check()?;
+    let followed = lists.follow(&stored)?;
+    ensure!(
+        followed == findings.acknowledged,
+        "the lists of {metric} have {followed} points, {} were acknowledged",
+        findings.acknowledged
+    );
+    Ok(followed)
 }
 
 /// Writes points, and waits for the answer of a server that keeps to the deadline, which is given as gRPC's
@@ -205,27 +228,29 @@ pub async fn client(address: SocketAddr) -> anyhow::Result<DataServiceClient<Raw
     ))
 }
 
-async fn write(address: SocketAddr, metric: String, host: String, shared: &Shared) -> anyhow::Result<()> {
+async fn write(address: SocketAddr, writer: usize, pace: Duration, shared: &Shared) -> anyhow::Result<()> {
     let mut client = client(address).await?;
     while !shared.ends.load(Ordering::Relaxed) {
-        let first = shared.next.fetch_add(BATCH as u64, Ordering::Relaxed);
-        let first = i64::try_from(first)?;
-        let samples: Vec<Sample> = (first..first + BATCH as i64)
-            .map(|n| Sample::int(&metric, &[("host", &host)], BEGIN_MS + n * 1000, n))
-            .collect();
-        match call(&mut client, &samples, DEADLINE).await? {
-            Ok(answer) if answer.written == BATCH as u64 => lock(&shared.acknowledged).extend(samples),
-            // The UID service responds, but cannot read its table.
-            Ok(answer) => {
-                check_unwritten(&answer)?;
-                shared.unwritten.fetch_add(1, Ordering::Relaxed);
-                sleep(PAUSE).await;
-            }
-            Err(status) => {
-                lock(&shared.failures).push(status);
-                sleep(PAUSE).await;
-            }
+        let samples = lock(&shared.lists).begin(writer);
+        let begin = Instant::now();
+        let response = call(&mut client, &samples, DEADLINE).await?;
+        lock(&shared.times).push(begin.elapsed());
+        let is_acknowledged = matches!(&response, Ok(response) if response.written == BATCH as u64);
+        lock(&shared.lists).complete(writer, is_acknowledged);
+        if is_acknowledged {
+            shared.acknowledged.fetch_add(BATCH, Ordering::Relaxed);
+            sleep(pace).await;
+            continue;
         }
+        match response {
+            // The UID service responds, but cannot read its table.
+            Ok(response) => {
+                check_unwritten(&response)?;
+                shared.unwritten.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(status) => lock(&shared.failures).push(status),
+        }
+        sleep(PAUSE).await;
     }
     Ok(())
 }

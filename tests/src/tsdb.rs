@@ -1,6 +1,6 @@
 //! `tsdb serve`, both services in one process.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -264,6 +264,20 @@ impl Tsdb {
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Cuts the TCP connections that it has opened, such as those to HBase; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::cut_connections`].
+    pub fn cut_outgoing_connections(&self) -> anyhow::Result<usize> {
+        let listens = [self.http, self.data, self.uid, self.admin].map(|address| address.port());
+        let is_outgoing = |socket: &TcpStream| {
+            let local = socket.local_addr().map(|address| address.port());
+            local.is_ok_and(|port| !listens.contains(&port))
+        };
+        self.process.cut_connections(is_outgoing)
     }
 
     /// The folder of the data.
