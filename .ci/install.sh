@@ -10,7 +10,8 @@ need_java
 need_envoy
 need_chromium
 need_gnuplot
-for pom in tests/hbase/hbase tests/hbase/opentsdb tests/stubs/java; do
+need_jars tests/hbase/hbase/pom.xml -Pthrift
+for pom in tests/hbase/opentsdb tests/stubs/java; do
   need_jars "$pom/pom.xml"
 done
 # The tools of each language, and what its compiler fetches.

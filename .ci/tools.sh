@@ -174,18 +174,19 @@ need_java() {
   fi
 }
 
-# Sets JARS to a folder with what a pom.xml names, and all that those need.
+# need_jars POM [FLAG...]: sets JARS to a folder with what a pom.xml names, and all that those need; the flags are Maven's.
 need_jars() {
   local pom="$1" name sum
+  shift
   name=$(basename "$(dirname "$pom")")
-  sum=$(sha256sum "$pom" | cut -c1-12)
+  sum=$({ cat "$pom" && echo "$*"; } | sha256sum | cut -c1-12)
   JARS="$OXTSDB_TOOLS/$name-$sum"
   [ -e "$JARS/complete" ] && return
   need_java
   rm -rf "$JARS"
   mkdir -p "$JARS"
   # It prints a line for each file, which matters only if one is missing.
-  mvn --batch-mode --file "$pom" "$MAVEN_DEPENDENCY_PLUGIN:copy-dependencies" \
+  mvn --batch-mode --file "$pom" "$@" "$MAVEN_DEPENDENCY_PLUGIN:copy-dependencies" \
     -DincludeScope=runtime -DoutputDirectory="$JARS" -Dstyle.color=never >"$JARS/log" 2>&1 || {
     tail -n 20 "$JARS/log" >&2
     missing "$name" "Maven could not fetch it"

@@ -47,6 +47,7 @@ part_beside "HBase with TLS" 1800 3 tests/hbase/tls.sh
 part_beside "HBase with Kerberos" 1800 3 tests/hbase/kerberos.sh
 part "faults of region servers" 1800 tests/hbase/cluster.sh
 join_parts
+part "versions of HBase" 3600 tests/hbase/versions.sh
 # Last, as the programs have other features then.
 features=(--workspace --locked --features tsdb/parquet,tsdb/text-search)
 part "build with Parquet and text search, with clippy" 2400 env OXTSDB_LINT_TESTS=yes \

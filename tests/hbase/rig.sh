@@ -6,7 +6,7 @@
 #   rig.sh stop FOLDER [PART]            stops everything, or one part
 #   rig.sh status FOLDER                 each part: its process or `ended`, and its address
 #
-#   --gateways N      Thrift servers (default 1)        --no-opentsdb   HBase alone
+#   --gateways N      Thrift servers (default 1; 0: none)        --no-opentsdb   HBase alone
 #   --region-servers N   ZooKeeper (`zookeeper`), the master (`hbase`) and N region servers (`server-1`, …) as processes of
 #                     their own; without it one process (`hbase`) is all of them
 #   --folder FOLDER   of `run`: kept; without it data and logs are temporary
@@ -34,7 +34,9 @@
 # krb5.conf, and keytabs of principals of realm RIG.TEST: oxtsdb, sha2 (an AES-SHA2 key only), brief (tickets of 10 seconds),
 # other (an old key), gone (deleted). All of it listens on 127.0.0.1, on
 # ports that were free. OXTSDB_RIG_HBASE_HEAP sets HBase's memory (3g), OXTSDB_RIG_SHORT_LIVED=opentsdb says that each
-# OpenTSDB ends within seconds, all: the other servers within minutes.
+# OpenTSDB ends within seconds, all: the other servers within minutes. OXTSDB_RIG_HBASE_VERSION is another version of HBase than
+# 2.6.1; it needs --gateways 0 and --no-opentsdb, since Maven Central lacks Thrift servers of most versions, and programs of the rig (`tables`,
+# `regions`, …) are for HBase 2 and 3.
 # Needed: Linux, a JDK of 11 or newer, and Maven for the first run; openssl for --tls; MIT's KDC for --kerberos.
 set -euo pipefail
 RIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -75,6 +77,10 @@ options() {
     echo "rig: --tls and --kerberos need --no-opentsdb: this OpenTSDB has neither towards HBase" >&2
     return 1
   fi
+  if [ -n "${OXTSDB_RIG_HBASE_VERSION:-}" ] && { [ "$GATEWAYS" != 0 ] || [ "$WITH_OPENTSDB" = yes ]; }; then
+    echo "rig: OXTSDB_RIG_HBASE_VERSION needs --gateways 0 --no-opentsdb" >&2
+    return 1
+  fi
   REST=("$@")
 }
 
@@ -83,6 +89,7 @@ start_all() {
   [ -z "$TLS" ] || make_certificates
   [ -z "$KERBEROS" ] || start_kdc
   start_hbase "$REGION_SERVERS"
+  until_ready hbase hbase_is_ready
   for number in $(seq "$GATEWAYS"); do
     start_gateway "thrift-$number"
   done
@@ -97,9 +104,7 @@ start_all() {
 }
 
 environment() {
-  local gateways
-  gateways=$(cat "$FOLDER"/thrift-*/address | paste -sd,)
-  echo "OXTSDB_TEST_HBASE=$gateways"
+  [ "$GATEWAYS" = 0 ] || echo "OXTSDB_TEST_HBASE=$(cat "$FOLDER"/thrift-*/address | paste -sd,)"
   echo "OXTSDB_TEST_HBASE_QUORUM=$(address_of hbase)"
   # Kerberos knows servers by the name of the host.
   echo "OXTSDB_TEST_HBASE_MASTERS=$([ -e "$FOLDER/kdc" ] && echo localhost || echo 127.0.0.1):$(setting_of_hbase hbase.master.port)"
@@ -141,23 +146,15 @@ folder() {
 
 need_programs() {
   need_java
-  need_jars "$RIG/hbase/pom.xml"
+  if [ -n "${OXTSDB_RIG_HBASE_VERSION:-}" ]; then
+    need_jars "$RIG/hbase/pom.xml" "-Dhbase.version=$OXTSDB_RIG_HBASE_VERSION"
+  else
+    need_jars "$RIG/hbase/pom.xml" -Pthrift
+  fi
   HBASE_JARS="$JARS"
   need_jars "$RIG/opentsdb/pom.xml"
   OPENTSDB_JARS="$JARS"
-  need_classes
   [ -z "$KERBEROS" ] || need_kdc
-}
-
-# Sets CLASSES to the rig's own Java programs: compiled once, which takes longer than any of them runs.
-need_classes() {
-  local sources=("$RIG"/*.java "$RIG"/record/*.java) sum
-  sum=$(cat "${sources[@]}" | sha256sum | cut -c1-12)
-  CLASSES="$OXTSDB_TOOLS/rig-$sum"
-  [ -e "$CLASSES/complete" ] && return
-  rm -rf "$CLASSES"
-  javac -cp "$HBASE_JARS/*" -d "$CLASSES" "${sources[@]}"
-  touch "$CLASSES/complete"
 }
 
 VERB="${1:-}" FOLDER='' TLS='' KERBEROS='' PART='' COMMAND='' STAYS='' TEMPORARY=''

@@ -282,6 +282,11 @@ start_gateway() {
     --infoport -1 "${flags[@]}"
 }
 
+# Of a first start: each version logs it. (Ports say nothing: HBase 1 in one process has others than its settings.)
+hbase_is_ready() {
+  grep -q 'Master has completed initialization' "$FOLDER/hbase/log"
+}
+
 # Requests the names of the tables from a gateway, which gets them from the master: one call in Thrift's binary
 # protocol. A gateway with flags may use another protocol; it only has to listen.
 gateway_is_ready() {
@@ -337,8 +342,20 @@ opentsdb_is_ready() {
   )
 }
 
+# Sets CLASSES to the rig's own Java programs: compiled once, which takes longer than any of them runs.
+need_classes() {
+  local sources=("$RIG"/*.java "$RIG"/record/*.java) sum
+  sum=$({ cat "${sources[@]}" && echo "$HBASE_JARS"; } | sha256sum | cut -c1-12)
+  CLASSES="$OXTSDB_TOOLS/rig-$sum"
+  [ -e "$CLASSES/complete" ] && return
+  rm -rf "$CLASSES"
+  javac -cp "$HBASE_JARS/*" -d "$CLASSES" "${sources[@]}"
+  touch "$CLASSES/complete"
+}
+
 # rig_java CLASS [ARGUMENT...]: runs one of the rig's own programs, without the log that the servers' configuration would print.
 rig_java() {
+  need_classes
   java "${SHORT_LIVED[@]}" -Djava.net.preferIPv4Stack=true -cp "$CLASSES:$FOLDER/hbase:$HBASE_JARS/*" "$@"
 }
 

@@ -6,11 +6,13 @@ mod part;
 use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
+use oxtsdb_row_store::hbase::native::{NativeConfig, NativeStore, Registry};
 use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
-use oxtsdb_row_store::{RowStore as _, TableDef};
+use oxtsdb_row_store::{RowStore, TableDef};
 
 pub use part::Part;
 
@@ -36,18 +38,18 @@ impl Rig {
     ///
     /// If a variable is not set, or cannot be parsed.
     pub fn find() -> anyhow::Result<Self> {
-        let gateways = env::var("OXTSDB_TEST_HBASE")
+        let folder = env::var_os("OXTSDB_TEST_HBASE_FOLDER")
             .context("the test needs an HBase: tests/hbase/rig.sh run cargo test …")?;
+        let gateways = env::var("OXTSDB_TEST_HBASE").unwrap_or_default();
         let gateways = gateways
             .split(',')
+            .filter(|address| !address.is_empty())
             .map(|address| {
                 address
                     .parse()
                     .with_context(|| format!("OXTSDB_TEST_HBASE: `{address}`"))
             })
             .collect::<anyhow::Result<_>>()?;
-        let folder =
-            env::var_os("OXTSDB_TEST_HBASE_FOLDER").context("OXTSDB_TEST_HBASE_FOLDER is not set")?;
         let quorum = match env::var("OXTSDB_TEST_HBASE_WAY").as_deref() {
             Ok("thrift") => None,
             Ok("native") | Err(_) => {
@@ -63,7 +65,7 @@ impl Rig {
         })
     }
 
-    /// Addresses of the gateways that all tests share.
+    /// Addresses of the gateways that all tests share; none on an HBase without a Thrift server.
     pub fn gateways(&self) -> &[SocketAddr] {
         &self.gateways
     }
@@ -74,6 +76,23 @@ impl Rig {
             Some(quorum) => vec!["--store=hbase".to_owned(), format!("--hbase-quorum={quorum}")],
             None => hbase_flags(&self.gateways),
         }
+    }
+
+    /// A store on this HBase, in the same way as [`Rig::store_flags`].
+    ///
+    /// # Errors
+    ///
+    /// If HBase cannot be reached.
+    pub async fn store(&self) -> anyhow::Result<Arc<dyn RowStore>> {
+        let Some(quorum) = &self.quorum else {
+            let gateways = self.gateways.iter().map(SocketAddr::to_string);
+            return Ok(Arc::new(ThriftStore::connect(ThriftConfig::new(gateways)).await?));
+        };
+        let registry = Registry::Quorum {
+            servers: vec![quorum.clone()],
+            parent: "/hbase".to_owned(),
+        };
+        Ok(Arc::new(NativeStore::connect(NativeConfig::new(registry)).await?))
     }
 
     /// This HBase as a place of `tsdb export`, `import --into` and `compare`, in the same way as [`Rig::store_flags`].
@@ -170,15 +189,14 @@ impl Rig {
         OpenTsdb::new(self.start("opentsdb", unique("opentsdb"), settings).await?)
     }
 
-    /// Creates OpenTSDB's four tables with unique names, with the settings that a gateway can give them.
+    /// Creates OpenTSDB's four tables with unique names, with a store's settings.
     ///
     /// # Errors
     ///
     /// HBase's.
     pub async fn create_tables(&self, test: &str) -> anyhow::Result<Tables> {
         let tables = self.new_tables(test);
-        let gateways = self.gateways.iter().map(SocketAddr::to_string);
-        let store = ThriftStore::connect(ThriftConfig::new(gateways)).await?;
+        let store = self.store().await?;
         for (name, families) in [
             (&tables.data, &["t"][..]),
             (&tables.uid, &["id", "name"]),

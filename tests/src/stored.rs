@@ -1,10 +1,10 @@
 //! The cells of tables in HBase, read and damaged directly, without the services.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use oxtsdb_row_store::hbase::thrift::{ThriftConfig, ThriftStore};
-use oxtsdb_row_store::{RowStore as _, Scan, WriteBatch};
+use oxtsdb_row_store::{RowStore, Scan, WriteBatch};
 use tokio_stream::StreamExt as _;
 
 use crate::rig::Rig;
@@ -15,18 +15,17 @@ pub type Column = (Vec<u8>, String, Vec<u8>);
 /// Reads tables.
 #[derive(Debug)]
 pub struct Stored {
-    store: ThriftStore,
+    store: Arc<dyn RowStore>,
 }
 
 impl Stored {
-    /// Connects to the gateways that all tests share.
+    /// Connects as [`Rig::store`].
     ///
     /// # Errors
     ///
-    /// If none can be reached.
+    /// If HBase cannot be reached.
     pub async fn connect(rig: &Rig) -> anyhow::Result<Self> {
-        let gateways = rig.gateways().iter().map(ToString::to_string);
-        let store = ThriftStore::connect(ThriftConfig::new(gateways)).await?;
+        let store = rig.store().await?;
         Ok(Self { store })
     }
 
