@@ -85,6 +85,8 @@ struct Taken {
     wall: Duration,
     /// Processor seconds of the server and of HBase with its gateways.
     cpu: f64,
+    /// Those of HBase with its gateways; also of the idle OpenTSDB while OxTSDB has the load.
+    hbase_cpu: f64,
     generator: f64,
 }
 
@@ -143,6 +145,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         "server",
         "points/s",
         "CPU s/Mpt",
+        "HBase s/Mpt",
         "generator s/Mpt",
         "rate ratio",
         "CPU ratio",
@@ -180,6 +183,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
                     format!("{subject:?}"),
                     thousands(rate),
                     format!("{cpu:.2}"),
+                    format!("{:.2}", taken.hbase_cpu / points * 1e6),
                     format!("{:.2}", taken.generator / points * 1e6),
                     times,
                     part,
@@ -204,7 +208,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     }
     println!("{loads}");
     println!(
-        "CPU: the server, HBase and its Thrift server together; ratios: to OpenTSDB's faster front end so far\n"
+        "CPU: the server, HBase and its Thrift server together, HBase: without the server; ratios: to OpenTSDB's faster front end so far\n"
     );
     let indexed = compare::start_indexed(&program, folder.path(), &bench.server, &flags)?;
     let servers = compare::Servers {
@@ -229,8 +233,13 @@ impl Bench {
         }
     }
 
-    fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        Ok(cpu_seconds_of(&self.rig)? + self.server.usage()?.cpu_seconds)
+    /// Processor seconds of a server and HBase with its gateways, and of these without the server.
+    fn cpu_seconds(&self, subject: Subject) -> anyhow::Result<[f64; 2]> {
+        let rig = cpu_seconds_of(&self.rig)?;
+        Ok(match subject {
+            Subject::OxTsdb => [rig + self.server.usage()?.cpu_seconds, rig],
+            Subject::OpenTsdb => [rig, rig - cpu_seconds_of(&format!("{}/opentsdb", self.rig))?],
+        })
     }
 
     /// Sends a load and waits until all of it is visible.
@@ -254,7 +263,7 @@ impl Bench {
             FrontEnd::Write => Encoded::Write(ingest::write::encode(workload, order)),
             FrontEnd::Stream => Encoded::Stream(ingest::stream::encode(workload, order)),
         };
-        let (cpu, own, started) = (self.cpu_seconds()?, own_usage()?, Instant::now());
+        let (before, own, started) = (self.cpu_seconds(subject)?, own_usage()?, Instant::now());
         let mut rejected = 0;
         match &encoded {
             Encoded::Telnet(lines) => rejected = ingest::telnet::send(http, lines).await?.rejected,
@@ -276,13 +285,14 @@ impl Bench {
         let generator = own_usage()?.cpu_seconds - own.cpu_seconds;
         loop {
             // The time of the query itself does not count: the points that it returns were stored before it.
-            let (wall, used) = (started.elapsed(), self.cpu_seconds()? - cpu);
+            let (wall, [cpu, hbase_cpu]) = (started.elapsed(), self.cpu_seconds(subject)?);
             let returned_points = count(http, workload.shape).await?;
             if returned_points == points {
                 return Ok(Taken {
                     points,
                     wall,
-                    cpu: used,
+                    cpu: cpu - before[0],
+                    hbase_cpu: hbase_cpu - before[1],
                     generator,
                 });
             }
