@@ -277,7 +277,7 @@ mod tests {
         // UIDs of kinds are separate.
         cache.insert_uid(mark, (UidKind::Tagk, name), uid);
         let changed = HashSet::from([(UidKind::Tagv, uid)]);
-        assert_eq!(cache.invalidate_uids(&changed), [old.clone()]);
+        assert_eq!(cache.invalidate_uids(&changed), std::slice::from_ref(&old));
         assert_eq!((cache.uid(&old), cache.uid(&kept)), (None, Some(other_uid)));
         cache.insert_uid(mark, old.clone(), uid);
         assert_eq!(cache.uid(&old), None, "a late read");
