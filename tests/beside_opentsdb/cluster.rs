@@ -310,6 +310,11 @@ async fn faults_lose_nothing_that_was_acknowledged() -> anyhow::Result<()> {
         let failures = traffic.failures();
         let lists = traffic.end().await?;
         for server in &servers {
+            // Regions without current rows may be opening still.
+            let began = Instant::now();
+            while let Err(error) = read_back::series_of(&mut server.data(), metric).await {
+                ensure!(began.elapsed() < PATIENCE, error);
+            }
             let stored = check_stored(&mut server.data(), metric, &lists).await?;
             println!(
                 "{metric}: {stored} points acknowledged and in linked lists, 0 lost, 0 wrong; {failures} calls failed"

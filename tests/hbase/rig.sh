@@ -85,11 +85,12 @@ options() {
 }
 
 start_all() {
-  local number
+  local number logged
+  logged=$(stat -c %s "$FOLDER/hbase/log" 2>/dev/null || echo 0)
   [ -z "$TLS" ] || make_certificates
   [ -z "$KERBEROS" ] || start_kdc
   start_hbase "$REGION_SERVERS"
-  until_ready hbase hbase_is_ready
+  until_ready hbase hbase_is_ready "$logged"
   for number in $(seq "$GATEWAYS"); do
     start_gateway "thrift-$number"
   done

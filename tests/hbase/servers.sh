@@ -282,9 +282,10 @@ start_gateway() {
     --infoport -1 "${flags[@]}"
 }
 
-# Of a first start: each version logs it. (Ports say nothing: HBase 1 in one process has others than its settings.)
+# hbase_is_ready BYTES: each version logs it, after so many bytes of before. (Ports say nothing: HBase 1 in one process has others than
+# its settings.)
 hbase_is_ready() {
-  grep -q 'Master has completed initialization' "$FOLDER/hbase/log"
+  tail -c "+$(($1 + 1))" "$FOLDER/hbase/log" | grep 'Master has completed initialization' >/dev/null
 }
 
 # Requests the names of the tables from a gateway, which gets them from the master: one call in Thrift's binary
