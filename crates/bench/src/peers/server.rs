@@ -30,7 +30,7 @@ pub(crate) struct Program {
 /// A running server.
 #[derive(Debug)]
 pub(crate) enum Running {
-    OxTsdb(Server),
+    OxTsdb(Box<Server>),
     VictoriaMetrics {
         process: Process,
         /// OpenTSDB's protocols.
@@ -56,7 +56,9 @@ impl Program {
                 if self.memory_mib > 0 {
                     flags.extend(["--memory-limit-mib".to_owned(), self.memory_mib.to_string()]);
                 }
-                Ok(Running::OxTsdb(Server::start_with(&self.path, folder, &flags)?))
+                Ok(Running::OxTsdb(Box::new(Server::start_with(
+                    &self.path, folder, &flags,
+                )?)))
             }
             Language::MetricsQl => self.start_victoria_metrics(folder, text).await,
         }
