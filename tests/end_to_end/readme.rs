@@ -13,11 +13,13 @@ use oxtsdb_tests::examples::{self, Example, Page};
 use oxtsdb_tests::{Options, Tsdb, paths, program_path};
 
 /// Pages without examples that run on a server of this test.
-const WITHOUT_EXAMPLES: [&str; 2] = [
+const WITHOUT_EXAMPLES: [&str; 3] = [
     // Programs in other languages: `clients/test.sh`, `tests/stubs/run.sh`.
     "docs/guide/clients.md",
     // Needs an HBase: `tests/hbase/interop.sh`.
     "docs/guide/hbase.md",
+    // Formulas.
+    "docs/guide/sizing.md",
 ];
 
 /// Pages with lines of the example program of the Rust client.

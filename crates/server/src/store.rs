@@ -8,6 +8,7 @@ mod generation;
 mod hbase;
 mod hbase_kerberos;
 mod hbase_tls;
+mod hosts;
 mod open;
 mod tables;
 
@@ -23,9 +24,10 @@ use oxtsdb_row_store::{RowStore, TableDef, Writers};
 use tracing::info;
 
 pub use generation::Generation;
-pub use hbase::{Gateways, HbaseSettings, Hosts};
+pub use hbase::{Gateways, HbaseSettings};
 pub use hbase_kerberos::HbaseKerberos;
 pub use hbase_tls::HbaseTls;
+pub use hosts::Hosts;
 pub use open::open_folder;
 pub use tables::{StoreTable, TablesError};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use oxtsdb_row_store::hbase::native::{KerberosConfig, Principal};
 
-use super::hbase::Hosts;
+use super::hosts::Hosts;
 use crate::settings::SettingError;
 
 /// Kerberos of connections with HBase's servers.

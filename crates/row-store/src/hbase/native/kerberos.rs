@@ -18,6 +18,7 @@ mod krb5_conf;
 mod principal;
 #[cfg(test)]
 mod tests;
+mod ticket;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,9 +30,9 @@ use rustc_hash::FxBuildHasher;
 #[cfg(test)]
 pub(super) use self::context::testing;
 pub(super) use self::context::{Incoming, Outgoing, Pending};
-pub(super) use self::kdc::Ticket;
 use self::kdc::{Failure, Kdcs};
 pub use self::principal::Principal;
+pub(super) use self::ticket::Ticket;
 
 /// How long a rejection by the KDC counts: many attempts with a wrong key may lock an account.
 const REJECTION: Duration = Duration::from_secs(30);

@@ -26,7 +26,7 @@ use kerbcore::types::{Checksum, EncryptedData, EncryptionKey, KerberosTime, enco
 use kerbcore::{Enctype, KerberosKey};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::kdc::Ticket;
+use super::ticket::Ticket;
 
 /// The checksum that says what GSSAPI has to do.
 const GSS_CHECKSUM: i32 = 0x8003;
@@ -348,9 +348,7 @@ impl Incoming {
             let received = body.split_off(at);
             let mut signed = head;
             signed[4..8].fill(0);
-            let expected = self
-                .key
-                .checksum(BY_ACCEPTOR_USAGE, &[&body[..], &signed].concat());
+            let expected = self.key.checksum(self.usage, &[&body[..], &signed].concat());
             if !is_equal(&expected, &received) {
                 return Err("its checksum is wrong");
             }

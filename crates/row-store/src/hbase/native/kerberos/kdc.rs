@@ -21,7 +21,8 @@ use tokio::net::TcpStream;
 use super::context::{ApRequest, Clock, checksum};
 use super::keytab::{self, ENCRYPTIONS, Key};
 use super::principal::Principal;
-use super::{krb5_conf, now};
+use super::ticket::Ticket;
+use super::{krb5_conf, now, ticket};
 
 /// The port of a KDC, if an address has none.
 const PORT: u16 = 88;
@@ -34,9 +35,6 @@ const TIME: Duration = Duration::from_secs(3);
 
 /// The end of a ticket's life that is requested: the KDC's limit applies.
 const AS_LONG_AS_ALLOWED: &str = "20370913024805Z";
-
-/// The type of the name of a server with a host.
-const NT_SRV_HST: i32 = 3;
 
 const AS_REQ: i32 = 10;
 const TGS_REQ: i32 = 12;
@@ -52,72 +50,6 @@ const PREAUTH_REQUIRED: i32 = 25;
 const SVC_UNAVAILABLE: i32 = 29;
 const SKEW: i32 = 37;
 const WRONG_REALM: i32 = 68;
-
-/// A ticket with its key.
-#[derive(Debug)]
-pub(in super::super) struct Ticket {
-    pub(super) ticket: kerbcore::messages::Ticket,
-    pub(super) key: KerberosKey,
-    /// The client and its realm, as the KDC names them.
-    pub(super) client: PrincipalName,
-    pub(super) realm: String,
-    /// The server, for messages.
-    server: String,
-    /// When it was requested and when it ends, in seconds since the epoch.
-    begins: u64,
-    ends: u64,
-}
-
-impl Ticket {
-    /// Whether it has a fifth of its lifetime left.
-    pub(super) const fn is_fresh(&self, now: u64) -> bool {
-        let lifetime = self.ends.saturating_sub(self.begins);
-        now < self.ends.saturating_sub(lifetime / 5)
-    }
-
-    /// The server's principal.
-    pub(in super::super) fn server(&self) -> &str {
-        &self.server
-    }
-
-    /// When it ends, in seconds since the epoch.
-    pub(in super::super) const fn ends(&self) -> u64 {
-        self.ends
-    }
-
-    pub(super) const fn is_valid(&self, now: u64) -> bool {
-        now < self.ends
-    }
-}
-
-#[cfg(test)]
-impl Ticket {
-    /// A ticket for `hbase/a@R.TEST` that no KDC has issued.
-    pub(super) fn for_tests(key: KerberosKey) -> Self {
-        let server = PrincipalName {
-            name_type: NT_SRV_HST,
-            name_string: vec!["hbase".to_owned(), "a".to_owned()],
-        };
-        Self {
-            ticket: kerbcore::messages::Ticket {
-                tkt_vno: 5,
-                realm: "R.TEST".to_owned(),
-                sname: server.clone(),
-                enc_part: EncryptedData {
-                    etype: key.enctype().to_i32(),
-                    kvno: None,
-                    cipher: Vec::new(),
-                },
-            },
-            key,
-            client: server,
-            realm: "R.TEST".to_owned(),
-            server: "hbase/a@R.TEST".to_owned(),
-            begins: 0,
-            ends: 10,
-        }
-    }
-}
 
 /// Why there is no ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,7 +174,7 @@ impl Kdcs {
         let body = self.body(
             None,
             server.realm(),
-            server.name(NT_SRV_HST),
+            server.name(ticket::NT_SRV_HST),
             &ENCRYPTIONS.map(kerbcore::Enctype::to_i32),
         );
         let request = ApRequest {
