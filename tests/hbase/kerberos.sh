@@ -29,7 +29,7 @@ point() {
   local time=$((1700000000 + $1))
   curl -sSf "http://127.0.0.1:$HTTP_PORT/api/put?details" --json \
     "{\"metric\":\"kerberos\",\"timestamp\":$time,\"value\":$1,\"tags\":{\"host\":\"a\"}}" | grep -q '"success":1'
-  curl -sSf "http://127.0.0.1:$HTTP_PORT/api/query?start=$time&end=$time&m=sum:kerberos" | grep -q "\"$time\":$1"
+  curl -sSf "http://127.0.0.1:$HTTP_PORT/api/query?start=$time&end=$((time + 1))&m=sum:kerberos" | grep -q "\"$time\":$1"
 }
 
 logins() { grep -c "AS_REQ .*ISSUE.* brief@RIG.TEST" "$folder/log"; }

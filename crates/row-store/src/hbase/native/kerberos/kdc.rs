@@ -109,7 +109,7 @@ impl Kdcs {
             Some(client.name(NT_PRINCIPAL)),
             &self.realm,
             krbtgt_sname(&self.realm),
-            &encryptions(&keys),
+            &requested(&keys),
         );
         let request = |padata| KdcReq {
             msg_type: AS_REQ,
@@ -334,6 +334,16 @@ fn encryptions(keys: &[Key]) -> Vec<i32> {
         .iter()
         .filter(|encryption| keys.iter().any(|key| key.key.enctype() == **encryption));
     of_keys.map(|encryption| encryption.to_i32()).collect()
+}
+
+/// The encryption types of an AS exchange: the KDC takes the first that it has a key of the client of, and any of them
+/// for the key of the ticket.
+fn requested(keys: &[Key]) -> Vec<i32> {
+    let mut requested = encryptions(keys);
+    let others = ENCRYPTIONS.map(kerbcore::Enctype::to_i32);
+    let others = others.into_iter().filter(|other| !requested.contains(other));
+    requested.extend(others.collect::<Vec<_>>());
+    requested
 }
 
 /// The newest key of the first encryption type that the KDC has a key of, too.
