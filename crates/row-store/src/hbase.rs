@@ -63,15 +63,15 @@ pub trait Hbase: RowStore {
 pub struct KerberosPeer {
     /// `host:port`, as its location names it.
     pub address: String,
-    /// The principal whose key it has.
+    /// The principal whose key the server has.
     pub principal: String,
-    /// What protects the connection.
+    /// Protection of the messages.
     pub protection: Protection,
     /// When the ticket ends, in seconds since the epoch; the connection remains open.
     pub ticket_ends: u64,
 }
 
-/// What SASL does for a connection behind its handshake (`hbase.rpc.protection`).
+/// Protection of messages by SASL after the handshake (`hbase.rpc.protection`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// Nothing.

@@ -27,6 +27,7 @@
 //! Kerberos (`kerberos`, `sasl`): one realm, keys of a keytab; no delegation tokens. ZooKeeper is read in plain text, also with TLS. Server timestamps, as OpenTSDB has them: a batch that is sent
 //! again gets a new timestamp.
 
+mod address;
 mod cell_block;
 mod cluster;
 mod config;
@@ -34,6 +35,7 @@ mod connection;
 mod cursor;
 mod error;
 mod filter;
+mod framed;
 mod kerberos;
 mod messages;
 mod multi;

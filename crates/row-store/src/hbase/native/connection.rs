@@ -33,7 +33,7 @@ use self::frame::Response;
 pub(super) use self::frame::{Request, Service};
 use super::error::CallError;
 use super::kerberos::{Kerberos, Ticket};
-use super::{sasl, tls};
+use super::{address, sasl, tls};
 use crate::hbase::{KerberosPeer, Protection, TlsPeer};
 
 /// Bytes of requests that a connection holds until they have a response.
@@ -150,7 +150,7 @@ impl Connection {
         let (halves, tls) = connecting.await.map_err(out_of_time)?.map_err(failed)?;
         // A KDC has a time of its own.
         let ticket = match &options.kerberos {
-            Some(kerberos) => Some(kerberos.ticket(tls::host(server)).await.map_err(failed)?),
+            Some(kerberos) => Some(kerberos.ticket(address::host(server)).await.map_err(failed)?),
             None => None,
         };
         let greeting = tokio::time::timeout(within, greet(halves, service, options, ticket.as_deref()));
@@ -346,7 +346,7 @@ async fn connect(server: &str, options: &ConnectOptions) -> Result<(Halves, Opti
     Ok(((Box::new(read), Box::new(write)), Some(peer)))
 }
 
-/// Sends the first bytes, with the handshake of SASL if there is a ticket; returns the streams of what follows.
+/// Sends the first bytes, with the handshake of SASL if there is a ticket; returns the streams of the messages behind it.
 ///
 /// # Errors
 ///

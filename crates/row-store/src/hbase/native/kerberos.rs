@@ -5,7 +5,7 @@
 //!             `kdc`                                    `kdc`                                   `context`
 //! ```
 //!
-//! Cryptography and the encoding of messages are those of the crate kerbcore. Tickets are renewed when a connection is
+//! The crate kerbcore has the cryptography and the encoding of messages. Tickets are renewed when a connection is
 //! opened after four fifths of their lifetime, by new exchanges with the keytab as it is then; an open connection needs no
 //! ticket. While the KDC cannot be reached, a ticket is used until it expires.
 //!
@@ -47,7 +47,7 @@ pub struct KerberosConfig {
     /// HBase's servers (`hbase.regionserver.kerberos.principal`, `hbase.master.kerberos.principal`); the instance `_HOST`
     /// stands for the host of the server.
     pub server_principal: Principal,
-    /// Addresses of KDCs, as `host[:port]`; none: those of the realm in `krb5.conf`.
+    /// Addresses of KDCs, as `host[:port]`; none: the KDCs of the realm in `krb5.conf`.
     pub kdcs: Vec<String>,
 }
 

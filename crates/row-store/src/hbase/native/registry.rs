@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Buf as _;
 use prost::Message as _;
 
+use super::address::with_port;
 use super::connection::{ConnectOptions, Connection, Request, Service};
 use super::error::CallError;
 use super::messages::{
@@ -160,13 +161,6 @@ impl fmt::Display for Role {
             Self::Meta => "the region server of hbase:meta",
             Self::Master => "HBase's active master",
         })
-    }
-}
-
-fn with_port(server: &str, port: u16) -> String {
-    match server.rsplit_once(':') {
-        Some(_) => server.to_owned(),
-        None => format!("{server}:{port}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! SASL with a server: the handshake after the preamble, and streams that wrap what follows.
+//! SASL with a server: the handshake after the preamble, and streams that wrap the messages behind it.
 //!
 //! ```text
 //!   client: u32 length | token
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::kerberos::{Incoming, Outgoing, Pending, Ticket};
-use super::tls;
+use super::{framed, tls};
 use crate::hbase::Protection;
 
 /// The preamble of a connection with Kerberos.
@@ -57,10 +57,10 @@ pub(super) async fn handshake(
 ) -> Result<Layer, String> {
     let (pending, token) = Pending::begin(ticket)?;
     write.write_all(&PREAMBLE).await.map_err(cause)?;
-    send(write, &token).await.map_err(cause)?;
+    framed::write(write, &token).await.map_err(cause)?;
     let token = receive(read, ticket).await?;
     let mut context = pending.complete(&token)?;
-    send(write, &[]).await.map_err(cause)?;
+    framed::write(write, &[]).await.map_err(cause)?;
 
     let offer = receive(read, ticket).await?;
     let offer = context
@@ -92,20 +92,13 @@ pub(super) async fn handshake(
     }
     .to_be_bytes();
     let choice = context.outgoing.wrap(&[protection.layer(), x, y, z], false);
-    send(write, &choice).await.map_err(cause)?;
+    framed::write(write, &choice).await.map_err(cause)?;
     Ok(Layer {
         protection,
         outgoing: context.outgoing,
         incoming: context.incoming,
         most: u32::from_be_bytes([0, a, b, c]) as usize,
     })
-}
-
-async fn send(write: &mut (impl AsyncWrite + Unpin), token: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(token.len()).map_err(io::Error::other)?;
-    write.write_u32(length).await?;
-    write.write_all(token).await?;
-    write.flush().await
 }
 
 /// Why the handshake broke.
@@ -163,7 +156,7 @@ type Read = Box<dyn AsyncRead + Send + Unpin>;
 type Write = Box<dyn AsyncWrite + Send + Unpin>;
 
 impl Layer {
-    /// The streams of what is wrapped; a response that is longer than twice `most` bytes ends the connection.
+    /// The streams of wrapped messages; a response that is longer than twice `most` bytes ends the connection.
     pub(super) fn over(self, (read, write): (Read, Write), most: usize) -> (Read, Write) {
         let seals = match self.protection {
             Protection::Authentication => return (read, write),
@@ -192,7 +185,7 @@ impl Layer {
     }
 }
 
-/// Unwraps what the server sends.
+/// Unwraps messages of the server.
 struct Unwrapping {
     read: Read,
     incoming: Incoming,
@@ -268,7 +261,7 @@ impl AsyncRead for Unwrapping {
     }
 }
 
-/// Wraps what the client sends.
+/// Wraps messages of the client.
 struct Wrapping {
     write: Write,
     outgoing: Outgoing,

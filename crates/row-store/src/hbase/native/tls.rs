@@ -11,6 +11,7 @@ use oxtsdb_tls::{Connector, Credentials, Pem, TlsError, TlsStream, server_name};
 use rustls::CertificateError;
 use tokio::net::TcpStream;
 
+use super::address;
 use crate::hbase::TlsPeer;
 
 /// Performs the handshake with `server`, which is `host:port`.
@@ -23,7 +24,7 @@ pub(super) async fn handshake(
     server: &str,
     stream: TcpStream,
 ) -> Result<TlsStream<TcpStream>, String> {
-    let handshake = Arc::clone(connector).connect(server_name(host(server))?, stream);
+    let handshake = Arc::clone(connector).connect(server_name(address::host(server))?, stream);
     handshake.await.map_err(|error| {
         explain(&error, connector.credentials()).unwrap_or_else(|| {
             format!(
@@ -31,11 +32,6 @@ pub(super) async fn handshake(
             )
         })
     })
-}
-
-/// The host of `host:port`.
-pub(super) fn host(server: &str) -> &str {
-    server.rsplit_once(':').map_or(server, |(host, _)| host)
 }
 
 /// The version and the certificate of a session.

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use super::framed;
 
 /// The longest response, in bytes: a znode has 1 MiB at most.
 const MAX_RESPONSE: u32 = 2 << 20;
@@ -40,8 +41,8 @@ async fn read_znode(server: &str, path: &str) -> std::io::Result<Result<Vec<u8>,
     connect.put_bytes(0, 16);
     // The session may be read-only.
     connect.put_u8(1);
-    write(&mut stream, &connect).await?;
-    response(&mut stream).await?;
+    framed::write(&mut stream, &connect).await?;
+    framed::read(&mut stream, MAX_RESPONSE, "ZooKeeper").await?;
 
     let mut get = Vec::new();
     get.put_i32(1);
@@ -49,12 +50,12 @@ async fn read_znode(server: &str, path: &str) -> std::io::Result<Result<Vec<u8>,
     get.put_i32(i32::try_from(path.len()).unwrap_or(i32::MAX));
     get.put_slice(path.as_bytes());
     get.put_u8(0);
-    write(&mut stream, &get).await?;
-    let response = response(&mut stream).await?;
+    framed::write(&mut stream, &get).await?;
+    let response = framed::read(&mut stream, MAX_RESPONSE, "ZooKeeper").await?;
     let mut close = Vec::new();
     close.put_i32(2);
     close.put_i32(CLOSE);
-    write(&mut stream, &close).await?;
+    framed::write(&mut stream, &close).await?;
     Ok(data_of(&response, path))
 }
 
@@ -76,23 +77,6 @@ fn data_of(mut response: &[u8], path: &str) -> Result<Vec<u8>, String> {
         .and_then(|length| usize::try_from(length).ok());
     let data = length.and_then(|length| response.get(..length));
     data.map(<[u8]>::to_vec).ok_or_else(|| SHORT.to_owned())
-}
-
-async fn write(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<()> {
-    let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
-    stream.write_all(&[&length.to_be_bytes(), request].concat()).await
-}
-
-async fn response(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let length = stream.read_u32().await?;
-    if length > MAX_RESPONSE {
-        return Err(std::io::Error::other(format!(
-            "not ZooKeeper: a response of {length} bytes, at most {MAX_RESPONSE} are expected"
-        )));
-    }
-    let mut response = vec![0; length as usize];
-    stream.read_exact(&mut response).await?;
-    Ok(response)
 }
 
 #[cfg(test)]

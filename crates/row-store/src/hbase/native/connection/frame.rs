@@ -23,7 +23,7 @@ pub(super) const PREAMBLE: [u8; 6] = *b"HBas\x00\x50";
 
 const CODEC: &str = "org.apache.hadoop.hbase.codec.KeyValueCodec";
 
-/// What a server with Kerberos says to a client without it.
+/// Message of a server with Kerberos to a client without Kerberos.
 const NEEDS_KERBEROS: &str = "Authentication is required";
 
 /// A service of a server; each has its own connections.

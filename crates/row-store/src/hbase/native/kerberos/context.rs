@@ -1,4 +1,4 @@
-//! The context of a connection, as GSSAPI has it: both sides prove who they are, and wrap what they send.
+//! The context of a connection, as GSSAPI has it: both sides prove who they are, and wrap their messages.
 //!
 //! ```text
 //!   client ─► AP-REQ: ticket, authenticator (time, checksum, key of the context) ─► server
@@ -6,8 +6,8 @@
 //!   wrapped   05 04 | flags | ff | u16 ec | u16 rrc | u64 sequence number | data and checksum, or both encrypted
 //! ```
 //!
-//! kerbcore's own wrapping differs from RFC 4121 without encryption (the usage of the key is that of encryption, the
-//! checksum is of a header with an ec of 0), and accepts what the client itself has sent.
+//! kerbcore's own wrapping differs from RFC 4121 without encryption (the key has the usage of encryption, the
+//! checksum is of a header with an ec of 0), and accepts messages of the client itself.
 //!
 //! Source: RFC 4120 sections 5.5 and 7.5; RFC 4121 sections 2, 4.1 and 4.2; RFC 8009 section 6.
 
@@ -28,7 +28,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::ticket::Ticket;
 
-/// The checksum that says what GSSAPI has to do.
+/// The checksum with the options of GSSAPI.
 const GSS_CHECKSUM: i32 = 0x8003;
 
 // Its contents, little endian, as an exception: the length of a binding to a channel, and the wanted properties, which are
@@ -249,7 +249,7 @@ pub(in super::super) struct Context {
     pub(in super::super) incoming: Incoming,
 }
 
-/// Wraps what the client sends.
+/// Wraps messages of the client.
 #[derive(Debug)]
 pub(in super::super) struct Outgoing {
     key: KerberosKey,
@@ -258,7 +258,7 @@ pub(in super::super) struct Outgoing {
     sequence: u64,
 }
 
-/// Unwraps what the server sends, in its order.
+/// Unwraps messages of the server, in their order.
 #[derive(Debug)]
 pub(in super::super) struct Incoming {
     key: KerberosKey,

@@ -1,11 +1,13 @@
 //! Exchanges with a KDC: a ticket-granting ticket for a key of a keytab, and tickets for servers.
 //!
-//! Over TCP, which all KDCs have: u32 length | message. KDCs are asked in turn until one responds.
+//! Over TCP, which all KDCs have: u32 length | message. A request goes to one KDC after the other until a KDC responds.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use kerbcore::KerberosKey;
 use kerbcore::client::{
     KU_AS_REP_ENC_PART, KU_AS_REQ_PA_ENC_TS, KU_TGS_REP_ENC_PART, KU_TGS_REQ_AUTH, KU_TGS_REQ_AUTH_CKSUM,
@@ -15,7 +17,6 @@ use kerbcore::client::{
 use kerbcore::der::{Der, DerError, TAG_SEQUENCE, one_or, tlv};
 use kerbcore::messages::{KdcRep, KdcReq, KdcReqBody, KrbError};
 use kerbcore::types::{EncryptedData, KerberosTime, PaData, PrincipalName};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::context::{ApRequest, Clock, checksum};
@@ -23,6 +24,8 @@ use super::keytab::{self, ENCRYPTIONS, Key};
 use super::principal::Principal;
 use super::ticket::Ticket;
 use super::{krb5_conf, now, ticket};
+use crate::hbase::native::address::with_port;
+use crate::hbase::native::framed;
 
 /// The port of a KDC, if an address has none.
 const PORT: u16 = 88;
@@ -83,9 +86,9 @@ struct Response {
 #[derive(Debug)]
 pub(super) struct Kdcs {
     realm: String,
-    /// `host[:port]`; none: those of `krb5.conf`.
+    /// `host[:port]`; none: the KDCs of `krb5.conf`.
     addresses: Vec<String>,
-    /// The one that responded last is asked first.
+    /// The KDC that responded last; it gets the next request first.
     first: AtomicUsize,
 }
 
@@ -104,24 +107,26 @@ impl Kdcs {
     ///
     /// The cause, with the setting that it depends on.
     pub(super) async fn log_in(&self, client: &Principal, keytab: &Path) -> Result<Ticket, Failure> {
-        let keys = keytab::keys(keytab, client).map_err(Failure::Temporary)?;
+        let (keytab, owner) = (keytab.to_owned(), client.clone());
+        let file = keytab.clone();
+        let keys = reading(move || keytab::keys(&file, &owner)).await?;
         let body = self.body(
             Some(client.name(NT_PRINCIPAL)),
             &self.realm,
             krbtgt_sname(&self.realm),
-            &requested(&keys),
+            &requested_types(&keys),
         );
         let request = |padata| KdcReq {
             msg_type: AS_REQ,
             padata,
             req_body: body.clone(),
         };
-        let asked = format!("the client `{client}`");
+        let requested = format!("the client `{client}`");
         let begins = now();
         let mut response = self.exchange(&request(Vec::new())).await?;
         if let Some(error) = error_of(&response)? {
             if error.error_code != PREAUTH_REQUIRED {
-                return Err(rejection(&response.kdc, &error, &asked));
+                return Err(rejection(&response.kdc, &error, &requested));
             }
             let key = wanted_key(&keys, &error)?;
             let clock = Clock::now();
@@ -136,7 +141,7 @@ impl Kdcs {
             };
             response = self.exchange(&request(vec![pa_enc_timestamp(&time)])).await?;
             if let Some(error) = error_of(&response)? {
-                return Err(rejection(&response.kdc, &error, &asked));
+                return Err(rejection(&response.kdc, &error, &requested));
             }
         }
         let reply = KdcRep::decode(&response.message)?;
@@ -195,8 +200,8 @@ impl Kdcs {
         };
         let response = self.exchange(&request).await?;
         if let Some(error) = error_of(&response)? {
-            let asked = format!("the server `{server}` for `{client}`");
-            return Err(rejection(&response.kdc, &error, &asked));
+            let requested = format!("the server `{server}` for `{client}`");
+            return Err(rejection(&response.kdc, &error, &requested));
         }
         let reply = KdcRep::decode(&response.message)?;
         granted(reply, &granting.key, KU_TGS_REP_ENC_PART, &body, begins)
@@ -230,7 +235,10 @@ impl Kdcs {
     /// Sends a request to the KDCs in turn until one responds.
     async fn exchange(&self, request: &KdcReq) -> Result<Response, Failure> {
         let addresses = match &self.addresses[..] {
-            [] => krb5_conf::kdcs(&self.realm).map_err(Failure::Temporary)?,
+            [] => {
+                let realm = self.realm.clone();
+                reading(move || krb5_conf::kdcs(&realm)).await?
+            }
             addresses => addresses.to_vec(),
         };
         let request = request.encode();
@@ -238,7 +246,7 @@ impl Kdcs {
         let mut findings = Vec::new();
         let in_turn = addresses.iter().enumerate().cycle().skip(first);
         for (index, kdc) in in_turn.take(addresses.len()) {
-            let kdc = with_port(kdc);
+            let kdc = with_port(kdc, PORT);
             let finding = match tokio::time::timeout(TIME, send(&kdc, &request)).await {
                 Ok(Ok(message)) => {
                     let response = Response { kdc, message };
@@ -253,7 +261,7 @@ impl Kdcs {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no response within {TIME:?}"),
             };
-            findings.push(format!("{}: {finding}", with_port(&addresses[index])));
+            findings.push(format!("{}: {finding}", with_port(&addresses[index], PORT)));
         }
         Err(Failure::Temporary(format!(
             "no KDC of the realm `{}` responds (--hbase-kerberos-kdc): {}",
@@ -263,28 +271,19 @@ impl Kdcs {
     }
 }
 
-fn with_port(kdc: &str) -> String {
-    match kdc.rsplit_once(':') {
-        Some((_, port)) if !port.ends_with(']') => kdc.to_owned(),
-        _ => format!("{kdc}:{PORT}"),
-    }
-}
-
 async fn send(kdc: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(kdc).await?;
-    stream
-        .write_u32(u32::try_from(request.len()).map_err(std::io::Error::other)?)
-        .await?;
-    stream.write_all(request).await?;
-    let length = stream.read_u32().await?;
-    if length > MAX_RESPONSE {
-        return Err(std::io::Error::other(format!(
-            "the response has {length} bytes, at most {MAX_RESPONSE} are expected: it is no KDC"
-        )));
-    }
-    let mut response = vec![0; length as usize];
-    stream.read_exact(&mut response).await?;
-    Ok(response)
+    framed::write(&mut stream, request).await?;
+    framed::read(&mut stream, MAX_RESPONSE, "a KDC").await
+}
+
+/// Reads a file, off the threads of the runtime.
+async fn reading<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, Failure> {
+    let read = tokio::task::spawn_blocking(read).await;
+    let read = read.unwrap_or_else(|error| Err(error.to_string()));
+    read.map_err(Failure::Temporary)
 }
 
 /// The error that a response is; `None`: it is a ticket.
@@ -293,8 +292,8 @@ fn error_of(response: &Response) -> Result<Option<KrbError>, DerError> {
     is_error.then(|| KrbError::decode(&response.message)).transpose()
 }
 
-/// What the KDC rejects, and the setting that it depends on.
-fn rejection(kdc: &str, error: &KrbError, asked: &str) -> Failure {
+/// The error of a rejected request, with the setting that it depends on.
+fn rejection(kdc: &str, error: &KrbError, requested: &str) -> Failure {
     let reason = match error.error_code {
         C_PRINCIPAL_UNKNOWN => "it does not know the client (--hbase-kerberos-principal)",
         S_PRINCIPAL_UNKNOWN => {
@@ -315,7 +314,7 @@ fn rejection(kdc: &str, error: &KrbError, asked: &str) -> Failure {
         (reason, text) => format!("{reason}: {text}"),
     };
     let mut message = format!(
-        "the KDC {kdc} rejects {asked}: {detail}, error {}",
+        "the KDC {kdc} rejects {requested}: {detail}, error {}",
         error.error_code
     );
     if error.error_code == SKEW {
@@ -338,7 +337,7 @@ fn encryptions(keys: &[Key]) -> Vec<i32> {
 
 /// The encryption types of an AS exchange: the KDC takes the first that it has a key of the client of, and any of them
 /// for the key of the ticket.
-fn requested(keys: &[Key]) -> Vec<i32> {
+fn requested_types(keys: &[Key]) -> Vec<i32> {
     let mut requested = encryptions(keys);
     let others = ENCRYPTIONS.map(kerbcore::Enctype::to_i32);
     let others = others.into_iter().filter(|other| !requested.contains(other));
@@ -426,21 +425,12 @@ fn granted(
 
 /// Seconds since the epoch of `YYYYMMDDHHMMSSZ`.
 fn seconds(time: &str) -> Option<u64> {
-    let digits = time.strip_suffix('Z').filter(|digits| digits.len() == 14)?;
-    let number = |from: usize, to: usize| digits.get(from..to)?.parse::<u64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    if year < 1970 || !(1..=12).contains(&month) || day == 0 {
+    if time.len() != "YYYYMMDDHHMMSSZ".len() {
         return None;
     }
-    // Years that begin in March end with the leap day.
-    let (year, month) = if month < 3 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    let days = (365 * year + leap_days + (153 * month + 2) / 5 + day - 1).checked_sub(719_468)?;
-    Some(days * 86_400 + number(8, 10)? * 3600 + number(10, 12)? * 60 + number(12, 14)?)
+    let time = DateTime::strptime("%Y%m%d%H%M%SZ", time).ok()?;
+    let time = time.to_zoned(TimeZone::UTC).ok()?;
+    u64::try_from(time.timestamp().as_second()).ok()
 }
 
 #[cfg(test)]
@@ -463,18 +453,6 @@ mod tests {
             "19691231235959Z",
         ] {
             assert_eq!(seconds(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn ports_are_added() {
-        for (given, whole) in [
-            ("kdc", "kdc:88"),
-            ("kdc:1", "kdc:1"),
-            ("[::1]", "[::1]:88"),
-            ("[::1]:1", "[::1]:1"),
-        ] {
-            assert_eq!(with_port(given), whole);
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn kdcs(realm: &str) -> Result<Vec<String>, String> {
     Ok(kdcs)
 }
 
-/// Reads the lines of a file and of those that it includes.
+/// Reads the lines of a file and of the files that it includes.
 fn read(path: &Path, depth: usize, lines: &mut Vec<String>) -> std::io::Result<()> {
     for line in std::fs::read_to_string(path)?.lines() {
         match line.trim().split_once(char::is_whitespace) {
@@ -53,7 +53,7 @@ fn read(path: &Path, depth: usize, lines: &mut Vec<String>) -> std::io::Result<(
     Ok(())
 }
 
-/// Of a folder, MIT reads files whose names end with `.conf` or have no other characters than these.
+/// Whether MIT reads a file of a folder: its name ends with `.conf`, or has letters, digits, `-` and `_` only.
 fn is_included(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or(".");
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -91,7 +91,7 @@ async fn what_is_wrapped_arrives_in_pieces_of_any_size() {
             // An empty message is no end.
             for part in [&b""[..], &whole[..1], &whole[1..]] {
                 let token = server.outgoing.wrap(part, seals);
-                send(&mut stream, &token).await.unwrap();
+                framed::write(&mut stream, &token).await.unwrap();
             }
             stream
         };
