@@ -156,7 +156,7 @@ async fn check_read(
     Ok(Some(time))
 }
 
-/// What clients noticed of a kind of fault.
+/// Times and failures that clients noticed during faults of one kind.
 #[derive(Debug, Default)]
 struct Effect {
     /// How often it happened.

@@ -147,7 +147,7 @@ start_kdc() {
   default_realm = $REALM
   dns_lookup_kdc = false
   dns_lookup_realm = false
-  # Java asks by UDP otherwise.
+  # Java sends requests by UDP otherwise.
   udp_preference_limit = 1
 
 [realms]

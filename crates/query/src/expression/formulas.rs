@@ -108,7 +108,7 @@ struct Computed {
 }
 
 impl Computed {
-    /// Series whose values are computed, or failed. Errors that are not of values stay errors.
+    /// Series whose values are computed, or failed. Other errors than errors of values stay errors.
     fn new(series: Vec<Series>, computed: Result<(), ExpressionError>) -> Result<Self, ExpressionError> {
         let error = computed.err();
         match error {

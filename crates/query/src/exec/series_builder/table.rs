@@ -75,7 +75,7 @@ impl SeriesTable {
         found.map(|place| *place as usize)
     }
 
-    /// Adds a series, whose TSUID has none yet.
+    /// Adds a series with a TSUID that the table does not have.
     pub(super) fn insert(&mut self, series: Series) -> &mut Series {
         let place = self.series.len();
         let ascends = self.series.last().is_none_or(|last| last.tsuid < series.tsuid);

@@ -30,7 +30,7 @@ pub enum ArithmeticError {
     Depth,
 }
 
-/// Error of operands that OpenTSDB's arithmetic rejects. The last words are those of its own message.
+/// Error of operands that OpenTSDB's arithmetic rejects. The message ends with the last words of OpenTSDB's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperandError {
     /// A boolean with an operand that is no double.

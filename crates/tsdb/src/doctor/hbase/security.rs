@@ -23,7 +23,7 @@ pub(super) fn check(
     findings
 }
 
-/// Who a server is by Kerberos, and what protects the connection.
+/// The principal of a server, and the protection of the connection.
 fn server_by_kerberos(peer: &KerberosPeer) -> Finding {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = peer.ticket_ends.saturating_sub(now.as_secs());
@@ -37,7 +37,7 @@ fn server_by_kerberos(peer: &KerberosPeer) -> Finding {
     Finding::ok(CHECK, &peer.address, message)
 }
 
-/// What is known of the user, and what the way of rows to HBase is protected by.
+/// The user, and the protection of rows on their way to HBase.
 fn transport(settings: &HbaseSettings, peers: &[TlsPeer], kerberos_peers: &[KerberosPeer]) -> Vec<Finding> {
     let place = settings.to_string();
     let user = match &settings.kerberos.hbase_kerberos_principal {
